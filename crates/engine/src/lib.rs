@@ -1,1 +1,6 @@
+//! The engine of Hapax: a pure model with the rules, a store with few atomic verbs, and a runtime that drives runs.
 
+pub mod clock;
+pub mod limits;
+pub mod model;
+pub mod store;

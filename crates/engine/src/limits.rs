@@ -1,0 +1,34 @@
+//! Every limit of the engine, in one place: a list, a batch, a payload or a wait without a name here is a bug.
+
+use std::time::Duration;
+
+/// Longest idempotency key, signal id or subject, in characters.
+pub const MAX_KEY_CHARS: usize = 255;
+/// Longest workflow, step, promise, signal or workspace name, in characters.
+pub const MAX_NAME_CHARS: usize = 128;
+/// Largest input, output, signal or promise value, in bytes of JSON text.
+pub const MAX_PAYLOAD_BYTES: usize = 2 * 1024 * 1024;
+/// Deepest nesting of a JSON payload.
+pub const MAX_PAYLOAD_DEPTH: usize = 64;
+/// Longest failure or cancellation text kept, in characters; longer ones are cut.
+pub const MAX_MESSAGE_CHARS: usize = 4096;
+/// Most steps one generation of a run may record; beyond it the run fails and should use `continue_as_new`.
+pub const MAX_STEPS_PER_RUN: u32 = 100_000;
+/// Most unconsumed signals a run may hold; the next one is refused.
+pub const MAX_WAITING_SIGNALS: u64 = 10_000;
+/// Most runs on one page of a list.
+pub const MAX_PAGE: usize = 1_000;
+/// Most runs one claim may take.
+pub const MAX_CLAIM: usize = 1_024;
+/// Most leases renewed in one write.
+pub const MAX_RENEWALS: usize = 4_096;
+/// Most keys or runs one retention pass may delete.
+pub const MAX_PURGE: usize = 1_000;
+/// Most attempts a retry policy may ask for.
+pub const MAX_ATTEMPTS: u32 = 1_000;
+/// Longest delay, sleep, timeout or deadline: ten years.
+pub const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+/// Shortest lease; below it renewals could not keep up with a slow disk.
+pub const MIN_LEASE: Duration = Duration::from_millis(100);
+/// Leases in a row that may end without progress before a run is put aside for people.
+pub const MAX_STALLS: u32 = 10;

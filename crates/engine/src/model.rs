@@ -1,0 +1,160 @@
+//! The rules, and nothing else: pure types and functions of state, command and time. No clock, no store, no async.
+
+mod advance;
+mod arrival;
+mod canonical;
+mod effect_key;
+mod event;
+mod failure;
+mod fingerprint;
+mod ids;
+mod key;
+mod name;
+mod payload;
+mod promise;
+mod retention;
+mod retry;
+mod run;
+mod run_transition;
+mod signal;
+mod start;
+mod steer;
+mod step;
+mod step_transition;
+mod time;
+
+pub use advance::{Advance, Advancing, IllegalChange, StepChange};
+pub use arrival::{Arrival, decide_arrival};
+pub use canonical::canonical_json;
+pub use effect_key::EffectKey;
+pub use event::{EventKind, RunEvent};
+pub use failure::{Failure, FailureClass};
+pub use fingerprint::{Fingerprint, IgnorePaths};
+pub use ids::{Fence, Generation, OwnerId, PromiseId, RunId, StepId, Version, WorkspaceId, WriteToken};
+pub use key::{IdempotencyKey, KeyKind, SignalId, Subject};
+pub use name::{Name, WorkflowRef};
+pub use payload::Payload;
+pub use promise::{Promise, PromiseState, Settlement};
+pub use retention::{KeyOnFailure, KeyRetention, decide_key_expiry};
+pub use retry::{RetryDecision, RetryPolicy, decide_retry};
+pub use run::{
+    Asked, ClosePolicy, Drive, Ending, Lease, Parent, Priority, RunFacts, RunHead, RunResult, RunState,
+    RunStatus,
+};
+pub use run_transition::{RUN_TRANSITIONS, RunTransition, draw_run_lifecycle};
+pub use signal::Signal;
+pub use start::{ClaimDecision, Grant, NewRun, decide_claim, decide_start};
+pub use steer::{Refusal, Steer, Steered, decide_steer};
+pub use step::{StepKind, StepRecord, StepState, StepStatus};
+pub use step_transition::{STEP_TRANSITIONS, StepTransition, draw_step_lifecycle};
+pub use time::Timestamp;
+
+/// A value that breaks a rule of the model, with what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// A name is empty, too long, or has a character outside `[A-Za-z0-9._-]`.
+    #[error("{what} {given:?} is not a valid name: use 1 to {max} characters of A-Z a-z 0-9 . _ -", max = crate::limits::MAX_NAME_CHARS)]
+    Name {
+        /// What the name was for.
+        what: &'static str,
+        /// The refused text, cut to a readable length.
+        given: String,
+    },
+    /// A key is empty, too long, or not printable ASCII.
+    #[error("{what} is not valid: use 1 to {max} printable ASCII characters", max = crate::limits::MAX_KEY_CHARS)]
+    Key {
+        /// Which kind of key.
+        what: &'static str,
+    },
+    /// An identifier does not have its form.
+    #[error("{given:?} is not a {what}")]
+    Id {
+        /// What was expected.
+        what: &'static str,
+        /// The refused text, cut to a readable length.
+        given: String,
+    },
+    /// A payload exceeds a limit or holds what not every store can keep.
+    #[error("payload refused: {0}")]
+    Payload(String),
+    /// A span of time is beyond what the engine accepts.
+    #[error("{what} of {given:?} is out of range: use at most ten years")]
+    Span {
+        /// What the span was for.
+        what: &'static str,
+        /// The refused span.
+        given: std::time::Duration,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    //! Values that the tests of the model share.
+
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    pub(super) fn owner(n: u128) -> OwnerId {
+        OwnerId::from_u128(n)
+    }
+
+    pub(super) fn new_run(grant_to: Option<OwnerId>) -> NewRun {
+        let workflow = WorkflowRef { name: Name::new("workflow", "order").unwrap(), version: 1 };
+        let serves = Arc::new(BTreeSet::from([workflow.clone()]));
+        let facts = RunFacts {
+            workspace: WorkspaceId::default(),
+            id: RunId::from_u128(7),
+            workflow,
+            key: None,
+            fingerprint: None,
+            retention: KeyRetention::default(),
+            subject: None,
+            priority: Priority::Normal,
+            deadline_at: None,
+            parent: None,
+            created_at: Timestamp::EPOCH,
+        };
+        NewRun {
+            facts: Arc::new(facts),
+            input: Payload::null(),
+            due_at: None,
+            grant: grant_to.map(|owner| Grant { owner, lease_for: Duration::from_secs(30), serves }),
+        }
+    }
+
+    /// A run that waits to be claimed.
+    pub(super) fn head() -> RunHead {
+        decide_start(&new_run(None), Timestamp::EPOCH).0
+    }
+
+    /// A run that owner 1 drives.
+    pub(super) fn leased() -> RunHead {
+        decide_start(&new_run(Some(owner(1))), Timestamp::EPOCH).0
+    }
+
+    pub(super) fn closed(ending: Ending) -> RunHead {
+        RunHead { state: RunState::Closed { at: Timestamp::EPOCH, ending }, ..leased() }
+    }
+
+    pub(super) fn step(id: &str, started: u64, completed: bool) -> StepRecord {
+        let at = Timestamp::EPOCH;
+        let state = match completed {
+            true => StepState::Completed { at, output: Payload::null() },
+            false => StepState::Failed { at, failure: Failure::permanent("no") },
+        };
+        StepRecord {
+            id: StepId::from_stored(id),
+            kind: StepKind::Effect,
+            state,
+            attempts: 1,
+            started_at: at,
+            started_version: Version::new(started),
+            changed_version: Version::new(started + 1),
+            fence: Fence::new(1),
+            child: None,
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! What the holder of a lease writes: any number of changes to one run, in one guarded write.
+
+use super::{
+    Asked, Drive, Ending, EventKind, Failure, Fence, NewRun, Payload, Promise, PromiseId, RunEvent, RunHead,
+    RunResult, RunState, RunTransition, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition,
+    Timestamp, Version, WriteToken,
+};
+use super::{Generation, RunId, WorkspaceId};
+
+/// One write under a lease. It takes effect as a whole if the run still has the expected version and fence, and
+/// not at all otherwise.
+#[derive(Debug, Clone)]
+pub struct Advance {
+    /// The version the run must have.
+    pub expected: Version,
+    /// The fence the run must have.
+    pub fence: Fence,
+    /// Marks this write.
+    pub token: WriteToken,
+    /// The run after it.
+    pub head: RunHead,
+    /// Step records to insert or replace.
+    pub steps: Vec<StepRecord>,
+    /// Entries of the history.
+    pub events: Vec<RunEvent>,
+    /// Promises to open; one that is there already is left as it is.
+    pub promises: Vec<Promise>,
+    /// Pending promises to mark as timed out; if one was settled meanwhile, the write is refused as stale.
+    pub timed_out: Vec<PromiseId>,
+    /// Signals that were given to steps, by their place.
+    pub consumed: Vec<u64>,
+    /// Child runs to start.
+    pub children: Vec<NewRun>,
+    /// The input of the next generation, if it continues as new. Records of the generation before are deleted.
+    pub input: Option<Payload>,
+    /// What the run ended with, if it ended.
+    pub result: Option<RunResult>,
+}
+
+impl Advance {
+    /// The workspace of the run.
+    pub fn workspace(&self) -> &WorkspaceId {
+        &self.head.facts.workspace
+    }
+
+    /// The run.
+    pub fn run(&self) -> RunId {
+        self.head.facts.id
+    }
+}
+
+/// A change the lifecycle does not have; a fault of the engine, never of a user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the lifecycle has no change {change} from {from}")]
+pub struct IllegalChange {
+    change: &'static str,
+    from: &'static str,
+}
+
+/// A change to one step.
+#[derive(Debug, Clone)]
+pub struct StepChange {
+    /// Which step.
+    pub id: StepId,
+    /// What it does.
+    pub kind: StepKind,
+    /// Its record so far, if it has one.
+    pub previous: Option<StepRecord>,
+    /// What happened.
+    pub transition: StepTransition,
+    /// Where it stands now.
+    pub state: StepState,
+    /// Attempts begun so far.
+    pub attempts: u32,
+    /// When the first attempt began.
+    pub started_at: Timestamp,
+    /// The child it waits for.
+    pub child: Option<RunId>,
+}
+
+/// Collects the changes of one write and keeps count of versions.
+#[derive(Debug)]
+pub struct Advancing {
+    write: Advance,
+    now: Timestamp,
+}
+
+impl Advancing {
+    /// Begins a write on the run as the holder knows it.
+    pub fn new(head: &RunHead, now: Timestamp) -> Self {
+        let write = Advance {
+            expected: head.version,
+            fence: head.fence,
+            token: WriteToken::fresh(),
+            head: head.clone(),
+            steps: Vec::new(),
+            events: Vec::new(),
+            promises: Vec::new(),
+            timed_out: Vec::new(),
+            consumed: Vec::new(),
+            children: Vec::new(),
+            input: None,
+            result: None,
+        };
+        Advancing { write, now }
+    }
+
+    /// Nothing collected so far?
+    pub fn is_empty(&self) -> bool {
+        self.write.expected == self.write.head.version
+    }
+
+    /// The finished write.
+    pub fn finish(mut self) -> Advance {
+        self.write.head.changed_at = self.now;
+        self.write
+    }
+
+    /// Changes a step. A step that was not marked as begun begins in the same write, so that each attempt
+    /// counts two versions whether or not it was marked (S0.34).
+    pub fn step(&mut self, change: StepChange) -> Result<StepRecord, IllegalChange> {
+        self.run_change(RunTransition::Step)?;
+        let from = change.previous.as_ref().map(|record| record.state.status());
+        let mut started_version = change.previous.as_ref().map(|record| record.started_version);
+        if change.transition.target(from).is_none() {
+            let mid = StepTransition::Begin.target(from);
+            if mid.is_none() || change.transition.target(mid) != Some(change.state.status()) {
+                return Err(IllegalChange {
+                    change: change.transition.as_str(),
+                    from: from.map_or("no record", StepStatus::as_str),
+                });
+            }
+            let begun = self.next_version();
+            started_version.get_or_insert(begun);
+        }
+        let changed_version = self.next_version();
+        let record = StepRecord {
+            id: change.id,
+            kind: change.kind,
+            state: change.state,
+            attempts: change.attempts,
+            started_at: change.started_at,
+            started_version: started_version.unwrap_or(changed_version),
+            changed_version,
+            fence: self.write.head.fence,
+            child: change.child,
+        };
+        self.write.head.stalls = 0;
+        self.write.steps.push(record.clone());
+        Ok(record)
+    }
+
+    /// Opens a promise in the same write as the step that waits for it.
+    pub fn open_promise(&mut self, promise: Promise) {
+        self.write.promises.push(promise);
+    }
+
+    /// Marks a promise as timed out in the same write as the step that saw it.
+    pub fn time_out_promise(&mut self, id: PromiseId) {
+        self.write.timed_out.push(id);
+    }
+
+    /// Marks a signal as given to a step.
+    pub fn consume_signal(&mut self, seq: u64) {
+        self.write.consumed.push(seq);
+    }
+
+    /// Starts a child in the same write as the step that waits for it.
+    pub fn start_child(&mut self, child: NewRun) {
+        self.write.children.push(child);
+    }
+
+    /// Parks until something arrives or `wake_at` is due, and gives the lease back. `arrivals_seen` is how far the
+    /// holder has looked: if more has come in, the run is due at once.
+    pub fn wait(&mut self, wake_at: Option<Timestamp>, arrivals_seen: u64) -> Result<(), IllegalChange> {
+        self.run_change(RunTransition::Wait)?;
+        self.write.head.state = RunState::Waiting { wake_at };
+        self.write.head.arrivals = arrivals_seen;
+        self.event(EventKind::Waited, None);
+        Ok(())
+    }
+
+    /// Gives the lease back, so that another may go on at once.
+    pub fn release(&mut self) -> Result<(), IllegalChange> {
+        self.run_change(RunTransition::Release)?;
+        self.write.head.state = RunState::Running(Drive::Ready { due_at: self.now });
+        self.event(EventKind::Released, None);
+        Ok(())
+    }
+
+    /// Stops, as asked.
+    pub fn pause(&mut self) -> Result<(), IllegalChange> {
+        self.run_change(RunTransition::Pause)?;
+        self.write.head.state = RunState::Paused;
+        self.write.head.asked = Asked::Nothing;
+        self.event(EventKind::Paused, None);
+        Ok(())
+    }
+
+    /// Begins again with `input` and an empty history, under the same id, key and lease.
+    pub fn continue_as_new(&mut self, input: Payload) -> Result<(), IllegalChange> {
+        self.run_change(RunTransition::ContinueAsNew)?;
+        self.write.head.generation = self.write.head.generation.next();
+        self.write.head.stalls = 0;
+        self.write.input = Some(input);
+        self.event(EventKind::ContinuedAsNew, None);
+        Ok(())
+    }
+
+    /// Ends the run.
+    pub fn close(&mut self, result: RunResult) -> Result<(), IllegalChange> {
+        let (transition, kind, note) = match &result {
+            RunResult::Completed(_) => (RunTransition::Complete, EventKind::Completed, None),
+            RunResult::Failed(failure) => (RunTransition::Fail, EventKind::Failed, Some(failure)),
+            RunResult::Cancelled(failure) => (RunTransition::Cancel, EventKind::Cancelled, Some(failure)),
+        };
+        self.run_change(transition)?;
+        let note = note.map(Failure::to_string);
+        self.write.head.state = RunState::Closed { at: self.now, ending: result.ending() };
+        self.write.head.asked = Asked::Nothing;
+        self.write.result = Some(result);
+        self.event(kind, note);
+        Ok(())
+    }
+
+    /// How the run would end if it were closed in this write; for tests and traces.
+    pub fn ending(&self) -> Option<Ending> {
+        self.write.result.as_ref().map(RunResult::ending)
+    }
+
+    /// The generation after the changes so far.
+    pub fn generation(&self) -> Generation {
+        self.write.head.generation
+    }
+
+    fn run_change(&self, transition: RunTransition) -> Result<(), IllegalChange> {
+        let from = self.write.head.status();
+        match transition.target(Some(from)) {
+            Some(_) => Ok(()),
+            None => Err(IllegalChange { change: transition.as_str(), from: from.as_str() }),
+        }
+    }
+
+    fn next_version(&mut self) -> Version {
+        self.write.head.version = self.write.head.version.next();
+        self.write.head.version
+    }
+
+    fn event(&mut self, kind: EventKind, note: Option<String>) {
+        let version = self.next_version();
+        self.write.events.push(RunEvent { version, at: self.now, fence: self.write.head.fence, kind, note });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::{closed, leased};
+
+    const NOW: Timestamp = Timestamp::from_millis(100);
+
+    fn change(previous: Option<StepRecord>, transition: StepTransition, state: StepState) -> StepChange {
+        StepChange {
+            id: StepId::from_stored("charge"),
+            kind: StepKind::Effect,
+            previous,
+            transition,
+            state,
+            attempts: 1,
+            started_at: NOW,
+            child: None,
+        }
+    }
+
+    fn done() -> StepState {
+        StepState::Completed { at: NOW, output: Payload::null() }
+    }
+
+    /// S0.34: a step takes two versions, marked or not.
+    #[test]
+    fn a_step_takes_two_versions_marked_or_not() {
+        let head = leased();
+        let mut at_once = Advancing::new(&head, NOW);
+        let record = at_once.step(change(None, StepTransition::Complete, done())).unwrap();
+        assert_eq!(record.started_version, head.version.next());
+        assert_eq!(record.changed_version, head.version.next().next());
+
+        let mut marking = Advancing::new(&head, NOW);
+        let mark = marking.step(change(None, StepTransition::Begin, StepState::Running)).unwrap();
+        let marked = marking.finish().head;
+        assert_eq!(marked.version, head.version.next());
+        let mut finishing = Advancing::new(&marked, NOW);
+        finishing.step(change(Some(mark), StepTransition::Complete, done())).unwrap();
+        assert_eq!(finishing.finish().head.version, at_once.finish().head.version);
+    }
+
+    #[test]
+    fn a_last_step_and_the_completion_are_one_write() {
+        let head = leased();
+        let mut write = Advancing::new(&head, NOW);
+        write.step(change(None, StepTransition::Complete, done())).unwrap();
+        write.close(RunResult::Completed(Payload::null())).unwrap();
+        let write = write.finish();
+        assert_eq!((write.steps.len(), write.events.len()), (1, 1));
+        assert_eq!(write.head.version.get(), head.version.get() + 3);
+        assert_eq!(write.head.status(), super::super::RunStatus::Completed);
+    }
+
+    /// S0.37, invariant 31: a final record is never replaced.
+    #[test]
+    fn a_final_step_cannot_change() {
+        let mut write = Advancing::new(&leased(), NOW);
+        let record = write.step(change(None, StepTransition::Complete, done())).unwrap();
+        assert!(write.step(change(Some(record), StepTransition::Complete, done())).is_err());
+    }
+
+    #[test]
+    fn a_closed_run_cannot_change() {
+        let mut write = Advancing::new(&closed(Ending::Completed), NOW);
+        assert!(write.step(change(None, StepTransition::Complete, done())).is_err());
+        assert!(write.wait(None, 0).is_err());
+        assert!(write.close(RunResult::Completed(Payload::null())).is_err());
+        assert!(write.is_empty());
+    }
+}

@@ -1,0 +1,141 @@
+//! Why a step or a run failed, sorted by what may be done about it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::MAX_MESSAGE_CHARS;
+
+/// What a failure tells about the effect, and so whether it may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// The effect did not happen and may be tried again.
+    Retryable,
+    /// The effect did not happen and never will.
+    Permanent,
+    /// The effect may have happened; it may be tried again only under the same effect key.
+    Unknown,
+}
+
+/// A failure of a step, a run or a promise, as user code raises it and as it is recorded.
+///
+/// Any error converts into one of class [`FailureClass::Unknown`] with `?`, because an arbitrary error does not
+/// tell whether the effect took place. It is not itself a [`std::error::Error`], so that this conversion can exist.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    class: FailureClass,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl Failure {
+    /// The effect did not happen; try again.
+    pub fn retryable(message: impl fmt::Display) -> Self {
+        Self::new(FailureClass::Retryable, message)
+    }
+
+    /// The effect did not happen and will not; do not try again.
+    pub fn permanent(message: impl fmt::Display) -> Self {
+        Self::new(FailureClass::Permanent, message)
+    }
+
+    /// Nobody knows whether the effect happened.
+    pub fn unknown(message: impl fmt::Display) -> Self {
+        Self::new(FailureClass::Unknown, message)
+    }
+
+    fn new(class: FailureClass, message: impl fmt::Display) -> Self {
+        // NUL would make the record unstorable in PostgreSQL.
+        let message = message.to_string().chars().filter(|c| *c != '\0').take(MAX_MESSAGE_CHARS).collect();
+        Failure { class, code: None, message, retry_after_ms: None }
+    }
+
+    /// Adds a short stable code that callers can branch on.
+    #[must_use]
+    pub fn with_code(mut self, code: &str) -> Self {
+        self.code = Some(code.chars().filter(|c| *c != '\0').take(crate::limits::MAX_NAME_CHARS).collect());
+        self
+    }
+
+    /// The provider asked to wait this long before the next attempt.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// What the failure tells about the effect.
+    pub fn class(&self) -> FailureClass {
+        self.class
+    }
+
+    /// The stable code, if one was given.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
+    /// The text for people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// How long the provider asked to wait.
+    pub fn wait_asked(&self) -> Option<Duration> {
+        self.retry_after_ms.map(Duration::from_millis)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            message = format!("{message}: {error}");
+            cause = error.source();
+        }
+        Failure::unknown(message)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.code {
+            Some(code) => write!(f, "{} ({code})", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_error_becomes_an_unknown_outcome_with_its_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("sending failed")]
+        struct Sending(#[source] std::io::Error);
+        let failure: Failure = Sending(std::io::Error::other("pipe broke")).into();
+        assert_eq!(failure.class(), FailureClass::Unknown);
+        assert_eq!(failure.message(), "sending failed: pipe broke");
+    }
+
+    #[test]
+    fn texts_are_cut_and_free_of_nul() {
+        let failure = Failure::permanent("x\0".repeat(10_000)).with_code("a\0b");
+        assert_eq!(failure.message().len(), MAX_MESSAGE_CHARS);
+        assert!(!failure.message().contains('\0'));
+        assert_eq!(failure.code(), Some("ab"));
+    }
+}

@@ -1,0 +1,82 @@
+//! Keys that callers choose: they name a thing, so that asking twice finds it again.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Invalid;
+use crate::limits::MAX_KEY_CHARS;
+
+macro_rules! key {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks that `text` is 1 to 255 printable ASCII characters.
+            pub fn new(text: &str) -> Result<Self, Invalid> {
+                let printable = text.bytes().all(|b| (0x20..=0x7e).contains(&b));
+                if text.is_empty() || text.len() > MAX_KEY_CHARS || !printable {
+                    return Err(Invalid::Key { what: $what });
+                }
+                Ok($name(text.into()))
+            }
+
+            /// The key as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+key! {
+    /// Names an operation: at most one of it exists per workspace and kind while the key lives.
+    IdempotencyKey, "idempotency key"
+}
+key! {
+    /// What a run is about; at most one open run per workspace, workflow and subject.
+    Subject, "subject"
+}
+key! {
+    /// Names one sending of a signal, so that a resend is not a second signal.
+    SignalId, "signal id"
+}
+
+/// What a key names; the same text may name one thing of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyKind {
+    /// A run.
+    Run,
+}
+
+impl KeyKind {
+    /// The kind as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            KeyKind::Run => "run",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S0.18, S2.9, G0.6: 1 to 255 printable ASCII characters; the empty key is refused, not treated as absent.
+    #[test]
+    fn keys_are_printable_and_bounded() {
+        for good in ["k", "process-order-789", "stripe:ch_1", "with space", &"k".repeat(255)] {
+            assert!(IdempotencyKey::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "tab\t", "nul\0", "é", "del\u{7f}", &"k".repeat(256)] {
+            assert!(IdempotencyKey::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}

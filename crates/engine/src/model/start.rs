@@ -1,0 +1,181 @@
+//! How a run comes to be, and how a worker comes to hold it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{
+    Asked, Drive, EventKind, Fence, Generation, Lease, OwnerId, Payload, RunEvent, RunFacts, RunHead,
+    RunState, Timestamp, Version, WorkflowRef,
+};
+use crate::limits::MAX_STALLS;
+
+/// An engine's offer to drive a run at once, so that a wake-up and its lease are one write.
+#[derive(Debug, Clone)]
+pub struct Grant {
+    /// Who offers.
+    pub owner: OwnerId,
+    /// For how long the lease would be.
+    pub lease_for: Duration,
+    /// The workflows it has the code of.
+    pub serves: Arc<BTreeSet<WorkflowRef>>,
+}
+
+/// A run that somebody wants to exist.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// What will never change about it. Its id is made by the caller, who so knows its own run again.
+    pub facts: Arc<RunFacts>,
+    /// What it works on.
+    pub input: Payload,
+    /// Not before this instant, if it is to wait.
+    pub due_at: Option<Timestamp>,
+    /// The starter's offer to drive it at once.
+    pub grant: Option<Grant>,
+}
+
+/// The first state of a run and the first event of its history.
+pub fn decide_start(new: &NewRun, now: Timestamp) -> (RunHead, RunEvent) {
+    let due_at = new.due_at.unwrap_or(now);
+    let grant =
+        new.grant.as_ref().filter(|grant| due_at <= now && grant.serves.contains(&new.facts.workflow));
+    let (state, fence, started_at) = match grant {
+        Some(grant) => {
+            let lease = Lease { owner: grant.owner, until: now.plus(grant.lease_for) };
+            (RunState::Running(Drive::Leased(lease)), Fence::new(1), Some(now))
+        }
+        None => (RunState::Pending { due_at }, Fence::default(), None),
+    };
+    let head = RunHead {
+        facts: new.facts.clone(),
+        state,
+        version: Version::new(1),
+        fence,
+        generation: Generation::default(),
+        asked: Asked::Nothing,
+        arrivals: 0,
+        stalls: 0,
+        started_at,
+        changed_at: now,
+    };
+    let event = RunEvent {
+        version: head.version,
+        at: now,
+        fence,
+        kind: EventKind::Started,
+        note: grant.map(|grant| grant.owner.to_string()),
+    };
+    (head, event)
+}
+
+/// What a claim on a run comes to.
+#[derive(Debug, Clone)]
+#[must_use]
+pub enum ClaimDecision {
+    /// Not due, or held by a living lease: leave it alone.
+    NotDue,
+    /// Granted: drive it under the new fence.
+    Granted(RunHead, RunEvent),
+    /// It lost its worker too often: put aside, and not granted.
+    Quarantined(RunHead, RunEvent),
+}
+
+/// Grants the lease if the run is due at `now`; an arrival makes a waiting run due (`arrived`).
+pub fn decide_claim(
+    head: &RunHead,
+    owner: OwnerId,
+    lease_for: Duration,
+    now: Timestamp,
+    arrived: bool,
+) -> ClaimDecision {
+    let taken_over = match head.state {
+        RunState::Waiting { .. } if arrived => false,
+        RunState::Pending { due_at } | RunState::Running(Drive::Ready { due_at }) if due_at <= now => false,
+        RunState::Waiting { wake_at: Some(wake_at) } if wake_at <= now => false,
+        RunState::Running(Drive::Leased(lease)) if lease.until <= now => true,
+        RunState::Pending { .. }
+        | RunState::Running(_)
+        | RunState::Waiting { .. }
+        | RunState::Paused
+        | RunState::Closed { .. } => return ClaimDecision::NotDue,
+    };
+    let mut next = head.clone();
+    next.version = head.version.next();
+    next.changed_at = now;
+    if taken_over {
+        next.stalls = head.stalls + 1;
+    }
+    let event = |kind, fence, note| RunEvent { version: head.version.next(), at: now, fence, kind, note };
+    if next.stalls > MAX_STALLS {
+        next.state = RunState::Paused;
+        let note =
+            format!("{MAX_STALLS} leases in a row ended without progress; resume it once the cause is gone");
+        return ClaimDecision::Quarantined(next, event(EventKind::Quarantined, head.fence, Some(note)));
+    }
+    next.fence = head.fence.next();
+    next.state = RunState::Running(Drive::Leased(Lease { owner, until: now.plus(lease_for) }));
+    next.started_at = head.started_at.or(Some(now));
+    let kind = if taken_over { EventKind::TakenOver } else { EventKind::Claimed };
+    let event = event(kind, next.fence, Some(owner.to_string()));
+    ClaimDecision::Granted(next, event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::{head, new_run, owner};
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    #[test]
+    fn a_start_with_an_offer_is_born_running() {
+        let (head, event) = decide_start(&new_run(Some(owner(1))), at(5));
+        assert_eq!(head.state.lease().unwrap().until, at(5).plus(TTL));
+        assert_eq!((head.version, head.fence, event.fence), (Version::new(1), Fence::new(1), Fence::new(1)));
+        let (head, _) = decide_start(&NewRun { due_at: Some(at(9)), ..new_run(Some(owner(1))) }, at(5));
+        assert_eq!(head.state, RunState::Pending { due_at: at(9) }, "a delayed run is not granted early");
+    }
+
+    /// Invariants 17 and 19: each grant raises the fence, and a living lease is never taken.
+    #[test]
+    fn a_living_lease_is_not_taken_and_a_dead_one_is() {
+        let (held, _) = decide_start(&new_run(Some(owner(1))), at(0));
+        assert!(matches!(decide_claim(&held, owner(2), TTL, at(29_999), true), ClaimDecision::NotDue));
+        let ClaimDecision::Granted(taken, event) = decide_claim(&held, owner(2), TTL, at(30_000), false)
+        else {
+            panic!("the lease has ended");
+        };
+        assert_eq!(taken.fence, held.fence.next());
+        assert_eq!((event.kind, taken.stalls), (EventKind::TakenOver, 1));
+    }
+
+    #[test]
+    fn an_arrival_makes_only_a_waiting_run_due() {
+        let waiting = RunHead { state: RunState::Waiting { wake_at: None }, ..head() };
+        assert!(matches!(decide_claim(&waiting, owner(2), TTL, at(0), false), ClaimDecision::NotDue));
+        assert!(matches!(decide_claim(&waiting, owner(2), TTL, at(0), true), ClaimDecision::Granted(..)));
+        let paused = RunHead { state: RunState::Paused, ..head() };
+        assert!(matches!(decide_claim(&paused, owner(2), TTL, at(0), true), ClaimDecision::NotDue));
+    }
+
+    /// Fault 44: input that kills every worker ends in a person's hands, not in a crash loop.
+    #[test]
+    fn a_run_that_keeps_losing_its_worker_is_put_aside() {
+        let (mut run, _) = decide_start(&new_run(Some(owner(1))), at(0));
+        for n in 1.. {
+            match decide_claim(&run, owner(2), TTL, run.state.wake_at().unwrap(), false) {
+                ClaimDecision::Granted(next, _) => run = next,
+                ClaimDecision::Quarantined(next, _) => {
+                    assert_eq!(n, MAX_STALLS + 1);
+                    assert_eq!(next.state, RunState::Paused);
+                    break;
+                }
+                ClaimDecision::NotDue => panic!("it is due"),
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What people may do to a run from outside.
+
+use super::{
+    Asked, Drive, Ending, EventKind, Failure, RunEvent, RunHead, RunResult, RunState, RunStatus, StepId,
+    StepKind, StepRecord, StepStatus, Timestamp, Version,
+};
+use crate::limits::MAX_MESSAGE_CHARS;
+
+/// A person's command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Steer {
+    /// Stop at the next boundary.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Undo what can be undone, and end.
+    Cancel {
+        /// Why, for the history.
+        reason: String,
+    },
+    /// Reopen a failed run.
+    Retry {
+        /// Run again from this step on; without it, only what failed runs again.
+        from: Option<StepId>,
+    },
+}
+
+/// Why a command was refused; nothing changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The run has ended.
+    #[error("the run has ended as {}", .0.as_str())]
+    Ended(RunStatus),
+    /// It is so already.
+    #[error("this was asked before and is under way or done")]
+    AlreadyAsked,
+    /// Only a paused run can be resumed.
+    #[error("the run is {}, not PAUSED", .0.as_str())]
+    NotPaused(RunStatus),
+    /// Only a failed run can be retried.
+    #[error("the run is {}, not FAILED; only a failed run can be retried", .0.as_str())]
+    NotFailed(RunStatus),
+    /// The named step has no record.
+    #[error("the run has no step {0}; its history lists the steps it has")]
+    NoSuchStep(StepId),
+    /// Compensations have run, so the recorded outcomes no longer hold.
+    #[error("steps of this run were undone, so it cannot go on; start a new run")]
+    Undone,
+    /// Another run has taken its key meanwhile.
+    #[error("its key was released and now names run {0}")]
+    KeyTaken(super::RunId),
+    /// Another run on the same subject is open.
+    #[error("run {0} is open on the same subject")]
+    SubjectBusy(super::RunId),
+    /// The run moved on since the caller looked.
+    #[error("the run is at version {0} now; look at it again and decide anew")]
+    Stale(Version),
+}
+
+/// The change a command makes.
+#[derive(Debug, Clone)]
+pub struct Steered {
+    /// The run after it.
+    pub head: RunHead,
+    /// Its entry in the history.
+    pub event: RunEvent,
+    /// What the run ended with, if the command ended it.
+    pub result: Option<RunResult>,
+    /// Step records that no longer stand: they run again.
+    pub rerun: Vec<StepId>,
+}
+
+/// Decides on `command`; `steps` are the records of the run (only a retry looks at them).
+pub fn decide_steer(
+    head: &RunHead,
+    command: &Steer,
+    steps: &[StepRecord],
+    now: Timestamp,
+) -> Result<Steered, Refusal> {
+    match command {
+        Steer::Pause => pause(head, now),
+        Steer::Resume => resume(head, now),
+        Steer::Cancel { reason } => cancel(head, reason, now),
+        Steer::Retry { from } => retry(head, from.as_ref(), steps, now),
+    }
+}
+
+fn pause(head: &RunHead, now: Timestamp) -> Result<Steered, Refusal> {
+    match head.state {
+        RunState::Closed { .. } => Err(Refusal::Ended(head.status())),
+        RunState::Paused => Err(Refusal::AlreadyAsked),
+        _ if head.asked != Asked::Nothing => Err(Refusal::AlreadyAsked),
+        RunState::Running(Drive::Leased(_)) => {
+            let mut steered = changed(head, EventKind::PauseAsked, None, now);
+            steered.head.asked = Asked::Pause;
+            Ok(steered)
+        }
+        RunState::Pending { .. } | RunState::Waiting { .. } | RunState::Running(Drive::Ready { .. }) => {
+            let mut steered = changed(head, EventKind::Paused, None, now);
+            steered.head.state = RunState::Paused;
+            Ok(steered)
+        }
+    }
+}
+
+fn resume(head: &RunHead, now: Timestamp) -> Result<Steered, Refusal> {
+    match head.state {
+        RunState::Paused => {
+            let mut steered = changed(head, EventKind::Resumed, None, now);
+            steered.head.state = RunState::Running(Drive::Ready { due_at: now });
+            steered.head.stalls = 0;
+            Ok(steered)
+        }
+        RunState::Closed { .. } => Err(Refusal::Ended(head.status())),
+        RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } => {
+            Err(Refusal::NotPaused(head.status()))
+        }
+    }
+}
+
+fn cancel(head: &RunHead, reason: &str, now: Timestamp) -> Result<Steered, Refusal> {
+    let reason: String = reason.chars().filter(|c| *c != '\0').take(MAX_MESSAGE_CHARS).collect();
+    match head.state {
+        RunState::Closed { .. } => Err(Refusal::Ended(head.status())),
+        _ if head.asked == Asked::Cancel => Err(Refusal::AlreadyAsked),
+        // Nothing has run, so there is nothing to undo.
+        RunState::Pending { .. } | RunState::Paused if head.started_at.is_none() => {
+            let mut steered = changed(head, EventKind::Cancelled, Some(reason.clone()), now);
+            steered.head.state = RunState::Closed { at: now, ending: Ending::Cancelled };
+            steered.result = Some(RunResult::Cancelled(Failure::permanent(reason).with_code("cancelled")));
+            Ok(steered)
+        }
+        RunState::Running(Drive::Leased(_)) => {
+            let mut steered = changed(head, EventKind::CancelAsked, Some(reason), now);
+            steered.head.asked = Asked::Cancel;
+            Ok(steered)
+        }
+        RunState::Pending { .. }
+        | RunState::Waiting { .. }
+        | RunState::Paused
+        | RunState::Running(Drive::Ready { .. }) => {
+            let mut steered = changed(head, EventKind::CancelAsked, Some(reason), now);
+            steered.head.asked = Asked::Cancel;
+            steered.head.state = RunState::Running(Drive::Ready { due_at: now });
+            Ok(steered)
+        }
+    }
+}
+
+fn retry(
+    head: &RunHead,
+    from: Option<&StepId>,
+    steps: &[StepRecord],
+    now: Timestamp,
+) -> Result<Steered, Refusal> {
+    if head.status() != RunStatus::Failed {
+        return Err(Refusal::NotFailed(head.status()));
+    }
+    if steps.iter().any(|step| step.kind == StepKind::Undo) {
+        return Err(Refusal::Undone);
+    }
+    let from_version = match from {
+        None => None,
+        Some(id) => {
+            let step =
+                steps.iter().find(|step| step.id == *id).ok_or_else(|| Refusal::NoSuchStep(id.clone()))?;
+            Some(step.started_version)
+        }
+    };
+    let runs_again = |step: &&StepRecord| {
+        let failed = matches!(step.state.status(), StepStatus::Failed | StepStatus::Cancelled);
+        failed || from_version.is_some_and(|from| step.started_version >= from)
+    };
+    let rerun: Vec<StepId> = steps.iter().filter(runs_again).map(|step| step.id.clone()).collect();
+    let mut steered = changed(head, EventKind::Retried, from.map(|id| format!("from {id}")), now);
+    steered.head.state = RunState::Running(Drive::Ready { due_at: now });
+    steered.head.asked = Asked::Nothing;
+    steered.head.stalls = 0;
+    steered.rerun = rerun;
+    Ok(steered)
+}
+
+fn changed(head: &RunHead, kind: EventKind, note: Option<String>, now: Timestamp) -> Steered {
+    let mut next = head.clone();
+    next.version = head.version.next();
+    next.changed_at = now;
+    let event = RunEvent { version: next.version, at: now, fence: head.fence, kind, note };
+    Steered { head: next, event, result: None, rerun: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::{closed, head, leased, step};
+
+    const NOW: Timestamp = Timestamp::from_millis(100);
+
+    fn steer(head: &RunHead, command: Steer) -> Result<Steered, Refusal> {
+        decide_steer(head, &command, &[], NOW)
+    }
+
+    fn cancel_it() -> Steer {
+        Steer::Cancel { reason: "customer left".into() }
+    }
+
+    #[test]
+    fn a_run_that_never_ran_is_cancelled_at_once() {
+        let steered = steer(&head(), cancel_it()).unwrap();
+        assert_eq!(steered.head.status(), RunStatus::Cancelled);
+        assert!(steered.result.is_some());
+    }
+
+    #[test]
+    fn a_driven_run_is_asked_and_a_parked_one_is_woken_to_undo() {
+        let asked = steer(&leased(), cancel_it()).unwrap().head;
+        assert_eq!((asked.status(), asked.asked), (RunStatus::Running, Asked::Cancel));
+        assert_eq!(asked.state, leased().state, "the holder keeps its lease");
+        let waiting = RunHead { state: RunState::Waiting { wake_at: None }, ..leased() };
+        let woken = steer(&waiting, cancel_it()).unwrap().head;
+        assert_eq!(woken.state, RunState::Running(Drive::Ready { due_at: NOW }));
+    }
+
+    /// Invariant 45: cancelling what has ended changes nothing and says so.
+    #[test]
+    fn an_ended_run_is_not_changed() {
+        for ending in [Ending::Completed, Ending::Failed, Ending::Cancelled] {
+            let run = closed(ending);
+            assert_eq!(steer(&run, cancel_it()).unwrap_err(), Refusal::Ended(run.status()));
+            assert_eq!(steer(&run, Steer::Pause).unwrap_err(), Refusal::Ended(run.status()));
+            assert_eq!(steer(&run, Steer::Resume).unwrap_err(), Refusal::Ended(run.status()));
+        }
+        assert!(steer(&closed(Ending::Completed), Steer::Retry { from: None }).is_err());
+    }
+
+    #[test]
+    fn pause_and_resume_are_a_pair() {
+        let paused = steer(&head(), Steer::Pause).unwrap().head;
+        assert_eq!(paused.state, RunState::Paused);
+        assert_eq!(steer(&paused, Steer::Pause).unwrap_err(), Refusal::AlreadyAsked);
+        assert_eq!(steer(&paused, Steer::Resume).unwrap().head.state.wake_at(), Some(NOW));
+        assert_eq!(steer(&head(), Steer::Resume).unwrap_err(), Refusal::NotPaused(RunStatus::Pending));
+    }
+
+    #[test]
+    fn a_retry_runs_again_what_failed_and_what_it_is_told() {
+        let failed = closed(Ending::Failed);
+        let steps = [step("a", 2, true), step("b", 4, true), step("c", 6, false)];
+        let rerun = |from: Option<&str>| {
+            let from = from.map(StepId::from_stored);
+            decide_steer(&failed, &Steer::Retry { from }, &steps, NOW)
+                .map(|steered| steered.rerun.iter().map(|id| id.to_string()).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(rerun(None).unwrap(), "c");
+        assert_eq!(rerun(Some("b")).unwrap(), "b c");
+        assert!(matches!(rerun(Some("x")), Err(Refusal::NoSuchStep(_))));
+    }
+
+    #[test]
+    fn a_run_whose_steps_were_undone_is_not_retried() {
+        let undo = StepRecord { kind: StepKind::Undo, ..step("a~undo", 4, true) };
+        let refused = decide_steer(&closed(Ending::Failed), &Steer::Retry { from: None }, &[undo], NOW);
+        assert_eq!(refused.unwrap_err(), Refusal::Undone);
+    }
+}

@@ -1,0 +1,134 @@
+//! The seam between the engine and what keeps its data: few verbs, each atomic, each with one request and one outcome.
+//!
+//! What a store must do is written down as tests in the `store-conformance` crate; a behaviour that is not tested
+//! there is not promised. Every verb that writes is safe to send again after [`StoreError::Unknown`]: the second
+//! time it recognises its own write.
+
+mod advance_run;
+mod claim_runs;
+mod error;
+mod purge;
+mod read;
+mod renew_leases;
+mod send_signal;
+mod settle_promise;
+mod start_run;
+mod steer_run;
+
+use async_trait::async_trait;
+
+pub use advance_run::AdvanceOutcome;
+pub use claim_runs::{ClaimRuns, Claimed};
+pub use error::StoreError;
+pub use purge::{Purge, Purged};
+pub use read::{KeyRecord, ListRuns, RunLog, RunPage, RunView, StoredKey};
+pub use renew_leases::{HeldLease, RenewLeases};
+pub use send_signal::{SendSignal, SignalOutcome};
+pub use settle_promise::{SettleOutcome, SettlePromise};
+pub use start_run::StartOutcome;
+pub use steer_run::{SteerOutcome, SteerRun};
+
+use crate::model::{
+    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
+    WorkspaceId,
+};
+
+/// What a store answers: an outcome that the caller must look at, or an error sorted by remedy.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// Keeps runs, steps, keys, promises and signals. See the module for what that means.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+    /// The store's clock: the one that leases, timers and deadlines are judged by.
+    fn now(&self) -> Timestamp;
+
+    /// Makes a run exist, at most once per key and per open subject.
+    ///
+    /// A run with the same id is the caller's own from an earlier try: [`StartOutcome::Created`] with the run as it is.
+    /// Otherwise a live key decides (same fingerprint: `Existing`, or `Spent` if the run was purged; another: `KeyConflict`),
+    /// then an open run of the same workflow name on the same subject (`SubjectBusy`), then
+    /// [`crate::model::decide_start`]. An expired key is given to the new run.
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome>;
+
+    /// Grants leases on due runs of the workflows the caller serves: higher priority first, then the longest due.
+    ///
+    /// Each by [`crate::model::decide_claim`]; a run that it puts aside is written and not returned.
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed>;
+
+    /// Prolongs leases to `now + lease_for`; answers with those that are lost.
+    ///
+    /// A lease is still the caller's if the run is leased to the owner under that fence. No version is taken. A lease that
+    /// has ended but was not taken by anybody is prolonged as well.
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>>;
+
+    /// Writes what the holder of a lease did, if version and fence still hold.
+    ///
+    /// Refused as a whole otherwise: the run's last write has the same token: `Advanced` (it is the caller's own); the run
+    /// is leased under the same fence: `Stale`; else `LeaseLost`. A promise in `timed_out` that is no longer pending is
+    /// `Stale`, too. When it takes effect:
+    /// - the run becomes `advance.head`, but keeps the store's own count of arrivals; a run that parks having seen fewer
+    ///   arrivals than there are is due at once (`wake_at` = now);
+    /// - `input` replaces the run's input and deletes its step records of older generations, its promises, and its consumed signals;
+    /// - an ending sets the key's expiry by [`crate::model::decide_key_expiry`], is an arrival at the parent
+    ///   ([`crate::model::decide_arrival`], without a grant), and cancels open children that ask for it
+    ///   ([`crate::model::Steer::Cancel`]; refusals are ignored).
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome>;
+
+    /// Carries out a person's command on a run, by [`crate::model::decide_steer`].
+    ///
+    /// A wrong `expected` version is refused as [`crate::model::Refusal::Stale`] before all else. A command that ends the run has the
+    /// same consequences as an ending by [`Store::advance_run`]. A retry takes back the key (`KeyTaken` if a live key now names
+    /// another run) and the subject (`SubjectBusy`), clears the result and the key's expiry, and deletes the records in `rerun`.
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome>;
+
+    /// Keeps a signal for a run, and wakes it if it waits, by [`crate::model::decide_arrival`].
+    ///
+    /// Its place is the run's count of arrivals after it. An id that the run has seen is a `Duplicate`, consumed or not, also
+    /// after the run has ended.
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome>;
+
+    /// Settles a promise, first commit wins, and wakes the run that waits for it, by [`crate::model::decide_arrival`].
+    ///
+    /// Judged by [`crate::model::Promise::state_at`] at the store's clock. A promise whose run has ended can be settled; it wakes nobody.
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome>;
+
+    /// Deletes expired keys and old closed runs, a bounded number at a time.
+    ///
+    /// Runs are looked at in the order of their ids. One whose parent is still open is kept, because the parent may have
+    /// yet to read its result. A run goes with all its rows, but its key stays while it lives.
+    async fn purge(&self, request: Purge) -> StoreResult<Purged>;
+
+    /// One run with its input and result.
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>>;
+
+    /// Everything a replay of the run needs.
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>>;
+
+    /// Runs, newest first, one bounded page at a time.
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage>;
+
+    /// The history of a run after `after`, oldest first, at most [`crate::limits::MAX_PAGE`] events.
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>>;
+
+    /// What a key names, expired or not.
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>>;
+
+    /// Keys in order after `after`, across workspaces, at most [`crate::limits::MAX_PAGE`].
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>>;
+
+    /// One promise, as it stands now.
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>>;
+
+    /// Waits until everything accepted is written, and lets go of what the store holds.
+    async fn close(&self) -> StoreResult<()>;
+}

@@ -1,0 +1,18 @@
+//! The outcome of a write under a lease.
+
+use crate::model::{RunHead, RunId};
+
+/// What became of an [`crate::model::Advance`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub enum AdvanceOutcome {
+    /// It took effect; go on. Runs it made due (a parent, children) are named, so that they need not wait for a poll.
+    Advanced {
+        /// Runs that are due now.
+        woken: Vec<RunId>,
+    },
+    /// The run changed meanwhile, but the lease is still the caller's: look at what was asked and write again.
+    Stale(RunHead),
+    /// Somebody else holds the run, or it is gone: stop, and start no further effect.
+    LeaseLost,
+}

@@ -1,0 +1,89 @@
+//! What can be read from a store.
+
+use crate::model::{
+    Fingerprint, IdempotencyKey, KeyKind, Name, Payload, Promise, RunHead, RunId, RunResult, RunStatus,
+    Signal, StepRecord, Timestamp, WorkspaceId,
+};
+
+/// One run for people: where it stands, what it works on, what it ended with.
+#[derive(Debug, Clone)]
+pub struct RunView {
+    /// Where it stands.
+    pub head: RunHead,
+    /// What its current generation works on.
+    pub input: Payload,
+    /// What it ended with, if it ended.
+    pub result: Option<RunResult>,
+}
+
+/// Everything a replay needs.
+#[derive(Debug, Clone)]
+pub struct RunLog {
+    /// Where the run stands.
+    pub head: RunHead,
+    /// What its current generation works on.
+    pub input: Payload,
+    /// The step records of its current generation, in the order they started.
+    pub steps: Vec<StepRecord>,
+    /// Its promises.
+    pub promises: Vec<Promise>,
+    /// Its unconsumed signals, in the order they came.
+    pub signals: Vec<Signal>,
+    /// Its children that waiting steps name, with what they ended with, if they ended.
+    pub children: Vec<(RunId, Option<RunResult>)>,
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone)]
+pub struct ListRuns {
+    /// Of this workspace; `None` lists all, for checks of the whole store.
+    pub workspace: Option<WorkspaceId>,
+    /// Only with one of these statuses; empty means any.
+    pub statuses: Vec<RunStatus>,
+    /// Only of this workflow.
+    pub workflow: Option<Name>,
+    /// Only runs older than this one; where the page before ended.
+    pub before: Option<RunId>,
+    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    pub limit: usize,
+}
+
+/// One page of runs, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct RunPage {
+    /// The runs.
+    pub runs: Vec<RunView>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<RunId>,
+}
+
+/// A key's place in its store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoredKey {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// What it names.
+    pub kind: KeyKind,
+    /// The key.
+    pub key: IdempotencyKey,
+}
+
+/// What a key stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// The run it names.
+    pub run: RunId,
+    /// What sameness means under it.
+    pub fingerprint: Fingerprint,
+    /// When it was first seen.
+    pub first_seen_at: Timestamp,
+    /// When it expires; `None` while its run is open or if it is kept for ever.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl KeyRecord {
+    /// Does the key still refuse a second run at `now`?
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|at| now < at)
+    }
+}

@@ -1,0 +1,28 @@
+//! Commands of people.
+
+use crate::model::{Refusal, RunHead, RunId, Steer, Version, WorkspaceId};
+
+/// A person's command on a run.
+#[derive(Debug, Clone)]
+pub struct SteerRun {
+    /// The workspace of the run.
+    pub workspace: WorkspaceId,
+    /// The run.
+    pub run: RunId,
+    /// What to do.
+    pub command: Steer,
+    /// Only if the run still has this version.
+    pub expected: Option<Version>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone)]
+#[must_use]
+pub enum SteerOutcome {
+    /// Done, or durably asked for; the run as it is now.
+    Steered(RunHead),
+    /// Refused; the run as it is.
+    Refused(Refusal, RunHead),
+    /// There is no such run in the workspace.
+    NoSuchRun,
+}
