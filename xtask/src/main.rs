@@ -1,1 +1,41 @@
-fn main() {}
+//! The chores of the project, as commands: `cargo xtask verify` runs all that CI runs.
+
+#![expect(clippy::print_stdout, reason = "a command speaks to the person who ran it")]
+
+mod command_line;
+mod requirements;
+mod simulate;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "The chores of the Hapax project")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run every check, in the order CI runs them
+    Verify(verify::Options),
+    /// Run the seeded simulation of the engine over more seeds than the tests do
+    Simulate(simulate::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().chore {
+        Chore::Verify(options) => verify::run(&options),
+        Chore::Simulate(options) => simulate::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

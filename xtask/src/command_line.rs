@@ -1,0 +1,100 @@
+//! A command that can be run, and shown so that a person can paste it into a shell.
+
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// One program with its arguments and the environment it needs.
+pub(crate) struct CommandLine {
+    program: &'static str,
+    arguments: Vec<&'static str>,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl CommandLine {
+    /// Words are separated by blanks; none of ours contains one.
+    pub(crate) fn new(words: &'static str) -> Self {
+        let mut words = words.split_whitespace();
+        let program = words.next().expect("a command line names a program");
+        Self { program, arguments: words.collect(), environment: Vec::new() }
+    }
+
+    pub(crate) fn with_env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
+    /// Runs at the root of the workspace, with its output going where ours goes.
+    pub(crate) fn run(&self) -> Result<ExitStatus> {
+        self.command().status().with_context(|| format!("could not start `{}`", self.program))
+    }
+
+    /// Whether the command can be started and succeeds; its output is dropped.
+    pub(crate) fn succeeds(&self) -> bool {
+        let quiet = self.command().stdout(Stdio::null()).stderr(Stdio::null()).status();
+        quiet.is_ok_and(|status| status.success())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.program);
+        command
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .current_dir(workspace_root());
+        command
+    }
+}
+
+impl fmt::Display for CommandLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.environment {
+            if value.contains(' ') {
+                write!(f, "{name}=\"{value}\" ")?;
+            } else {
+                write!(f, "{name}={value} ")?;
+            }
+        }
+        f.write_str(self.program)?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
+    }
+}
+
+fn workspace_root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
+/// `7.4s` or `3m 07s`: short enough for a column, exact enough to notice a change.
+pub(crate) fn show_elapsed(elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs();
+    if seconds < 60 {
+        format!("{:.1}s", elapsed.as_secs_f64())
+    } else {
+        format!("{}m {:02}s", seconds / 60, seconds % 60)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_a_shell_would_read_it() {
+        let command = CommandLine::new("cargo doc --no-deps").with_env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(command.to_string(), r#"RUSTDOCFLAGS="-D warnings" cargo doc --no-deps"#);
+    }
+
+    #[test]
+    fn a_program_that_is_absent_does_not_succeed() {
+        assert!(!CommandLine::new("a-program-nobody-has --version").succeeds());
+    }
+
+    #[test]
+    fn elapsed_time_changes_its_unit_at_a_minute() {
+        assert_eq!(show_elapsed(Duration::from_millis(7_430)), "7.4s");
+        assert_eq!(show_elapsed(Duration::from_secs(187)), "3m 07s");
+    }
+}

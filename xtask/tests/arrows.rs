@@ -1,0 +1,142 @@
+//! Which crate may depend on which: the one-way arrows of the workspace, and where outside crates may live.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
+
+const ENGINE: &str = "hapax-engine";
+const STORE_SQLITE: &str = "hapax-store-sqlite";
+const STORE_CONFORMANCE: &str = "hapax-store-conformance";
+const FACADE: &str = "hapax";
+const CLI: &str = "hapax-cli";
+const XTASK: &str = "xtask";
+
+/// What one crate of ours may use of the others.
+struct Arrows {
+    from: &'static str,
+    /// In what it ships.
+    to: &'static [&'static str],
+    /// In its tests and examples, beyond `to`.
+    in_tests_to: &'static [&'static str],
+}
+
+/// Every crate of the workspace has a row here.
+const ARROWS: &[Arrows] = &[
+    Arrows { from: ENGINE, to: &[], in_tests_to: &[STORE_CONFORMANCE] },
+    Arrows { from: STORE_SQLITE, to: &[ENGINE], in_tests_to: &[STORE_CONFORMANCE] },
+    Arrows { from: STORE_CONFORMANCE, to: &[ENGINE], in_tests_to: &[] },
+    Arrows {
+        from: FACADE,
+        to: &[ENGINE, STORE_SQLITE],
+        in_tests_to: &[ENGINE, STORE_SQLITE, STORE_CONFORMANCE, CLI],
+    },
+    Arrows {
+        from: CLI,
+        to: &[FACADE, ENGINE, STORE_SQLITE, STORE_CONFORMANCE],
+        in_tests_to: &[FACADE, ENGINE, STORE_SQLITE, STORE_CONFORMANCE],
+    },
+    Arrows { from: XTASK, to: &[], in_tests_to: &[] },
+];
+
+/// The CLI has it for the bare-SQL ceiling that its benchmark compares with.
+const MAY_USE_RUSQLITE: &[&str] = &[STORE_SQLITE, CLI];
+
+/// The engine knows neither SQL nor HTTP, not even through a crate it uses.
+const KEPT_OUT_OF_THE_ENGINE: &[&str] = &["rusqlite", "axum", "tonic", "hyper", "reqwest"];
+
+#[test]
+fn arrows_between_crates_point_one_way() {
+    let metadata = read_metadata();
+    let ours: BTreeSet<&str> =
+        metadata.workspace_packages().iter().map(|package| package.name.as_str()).collect();
+    let mut wrong = Vec::new();
+    for package in metadata.workspace_packages() {
+        let Some(arrows) = ARROWS.iter().find(|arrows| arrows.from == package.name.as_str()) else {
+            wrong.push(format!("{} has no row in ARROWS", package.name));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|it| ours.contains(it.name.as_str())) {
+            let to = dependency.name.as_str();
+            let is_allowed = match dependency.kind {
+                DependencyKind::Development => arrows.to.contains(&to) || arrows.in_tests_to.contains(&to),
+                _ => arrows.to.contains(&to),
+            };
+            if !is_allowed {
+                wrong.push(format!("{} may not depend on {to} ({})", package.name, dependency.kind));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_row_of_the_arrows_is_about_a_crate_that_exists() {
+    let metadata = read_metadata();
+    for arrows in ARROWS {
+        assert!(find_ours(&metadata, arrows.from).is_some(), "there is no crate {}", arrows.from);
+    }
+}
+
+#[test]
+fn only_the_sqlite_store_and_the_benchmark_know_rusqlite() {
+    let metadata = read_metadata();
+    for package in metadata.workspace_packages() {
+        let uses_rusqlite = package.dependencies.iter().any(|dependency| dependency.name == "rusqlite");
+        assert!(
+            !uses_rusqlite || MAY_USE_RUSQLITE.contains(&package.name.as_str()),
+            "{} may not depend on rusqlite",
+            package.name
+        );
+    }
+}
+
+#[test]
+fn the_engine_reaches_no_database_and_no_http() {
+    let metadata = read_metadata();
+    let engine = find_ours(&metadata, ENGINE).expect("the engine is in the workspace");
+    for dependency in &engine.dependencies {
+        let name = dependency.name.as_str();
+        assert!(!KEPT_OUT_OF_THE_ENGINE.contains(&name), "the engine may not depend on {name}");
+    }
+    for (package, through) in list_shipped_with(&metadata, &engine.id) {
+        let name = metadata[package].name.as_str();
+        let through = metadata[through].name.as_str();
+        assert!(!KEPT_OUT_OF_THE_ENGINE.contains(&name), "the engine reaches {name} through {through}");
+    }
+}
+
+/// Every package that `root` needs outside its tests, each with the package that first asked for it.
+fn list_shipped_with<'a>(
+    metadata: &'a Metadata,
+    root: &'a PackageId,
+) -> BTreeMap<&'a PackageId, &'a PackageId> {
+    let resolve = metadata.resolve.as_ref().expect("the metadata is resolved");
+    let mut found = BTreeMap::new();
+    let mut to_visit = vec![root];
+    while let Some(id) = to_visit.pop() {
+        for dependency in &resolve[id].deps {
+            let is_shipped = dependency.dep_kinds.iter().any(|it| it.kind != DependencyKind::Development);
+            if is_shipped && !found.contains_key(&dependency.pkg) {
+                found.insert(&dependency.pkg, id);
+                to_visit.push(&dependency.pkg);
+            }
+        }
+    }
+    found
+}
+
+fn find_ours<'a>(metadata: &'a Metadata, name: &str) -> Option<&'a Package> {
+    metadata.workspace_packages().into_iter().find(|package| package.name.as_str() == name)
+}
+
+/// Resolved for this machine alone, so that no crate of another platform is fetched.
+fn read_metadata() -> Metadata {
+    let rustc = std::process::Command::new("rustc").arg("-vV").output().expect("rustc runs");
+    let version = String::from_utf8(rustc.stdout).expect("rustc speaks UTF-8");
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc names its host");
+    MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
+        .other_options(["--locked", "--filter-platform", host].map(str::to_owned))
+        .exec()
+        .expect("cargo describes the workspace")
+}
