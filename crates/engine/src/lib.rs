@@ -1,6 +1,12 @@
 //! The engine of Hapax: a pure model with the rules, a store with few atomic verbs, and a runtime that drives runs.
 
 pub mod clock;
+pub mod ctx;
 pub mod limits;
 pub mod model;
+pub mod runtime;
 pub mod store;
+
+pub use ctx::Ctx;
+pub use model::Failure;
+pub use runtime::{Engine, EngineOptions, Error, RunHandle};

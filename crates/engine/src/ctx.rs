@@ -1,0 +1,106 @@
+//! What a workflow's code may do: durable steps, waits, children, choices.
+//!
+//! Between steps the code must be deterministic: given the same recorded outcomes it asks for the same steps. It
+//! awaits nothing but what the context gives it.
+
+mod child;
+mod promise;
+mod scope;
+mod select;
+mod signal;
+mod sleep;
+mod step;
+mod value;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use child::Child;
+pub use promise::{OpenPromise, PromiseBuilder};
+pub use signal::SignalBuilder;
+pub use step::{Attempt, Step};
+
+pub(crate) use scope::{Scope, undo_all};
+
+use crate::model::{Failure, Name, Payload, RunId, StepState};
+use crate::runtime::Activation;
+
+/// A boxed future of a step.
+pub type StepFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+
+/// A workflow's access to its run. Cheap to clone.
+#[derive(Clone)]
+pub struct Ctx {
+    pub(crate) activation: Arc<Activation>,
+    pub(crate) scope: Arc<Scope>,
+}
+
+impl Ctx {
+    pub(crate) fn new(activation: Arc<Activation>, scope: Arc<Scope>) -> Self {
+        Ctx { activation, scope }
+    }
+
+    /// The id of the run.
+    pub fn run_id(&self) -> RunId {
+        self.activation.facts.id
+    }
+
+    /// The version of the workflow this run is pinned to.
+    pub fn workflow_version(&self) -> u32 {
+        self.activation.facts.workflow.version
+    }
+
+    /// Begins again with a new input and an empty history, under the same id and key: `return ctx.continue_as_new(&next);`
+    pub fn continue_as_new<I: Serialize + ?Sized, T>(&self, input: &I) -> Result<T, Failure> {
+        let input = Payload::of(input).map_err(refused)?;
+        self.activation.desk().continue_with = Some(input);
+        Err(Failure::permanent("the run continues as new").with_code("continue_as_new"))
+    }
+
+    /// Runs futures side by side and gives their outcomes in order. Name parallel steps apart where you can: steps
+    /// of one name are told apart by the order in which they are made.
+    pub async fn join_all<F: Future>(&self, futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+        futures_util::future::join_all(futures).await
+    }
+}
+
+impl std::fmt::Debug for Ctx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ctx").field("run", &self.run_id()).finish()
+    }
+}
+
+/// Checks a name the workflow's code gives; a bad one fails the run with a clear text instead of a panic.
+fn checked_name(what: &'static str, name: &str) -> Result<Name, Failure> {
+    Name::new(what, name).map_err(refused)
+}
+
+fn refused(invalid: crate::model::Invalid) -> Failure {
+    Failure::permanent(invalid).with_code("invalid")
+}
+
+/// The recorded outcome of a step, as the code's own type.
+fn recorded_outcome<T: DeserializeOwned>(step: &str, state: StepState) -> Result<T, Failure> {
+    match state {
+        StepState::Completed { output, .. } => decoded(step, &output),
+        StepState::Failed { failure, .. } => Err(failure),
+        StepState::Cancelled { .. } | StepState::Skipped { .. } => {
+            Err(Failure::permanent(format!("step {step} was given up")).with_code("cancelled"))
+        }
+        StepState::Pending { .. }
+        | StepState::Running
+        | StepState::Waiting { .. }
+        | StepState::InDoubt { .. } => Err(Failure::unknown(format!("step {step} has no outcome"))),
+    }
+}
+
+fn decoded<T: DeserializeOwned>(what: &str, value: &Payload) -> Result<T, Failure> {
+    value.to().map_err(|error| {
+        let text = format!("the recorded value of {what} does not fit the type the code asks for: {error}");
+        Failure::permanent(text).with_code("output_mismatch")
+    })
+}

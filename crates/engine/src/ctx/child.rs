@@ -1,0 +1,113 @@
+//! Child runs.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome, refused};
+use crate::model::{
+    ClosePolicy, Failure, Invalid, KeyRetention, NewRun, Parent, Payload, RunFacts, RunId, RunResult, StepKind,
+    StepState, StepTransition,
+};
+use crate::runtime::change::Change;
+use crate::runtime::desk::{Desk, Entered};
+
+/// A child run about to be started; await it for its output.
+#[must_use = "a child does nothing until it is awaited"]
+pub struct Child<'a, T> {
+    ctx: &'a Ctx,
+    workflow: String,
+    input: Result<Payload, Invalid>,
+    on_close: ClosePolicy,
+    output: PhantomData<fn() -> T>,
+}
+
+impl Ctx {
+    /// Starts a run of another workflow, once, and waits for its output. A child that fails fails the wait.
+    pub fn child<I: Serialize + ?Sized, T: DeserializeOwned + Send>(&self, workflow: &str, input: &I) -> Child<'_, T> {
+        let input = Payload::of(input);
+        Child { ctx: self, workflow: workflow.to_string(), input, on_close: ClosePolicy::Cancel, output: PhantomData }
+    }
+}
+
+impl<T> Child<'_, T> {
+    /// What becomes of the child if this run ends first; it is cancelled unless said otherwise.
+    pub fn on_close(mut self, policy: ClosePolicy) -> Self {
+        self.on_close = policy;
+        self
+    }
+}
+
+impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
+    type Output = Result<T, Failure>;
+    type IntoFuture = StepFuture<'a, T>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let activation = &*self.ctx.activation;
+            let name = checked_name("workflow name", &self.workflow)?;
+            let id = activation.next_id(&name);
+            let now = activation.now();
+            let change = |transition, state, began, child| Change::Step {
+                id: id.clone(),
+                kind: StepKind::Child,
+                transition,
+                state,
+                attempts: 1,
+                started_at: began,
+                child,
+            };
+            let (child, began) = match activation.enter(&id, StepKind::Child) {
+                Entered::Done(record) => return recorded_outcome(id.as_str(), record.state),
+                Entered::Open(record) => match record.child {
+                    Some(child) => (child, record.started_at),
+                    None => return Err(Failure::permanent(format!("the record of {id} names no child"))),
+                },
+                Entered::Fresh => {
+                    let workflow = activation.engine.registry.newest(&self.workflow).map_err(|error| {
+                        Failure::permanent(error).with_code("unknown_workflow")
+                    })?;
+                    let child = RunId::new(now);
+                    let parent =
+                        Parent { run: activation.facts.id, step: id.clone(), on_close: self.on_close };
+                    let facts = RunFacts {
+                        workspace: activation.facts.workspace.clone(),
+                        id: child,
+                        workflow: workflow.reference.clone(),
+                        key: None,
+                        fingerprint: None,
+                        retention: KeyRetention::default(),
+                        subject: None,
+                        priority: activation.facts.priority,
+                        deadline_at: activation.facts.deadline_at,
+                        parent: Some(parent),
+                        created_at: now,
+                    };
+                    let input = self.input.map_err(refused)?;
+                    let new = NewRun { facts: Arc::new(facts), input, due_at: None, grant: None };
+                    let waits = change(StepTransition::Await, StepState::Waiting { until: None }, now, Some(child));
+                    activation.queue([Change::StartChild(Box::new(new)), waits]);
+                    (child, now)
+                }
+            };
+            let look = move |desk: &mut Desk, _| desk.child_result(child);
+            let result = activation.wait_for(id.clone(), None, look).await;
+            let at = activation.now();
+            match result {
+                RunResult::Completed(output) => {
+                    let state = StepState::Completed { at, output: output.clone() };
+                    activation.queue([change(StepTransition::Complete, state, began, Some(child))]);
+                    decoded(id.as_str(), &output)
+                }
+                RunResult::Failed(failure) | RunResult::Cancelled(failure) => {
+                    let state = StepState::Failed { at, failure: failure.clone() };
+                    activation.queue([change(StepTransition::Fail, state, began, Some(child))]);
+                    Err(failure)
+                }
+            }
+        })
+    }
+}

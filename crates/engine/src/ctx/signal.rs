@@ -1,0 +1,93 @@
+//! Waiting for signals.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome};
+use crate::model::{Failure, Signal, StepKind, StepState, StepTransition};
+use crate::runtime::change::Change;
+use crate::runtime::desk::{Desk, Entered};
+
+/// A wait for a signal; await it.
+#[must_use = "a wait does nothing until it is awaited"]
+pub struct SignalBuilder<'a, T> {
+    ctx: &'a Ctx,
+    name: String,
+    timeout: Option<Duration>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl Ctx {
+    /// Waits for the next signal of this name. One that came before anybody waited has been kept.
+    pub fn signal<T: DeserializeOwned + Send>(&self, name: &str) -> SignalBuilder<'_, T> {
+        SignalBuilder { ctx: self, name: name.to_string(), timeout: None, value: PhantomData }
+    }
+}
+
+impl<T> SignalBuilder<'_, T> {
+    /// Give up waiting after this long; the failure has the code `timed_out`.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
+    type Output = Result<T, Failure>;
+    type IntoFuture = StepFuture<'a, T>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let activation = &*self.ctx.activation;
+            let name = checked_name("signal name", &self.name)?;
+            let id = activation.next_id(&name);
+            let now = activation.now();
+            let finish = |transition, state, began| {
+                Change::finished(&id, StepKind::Signal, transition, state, 1, began)
+            };
+            let (until, began, mut found) = match activation.enter(&id, StepKind::Signal) {
+                Entered::Done(record) => return recorded_outcome(id.as_str(), record.state),
+                Entered::Open(record) => match record.state {
+                    StepState::Waiting { until } => (until, record.started_at, None),
+                    _ => (None, record.started_at, None),
+                },
+                Entered::Fresh => {
+                    let until = self.timeout.map(|span| now.plus(span));
+                    let found = activation.desk().take_signal(&name);
+                    if found.is_none() {
+                        let state = StepState::Waiting { until };
+                        activation.queue([finish(StepTransition::Await, state, now)]);
+                    }
+                    (until, now, found)
+                }
+            };
+            if found.is_none() {
+                let wanted = name.clone();
+                let look = |desk: &mut Desk, now| match desk.take_signal(&wanted) {
+                    Some(signal) => Some(Some(signal)),
+                    None => until.filter(|until| now >= *until).map(|_| None::<Signal>),
+                };
+                found = activation.wait_for(id.clone(), until, look).await;
+            }
+            let at = activation.now();
+            match found {
+                Some(signal) => {
+                    let state = StepState::Completed { at, output: signal.payload.clone() };
+                    let done = finish(StepTransition::Complete, state, began);
+                    activation.queue([Change::ConsumeSignal(signal.seq), done]);
+                    decoded(&self.name, &signal.payload)
+                }
+                None => {
+                    let text = format!("no signal {:?} came in time", self.name);
+                    let failure = Failure::permanent(text).with_code("timed_out");
+                    let state = StepState::Failed { at, failure: failure.clone() };
+                    activation.queue([finish(StepTransition::Fail, state, began)]);
+                    Err(failure)
+                }
+            }
+        })
+    }
+}

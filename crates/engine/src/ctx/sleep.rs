@@ -1,0 +1,53 @@
+//! Durable sleep.
+
+use std::time::Duration;
+
+use super::{Ctx, checked_name, recorded_outcome, refused};
+use crate::limits::MAX_SPAN;
+use crate::model::{Failure, Invalid, Payload, StepKind, StepState, StepTransition, Timestamp};
+use crate::runtime::change::Change;
+use crate::runtime::desk::Entered;
+
+impl Ctx {
+    /// Waits for a span of time, over crashes and restarts. A sleeping run costs no memory.
+    pub async fn sleep(&self, span: Duration) -> Result<(), Failure> {
+        if span > MAX_SPAN {
+            return Err(refused(Invalid::Span { what: "sleep", given: span }));
+        }
+        self.sleep_step(|now| now.plus(span)).await
+    }
+
+    /// Waits until an instant has come.
+    pub async fn sleep_until(&self, at: Timestamp) -> Result<(), Failure> {
+        self.sleep_step(|_| at).await
+    }
+
+    async fn sleep_step(&self, due: impl FnOnce(Timestamp) -> Timestamp) -> Result<(), Failure> {
+        let activation = &*self.activation;
+        let id = activation.next_id(&checked_name("step name", "sleep")?);
+        let began = activation.now();
+        let (due_at, started_at) = match activation.enter(&id, StepKind::Sleep) {
+            Entered::Done(record) => return recorded_outcome::<()>(id.as_str(), record.state),
+            Entered::Open(record) => match record.state {
+                StepState::Waiting { until: Some(until) } => (until, record.started_at),
+                _ => (began, record.started_at),
+            },
+            Entered::Fresh => {
+                let due_at = due(began);
+                activation.queue([Change::finished(
+                    &id,
+                    StepKind::Sleep,
+                    StepTransition::Await,
+                    StepState::Waiting { until: Some(due_at) },
+                    1,
+                    began,
+                )]);
+                (due_at, began)
+            }
+        };
+        activation.wait_for(id.clone(), Some(due_at), |_, now| (now >= due_at).then_some(())).await;
+        let state = StepState::Completed { at: activation.now(), output: Payload::null() };
+        activation.queue([Change::finished(&id, StepKind::Sleep, StepTransition::Complete, state, 1, started_at)]);
+        Ok(())
+    }
+}

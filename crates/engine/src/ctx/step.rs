@@ -1,0 +1,321 @@
+//! Steps with an effect.
+
+use std::future::{Future, IntoFuture, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::scope::{Scope, Undo};
+use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
+use crate::model::{
+    EffectKey, Failure, Name, Payload, RetryDecision, RetryPolicy, StepId, StepKind, StepState, StepTransition,
+    Timestamp, decide_retry,
+};
+use crate::runtime::desk::{Activation, Entered};
+use crate::runtime::{Point, change::Change, drive::panic_text, stats::Counters};
+
+/// One try at a step, as its code sees it.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    key: EffectKey,
+    number: u32,
+}
+
+impl Attempt {
+    /// `runId:stepId`: hand it to the provider, so that it sees one effect however often the step is tried.
+    pub fn idempotency_key(&self) -> &str {
+        self.key.as_str()
+    }
+
+    /// Which try this is, counted from 1. Tries cut off by a crash count.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// A step about to be taken; await it.
+#[must_use = "a step does nothing until it is awaited"]
+pub struct Step<'a, T, C> {
+    ctx: &'a Ctx,
+    id: Result<(StepId, Name), Failure>,
+    code: C,
+    policy: RetryPolicy,
+    timeout: Option<Duration>,
+    undo: Option<Undo>,
+    output: std::marker::PhantomData<fn() -> T>,
+}
+
+impl Ctx {
+    /// Takes a step: runs `code` and records its outcome, or gives the recorded one. `code` may run again after a
+    /// failure or a crash, always with the same [`Attempt::idempotency_key`].
+    pub fn step<'a, T, C, Fut, E>(&'a self, name: &str, code: C) -> Step<'a, T, C>
+    where
+        C: FnMut(Attempt) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, E>> + Send,
+        E: Into<Failure>,
+        T: Serialize + DeserializeOwned + Send + 'a,
+    {
+        let id = checked_name("step name", name).map(|name| (self.activation.next_id(&name), name));
+        let output = std::marker::PhantomData;
+        Step { ctx: self, id, code, policy: RetryPolicy::default(), timeout: None, undo: None, output }
+    }
+
+    /// The same as [`Ctx::step`].
+    pub fn run<'a, T, C, Fut, E>(&'a self, name: &str, code: C) -> Step<'a, T, C>
+    where
+        C: FnMut(Attempt) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T, E>> + Send,
+        E: Into<Failure>,
+        T: Serialize + DeserializeOwned + Send + 'a,
+    {
+        self.step(name, code)
+    }
+
+    /// Takes a step whose code blocks: it runs on a thread where blocking harms nobody.
+    pub fn step_blocking<'a, T, C, E>(
+        &'a self,
+        name: &str,
+        code: C,
+    ) -> Step<'a, T, impl FnMut(Attempt) -> StepFuture<'static, T> + Send + use<T, C, E>>
+    where
+        C: Fn(Attempt) -> Result<T, E> + Send + Sync + 'static,
+        E: Into<Failure> + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let code = Arc::new(code);
+        self.step(name, move |attempt: Attempt| -> StepFuture<'static, T> {
+            let code = code.clone();
+            Box::pin(async move {
+                match tokio::task::spawn_blocking(move || code(attempt).map_err(Into::into)).await {
+                    Ok(outcome) => outcome,
+                    Err(error) => match error.try_into_panic() {
+                        Ok(panic) => Err(panicked(&*panic)),
+                        Err(_) => Err(Failure::unknown("the thread of the step was stopped")),
+                    },
+                }
+            })
+        })
+    }
+}
+
+impl<T, C> Step<'_, T, C> {
+    /// How often and when to try again.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Give up one try after this long; whether its effect happened is then unknown.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How to undo the effect, should the run fail or be cancelled later. Runs last first, each recorded as a step of
+    /// its own and tried like one.
+    pub fn compensate<U, Fut, E>(mut self, undo: U) -> Self
+    where
+        U: Fn(Attempt, T) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Failure> + 'static,
+        T: DeserializeOwned + Send + 'static,
+    {
+        self.undo = Some(Undo::new(undo));
+        self
+    }
+}
+
+impl<'a, T, C, Fut, E> IntoFuture for Step<'a, T, C>
+where
+    C: FnMut(Attempt) -> Fut + Send + 'a,
+    Fut: Future<Output = Result<T, E>> + Send,
+    E: Into<Failure>,
+    T: Serialize + DeserializeOwned + Send + 'a,
+{
+    type Output = Result<T, Failure>;
+    type IntoFuture = StepFuture<'a, T>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (id, _) = self.id?;
+            let effect = Effect { id, kind: StepKind::Effect, policy: self.policy, timeout: self.timeout };
+            let scope: &Scope = &self.ctx.scope;
+            let (outcome, output) = effect.run(&self.ctx.activation, self.code).await?;
+            if let Some(undo) = self.undo {
+                scope.push(effect.id.clone(), output, undo);
+            }
+            Ok(outcome)
+        })
+    }
+}
+
+/// What the engine needs to know of a step, apart from its code.
+pub(super) struct Effect {
+    pub(super) id: StepId,
+    pub(super) kind: StepKind,
+    pub(super) policy: RetryPolicy,
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Effect {
+    /// Runs the step to its outcome, over as many tries as it takes; gives the value and its recorded form.
+    pub(super) async fn run<T, C, Fut, E>(&self, activation: &Activation, mut code: C) -> Result<(T, Payload), Failure>
+    where
+        C: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Into<Failure>,
+        T: Serialize + DeserializeOwned,
+    {
+        let (mut attempts, mut started_at, mut due_at, fresh) = match activation.enter(&self.id, self.kind) {
+            Entered::Done(record) => {
+                let output = match &record.state {
+                    StepState::Completed { output, .. } => output.clone(),
+                    _ => Payload::null(),
+                };
+                return Ok((recorded_outcome(self.id.as_str(), record.state)?, output));
+            }
+            Entered::Open(record) => {
+                let due_at = match record.state {
+                    StepState::Pending { due_at, .. } => Some(due_at),
+                    _ => None,
+                };
+                (record.attempts, Some(record.started_at), due_at, false)
+            }
+            Entered::Fresh => (0, None, None, true),
+        };
+        let key = EffectKey::new(activation.facts.id, activation.generation, &self.id);
+        loop {
+            if let Some(due_at) = due_at.take() {
+                let due = move |_: &mut _, now: Timestamp| (now >= due_at).then_some(());
+                activation.wait_for(self.id.clone(), Some(due_at), due).await;
+            }
+            let after_replay = activation.gate().await;
+            let recovering = activation.desk().head.stalls > 0;
+            if recovering && after_replay && fresh && attempts == 0 && self.policy.attempts() > 1 {
+                // The holder before us vanished, perhaps in this very step: count that as a try.
+                attempts = 1;
+            }
+            let now = activation.now();
+            let began = *started_at.get_or_insert(now);
+            if attempts >= self.policy.attempts() {
+                let text = format!("{attempts} attempts were begun and none came to an end: its worker vanished each time");
+                return Err(self.fail(activation, Failure::unknown(text).with_code("crashed"), attempts, began));
+            }
+            attempts += 1;
+            // Where a crash has happened, or may not be followed by another try, the try itself must be on record.
+            if recovering || self.policy.attempts() == 1 {
+                self.mark(activation, attempts, began);
+                activation.gate().await;
+            }
+            let attempt = Attempt { key: key.clone(), number: attempts };
+            match self.attempt(activation, &mut code, attempt, began).await {
+                Ok(value) => {
+                    let output = match Payload::of(&value) {
+                        Ok(output) => output,
+                        Err(invalid) => return Err(self.fail(activation, refused(invalid), attempts, began)),
+                    };
+                    let state = StepState::Completed { at: activation.now(), output: output.clone() };
+                    self.finish(activation, StepTransition::Complete, state, attempts, began);
+                    return Ok((value, output));
+                }
+                Err(failure) => {
+                    let now = activation.now();
+                    match decide_retry(&self.policy, attempts, &failure, now, fastrand::f64()) {
+                        RetryDecision::GiveUp => return Err(self.fail(activation, failure, attempts, began)),
+                        RetryDecision::At(at) => {
+                            Counters::add(&activation.engine.counters.retries);
+                            tracing::info!(%key, attempt = attempts, %failure, "attempt failed; it will be tried again");
+                            let state = StepState::Pending { due_at: at, failure };
+                            self.finish(activation, StepTransition::ScheduleRetry, state, attempts, began);
+                            due_at = Some(at);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// One try: isolated from panics, cut off by its timeout, marked if it takes long.
+    async fn attempt<T, C, Fut, E>(
+        &self,
+        activation: &Activation,
+        code: &mut C,
+        attempt: Attempt,
+        began: Timestamp,
+    ) -> Result<T, Failure>
+    where
+        C: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Into<Failure>,
+    {
+        let run = activation.facts.id;
+        let number = attempt.number;
+        activation.reached(|| Point::BeforeEffect(run, self.id.clone()));
+        tracing::debug!(key = attempt.idempotency_key(), attempt = number, "effect begins");
+        let in_flight = activation.begin_effect();
+        let mut running = pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
+        let clock = &activation.engine.clock;
+        let (mut mark, mut cut_off) = (None, None);
+        let mut marked = activation.desk().open.contains_key(&self.id);
+        let outcome = poll_fn(|cx| {
+            if let Poll::Ready(outcome) = running.as_mut().poll(cx) {
+                return Poll::Ready(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
+            }
+            if let Some(timeout) = self.timeout {
+                let timer = cut_off.get_or_insert_with(|| clock.sleep_until(clock.now().plus(timeout)));
+                if timer.as_mut().poll(cx).is_ready() {
+                    let text = format!("the attempt took longer than {timeout:?}; its effect may have happened");
+                    return Poll::Ready(Err(Failure::unknown(text).with_code("timed_out")));
+                }
+            }
+            if !marked {
+                let after = activation.engine.options.mark_after;
+                let timer = mark.get_or_insert_with(|| clock.sleep_until(clock.now().plus(after)));
+                if timer.as_mut().poll(cx).is_ready() {
+                    marked = true;
+                    self.mark(activation, number, began);
+                    // Nobody waits for the mark, so the driver must be told to write it.
+                    cx.waker().wake_by_ref();
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        drop(in_flight);
+        activation.reached(|| Point::AfterEffect(run, self.id.clone()));
+        outcome
+    }
+
+    /// Puts on record that a try begins.
+    fn mark(&self, activation: &Activation, attempts: u32, began: Timestamp) {
+        self.finish(activation, StepTransition::Begin, StepState::Running, attempts, began);
+    }
+
+    fn fail(&self, activation: &Activation, failure: Failure, attempts: u32, began: Timestamp) -> Failure {
+        tracing::info!(step = %self.id, run = %activation.facts.id, attempts, %failure, "step failed");
+        let state = StepState::Failed { at: activation.now(), failure: failure.clone() };
+        self.finish(activation, StepTransition::Fail, state, attempts, began);
+        failure
+    }
+
+    fn finish(
+        &self,
+        activation: &Activation,
+        transition: StepTransition,
+        state: StepState,
+        attempts: u32,
+        began: Timestamp,
+    ) {
+        activation.queue([Change::finished(&self.id, self.kind, transition, state, attempts, began)]);
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    Failure::unknown(format!("the step panicked: {}", panic_text(panic))).with_code("panicked")
+}

@@ -1,0 +1,40 @@
+//! Values that must be the same in every replay.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Ctx, checked_name, recorded_outcome, refused};
+use crate::model::{Failure, Payload, StepKind, StepState, StepTransition, Timestamp};
+use crate::runtime::change::Change;
+use crate::runtime::desk::Entered;
+
+impl Ctx {
+    /// The time, remembered.
+    pub async fn now(&self) -> Result<Timestamp, Failure> {
+        let at: i64 = self.remember("now", || self.activation.now().as_millis())?;
+        Ok(Timestamp::from_millis(at))
+    }
+
+    /// A random number, remembered.
+    pub async fn random(&self) -> Result<u64, Failure> {
+        // As text, because not every reader of JSON keeps 64 bits.
+        let text: String = self.remember("random", || fastrand::u64(..).to_string())?;
+        text.parse().map_err(|_| Failure::permanent("the recorded random number cannot be read"))
+    }
+
+    fn remember<T: Serialize + DeserializeOwned>(&self, name: &str, make: impl FnOnce() -> T) -> Result<T, Failure> {
+        let activation = &*self.activation;
+        let id = activation.next_id(&checked_name("step name", name)?);
+        match activation.enter(&id, StepKind::Value) {
+            Entered::Done(record) => recorded_outcome(id.as_str(), record.state),
+            Entered::Open(_) | Entered::Fresh => {
+                let value = make();
+                let output = Payload::of(&value).map_err(refused)?;
+                let now = activation.now();
+                let state = StepState::Completed { at: now, output };
+                activation.queue([Change::finished(&id, StepKind::Value, StepTransition::Complete, state, 1, now)]);
+                Ok(value)
+            }
+        }
+    }
+}

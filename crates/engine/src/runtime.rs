@@ -1,0 +1,30 @@
+//! Drives runs: starts them, holds their leases, runs their steps, and writes down what happened.
+
+mod active;
+pub(crate) mod change;
+pub(crate) mod desk;
+pub(crate) mod drive;
+mod engine;
+mod error;
+mod housekeeping;
+mod options;
+mod point;
+mod registry;
+mod renewal;
+mod run_handle;
+mod scheduler;
+mod start;
+pub(crate) mod stats;
+mod waiters;
+
+pub use engine::{Engine, Settling};
+pub use error::Error;
+pub use options::EngineOptions;
+pub use point::{Point, PointWatcher};
+pub use registry::{KeyNeed, WorkflowOptions};
+pub use run_handle::RunHandle;
+pub use start::Start;
+pub use stats::Stats;
+
+pub(crate) use desk::Activation;
+pub(crate) use engine::Inner;

@@ -1,0 +1,119 @@
+//! The runs this engine drives now, each once, with a mailbox for what comes in meanwhile.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+
+use crate::model::{Fence, PromiseId, RunHead, RunId, RunResult, Settlement, Signal, WorkspaceId};
+
+/// Something that concerns a run while it is driven.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// It arrived for the run; the store has it already.
+    Arrived(News),
+    /// People steered the run; this is how it stands now.
+    Steered(Box<RunHead>),
+    /// The engine stops: finish what is in flight and let go.
+    Release,
+    /// The lease is gone: stop at once.
+    LeaseLost,
+}
+
+/// What an arrival brought.
+#[derive(Debug, Clone)]
+pub(crate) enum News {
+    Signal(Signal),
+    Settled(PromiseId, Settlement),
+    ChildEnded(RunId, RunResult),
+}
+
+/// One run being driven.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) run: RunId,
+    pub(crate) fence: Fence,
+    mail: Mutex<Vec<Mail>>,
+    waker: AtomicWaker,
+    /// By the monotonic clock, in milliseconds: from then on nothing may be started.
+    deadline_ms: AtomicU64,
+}
+
+impl Active {
+    pub(crate) fn new(workspace: WorkspaceId, run: RunId, fence: Fence, deadline: Duration) -> Self {
+        let active = Active {
+            workspace,
+            run,
+            fence,
+            mail: Mutex::default(),
+            waker: AtomicWaker::new(),
+            deadline_ms: AtomicU64::new(0),
+        };
+        active.set_deadline(deadline);
+        active
+    }
+
+    pub(crate) fn post(&self, mail: Mail) {
+        self.mail.lock().expect("no holder panics").push(mail);
+        self.waker.wake();
+    }
+
+    pub(crate) fn take_mail(&self) -> Vec<Mail> {
+        std::mem::take(&mut *self.mail.lock().expect("no holder panics"))
+    }
+
+    pub(crate) fn listen(&self, waker: &std::task::Waker) {
+        self.waker.register(waker);
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: Duration) {
+        self.deadline_ms.store(u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms.load(Ordering::Relaxed))
+    }
+}
+
+/// All of them. A run is in here at most once: this is what serialises overlapping calls in one process (S3.3).
+#[derive(Default)]
+pub(crate) struct ActiveRuns {
+    runs: Mutex<HashMap<RunId, Arc<Active>>>,
+}
+
+impl ActiveRuns {
+    pub(crate) fn insert(&self, active: Arc<Active>) {
+        let replaced = self.runs.lock().expect("no holder panics").insert(active.run, active);
+        if let Some(old) = replaced {
+            // Its lease ended and was granted to us anew: the old driver must stop.
+            old.post(Mail::LeaseLost);
+        }
+    }
+
+    /// Removes `active`, unless a newer grant has taken its place.
+    pub(crate) fn remove(&self, active: &Active) {
+        let mut runs = self.runs.lock().expect("no holder panics");
+        if runs.get(&active.run).is_some_and(|held| held.fence == active.fence) {
+            runs.remove(&active.run);
+        }
+    }
+
+    pub(crate) fn find(&self, run: RunId) -> Option<Arc<Active>> {
+        self.runs.lock().expect("no holder panics").get(&run).cloned()
+    }
+
+    pub(crate) fn contains(&self, run: RunId) -> bool {
+        self.runs.lock().expect("no holder panics").contains_key(&run)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.runs.lock().expect("no holder panics").len()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Active>> {
+        self.runs.lock().expect("no holder panics").values().cloned().collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! Changes a driven run has collected but not yet written.
+
+use std::collections::HashMap;
+
+use crate::model::{
+    Advance, Advancing, IllegalChange, NewRun, Payload, Promise, PromiseId, RunHead, RunId, RunResult, StepChange,
+    StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
+};
+
+/// One collected change. It says what happened, not which version it will take, so that it can be written again
+/// on top of what others changed meanwhile.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Step {
+        id: StepId,
+        kind: StepKind,
+        transition: StepTransition,
+        state: StepState,
+        attempts: u32,
+        started_at: Timestamp,
+        child: Option<RunId>,
+    },
+    OpenPromise(Promise),
+    TimeOutPromise(PromiseId),
+    ConsumeSignal(u64),
+    StartChild(Box<NewRun>),
+}
+
+/// What a write does to the run beyond its steps.
+#[derive(Debug, Clone)]
+pub(crate) enum Closing {
+    /// Nothing: the run goes on.
+    GoOn,
+    /// It parks.
+    Wait { wake_at: Option<Timestamp>, arrivals_seen: u64 },
+    /// It stops, as people asked.
+    Pause,
+    /// The lease is given back.
+    Release,
+    /// It begins again with this input.
+    Continue(Payload),
+    /// It ends.
+    End(RunResult),
+}
+
+/// Builds the write on top of `head`; `open` are the records of steps that are not final.
+pub(crate) fn build(
+    head: &RunHead,
+    open: &HashMap<StepId, StepRecord>,
+    changes: &[Change],
+    closing: &Closing,
+    now: Timestamp,
+) -> Result<Advance, IllegalChange> {
+    let mut write = Advancing::new(head, now);
+    let mut written: HashMap<StepId, StepRecord> = HashMap::new();
+    for change in changes {
+        match change {
+            Change::Step { id, kind, transition, state, attempts, started_at, child } => {
+                let previous = written.get(id).or_else(|| open.get(id)).cloned();
+                let record = write.step(StepChange {
+                    id: id.clone(),
+                    kind: *kind,
+                    previous,
+                    transition: *transition,
+                    state: state.clone(),
+                    attempts: *attempts,
+                    started_at: *started_at,
+                    child: *child,
+                })?;
+                if !record.state.status().is_final() || open.contains_key(id) || written.contains_key(id) {
+                    written.insert(id.clone(), record);
+                }
+            }
+            Change::OpenPromise(promise) => write.open_promise(promise.clone()),
+            Change::TimeOutPromise(id) => write.time_out_promise(id.clone()),
+            Change::ConsumeSignal(seq) => write.consume_signal(*seq),
+            Change::StartChild(child) => write.start_child((**child).clone()),
+        }
+    }
+    match closing {
+        Closing::GoOn => {}
+        Closing::Wait { wake_at, arrivals_seen } => write.wait(*wake_at, *arrivals_seen)?,
+        Closing::Pause => write.pause()?,
+        Closing::Release => write.release()?,
+        Closing::Continue(input) => {
+            give_up_open_steps(&mut write, open, &written, now)?;
+            write.continue_as_new(input.clone())?;
+        }
+        Closing::End(result) => {
+            give_up_open_steps(&mut write, open, &written, now)?;
+            write.close(result.clone())?;
+        }
+    }
+    Ok(write.finish())
+}
+
+/// A run that ends leaves no step behind that looks as if it were still going on.
+fn give_up_open_steps(
+    write: &mut Advancing,
+    open: &HashMap<StepId, StepRecord>,
+    written: &HashMap<StepId, StepRecord>,
+    now: Timestamp,
+) -> Result<(), IllegalChange> {
+    let untouched = open.values().filter(|record| !written.contains_key(&record.id));
+    let mut left: Vec<&StepRecord> = untouched.chain(written.values()).collect();
+    left.retain(|record| !record.state.status().is_final());
+    left.sort_by_key(|record| record.started_version);
+    for record in left {
+        write.step(StepChange {
+            id: record.id.clone(),
+            kind: record.kind,
+            previous: Some(record.clone()),
+            transition: StepTransition::Cancel,
+            state: StepState::Cancelled { at: now },
+            attempts: record.attempts,
+            started_at: record.started_at,
+            child: record.child,
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,488 @@
+//! What a workflow's code and its driver share: the records, the collected changes, and who waits for what.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use super::active::{Active, News};
+use super::change::Change;
+use super::engine::Inner;
+use super::point::Point;
+use super::stats::Counters;
+use crate::limits::MAX_STEPS_PER_RUN;
+use crate::model::{
+    Asked, Generation, Name, Payload, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult, Signal, StepId,
+    StepKind, StepRecord, StepState, StepTransition, Timestamp,
+};
+use crate::store::RunLog;
+
+/// One stretch of driving a run, from its lease to its end, its parking or its loss.
+pub(crate) struct Activation {
+    pub(crate) engine: Arc<Inner>,
+    pub(crate) facts: Arc<RunFacts>,
+    pub(crate) generation: Generation,
+    active: Mutex<Arc<Active>>,
+    desk: Mutex<Desk>,
+}
+
+/// Why no new effect may be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Cancel,
+    Deadline,
+    Pause,
+    Release,
+}
+
+pub(crate) struct Desk {
+    pub(crate) head: RunHead,
+    /// True until the code has come to the end of what is recorded.
+    pub(crate) replaying: bool,
+    /// True for the effects that begin right where a replay ended: one of them may have been cut off by a crash.
+    pub(crate) first_wave: bool,
+    pub(crate) stop: Option<Stop>,
+    /// True while effects are undone: a cancellation asks for nothing more then.
+    pub(crate) undoing: bool,
+    pub(crate) shields: u32,
+    /// Records the code has not asked for yet.
+    recorded: HashMap<StepId, StepRecord>,
+    pub(crate) open: HashMap<StepId, StepRecord>,
+    ordinals: HashMap<Name, u32>,
+    steps: u32,
+    pub(crate) changes: Vec<Change>,
+    queued: u64,
+    pub(crate) durable: u64,
+    pub(crate) waits: HashMap<StepId, Option<Timestamp>>,
+    pub(crate) gated: usize,
+    pub(crate) in_flight: usize,
+    promises: HashMap<PromiseId, Promise>,
+    signals: Vec<Signal>,
+    children: HashMap<RunId, RunResult>,
+    /// How many arrivals are known here; equal to the store's count exactly when nothing was missed.
+    pub(crate) arrivals_seen: u64,
+    /// The store's count when the log was last read: what came before is in it.
+    arrivals_loaded: u64,
+    pub(crate) continue_with: Option<Payload>,
+    pub(crate) violation: Option<String>,
+    wakers: HashMap<u64, Waker>,
+    last_place: u64,
+}
+
+/// What the records say of a step that the code asks for.
+pub(crate) enum Entered {
+    /// It has an outcome.
+    Done(StepRecord),
+    /// It has begun.
+    Open(StepRecord),
+    /// Nothing is known of it.
+    Fresh,
+}
+
+impl Activation {
+    /// For a run without any records.
+    pub(crate) fn fresh(engine: Arc<Inner>, active: Arc<Active>, head: RunHead) -> Self {
+        Self::with_desk(engine, active, Desk::empty(head))
+    }
+
+    /// For a run rebuilt from its log.
+    pub(crate) fn replaying(engine: Arc<Inner>, active: Arc<Active>, log: RunLog) -> Self {
+        let mut desk = Desk::empty(log.head);
+        desk.arrivals_seen = desk.head.arrivals;
+        desk.arrivals_loaded = desk.head.arrivals;
+        desk.replaying = !log.steps.is_empty();
+        desk.first_wave = true;
+        desk.steps = u32::try_from(log.steps.len()).unwrap_or(u32::MAX);
+        for step in log.steps {
+            if !step.state.status().is_final() {
+                desk.open.insert(step.id.clone(), step.clone());
+            }
+            desk.recorded.insert(step.id.clone(), step);
+        }
+        desk.promises = log.promises.into_iter().map(|promise| (promise.id.clone(), promise)).collect();
+        desk.signals = log.signals;
+        desk.children = log.children.into_iter().filter_map(|(run, result)| Some((run, result?))).collect();
+        Self::with_desk(engine, active, desk)
+    }
+
+    /// For the next generation of a run that continues as new; unread signals go with it.
+    pub(crate) fn continued(&self, head: RunHead) -> Self {
+        let mut desk = Desk::empty(head);
+        let mut before = self.desk();
+        desk.signals = std::mem::take(&mut before.signals);
+        desk.arrivals_seen = before.arrivals_seen;
+        desk.arrivals_loaded = before.arrivals_loaded;
+        drop(before);
+        Self::with_desk(self.engine.clone(), self.active(), desk)
+    }
+
+    fn with_desk(engine: Arc<Inner>, active: Arc<Active>, desk: Desk) -> Self {
+        Activation {
+            engine,
+            facts: desk.head.facts.clone(),
+            generation: desk.head.generation,
+            active: Mutex::new(active),
+            desk: Mutex::new(desk),
+        }
+    }
+
+    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().expect("the desk is never held across user code")
+    }
+
+    pub(crate) fn active(&self) -> Arc<Active> {
+        self.active.lock().expect("no holder panics").clone()
+    }
+
+    /// A parked run goes on under a new lease.
+    pub(crate) fn regrant(&self, active: Arc<Active>, head: RunHead) {
+        *self.active.lock().expect("no holder panics") = active;
+        let mut desk = self.desk();
+        desk.head = head;
+        desk.first_wave = false;
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.engine.store.now()
+    }
+
+    pub(crate) fn reached(&self, point: impl FnOnce() -> Point) {
+        self.engine.reached(point);
+    }
+
+    /// Asks the records about a step, and checks that the code asks for what was recorded.
+    pub(crate) fn enter(&self, id: &StepId, kind: StepKind) -> Entered {
+        let mut desk = self.desk();
+        let Some(record) = desk.recorded.remove(id) else {
+            desk.steps += 1;
+            if desk.steps > MAX_STEPS_PER_RUN {
+                desk.violation.get_or_insert(format!(
+                    "the run has more than {MAX_STEPS_PER_RUN} steps; use continue_as_new to begin a new history"
+                ));
+            }
+            return Entered::Fresh;
+        };
+        if record.kind != kind {
+            desk.violation.get_or_insert(format!(
+                "the history has a {} step at {:?}, but the code asks for a {} step there",
+                record.kind.as_str(),
+                id.as_str(),
+                kind.as_str()
+            ));
+            return Entered::Fresh;
+        }
+        match record.state.status().is_final() {
+            true => Entered::Done(record),
+            false => Entered::Open(record),
+        }
+    }
+
+    /// The id of the next use of `name`.
+    pub(crate) fn next_id(&self, name: &Name) -> StepId {
+        let mut desk = self.desk();
+        match desk.ordinals.get_mut(name) {
+            Some(ordinal) => {
+                *ordinal += 1;
+                StepId::new(name, *ordinal)
+            }
+            None => {
+                desk.ordinals.insert(name.clone(), 1);
+                StepId::new(name, 1)
+            }
+        }
+    }
+
+    /// Waits until an effect may begin: the replay is over, nothing stops the run, and all that happened so far
+    /// is durable.
+    pub(crate) fn gate(&self) -> Gate<'_> {
+        let need = self.desk().queued;
+        Gate { activation: self, need, counted: false, place: 0 }
+    }
+
+    /// Counts an effect as begun until the guard is dropped.
+    pub(crate) fn begin_effect(&self) -> InFlight<'_> {
+        self.desk().in_flight += 1;
+        Counters::add(&self.engine.counters.effects);
+        InFlight { activation: self }
+    }
+
+    /// Collects changes; the driver writes them.
+    pub(crate) fn queue(&self, changes: impl IntoIterator<Item = Change>) {
+        let mut desk = self.desk();
+        for change in changes {
+            desk.changes.push(change);
+            desk.queued += 1;
+        }
+    }
+
+    /// Waits, durably, until `check` finds what it looks for; `until` is the timer the run must be woken by.
+    pub(crate) fn wait_for<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
+    where
+        C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
+    {
+        WaitFor { activation: self, id, until, check, place: 0 }
+    }
+
+    /// Lets everything that waits look again.
+    pub(crate) fn wake_all(&self) {
+        let wakers = std::mem::take(&mut self.desk().wakers);
+        for waker in wakers.into_values() {
+            waker.wake();
+        }
+    }
+}
+
+impl Desk {
+    fn empty(head: RunHead) -> Self {
+        Desk {
+            head,
+            replaying: false,
+            first_wave: false,
+            stop: None,
+            undoing: false,
+            shields: 0,
+            recorded: HashMap::new(),
+            open: HashMap::new(),
+            ordinals: HashMap::new(),
+            steps: 0,
+            changes: Vec::new(),
+            queued: 0,
+            durable: 0,
+            waits: HashMap::new(),
+            gated: 0,
+            in_flight: 0,
+            promises: HashMap::new(),
+            signals: Vec::new(),
+            children: HashMap::new(),
+            arrivals_seen: 0,
+            arrivals_loaded: 0,
+            continue_with: None,
+            violation: None,
+            wakers: HashMap::new(),
+            last_place: 0,
+        }
+    }
+
+    /// Ends the replay: everything that was recorded must have been asked for by now, because what an effect
+    /// depends on was durable before it began.
+    pub(crate) fn end_replay(&mut self) {
+        self.replaying = false;
+        let untaken = self.recorded.values().filter(|record| record.kind != StepKind::Undo);
+        if let Some(record) = untaken.min_by_key(|record| record.started_version) {
+            let asked = match self.waits.keys().next() {
+                Some(id) => format!("waits at {:?}", id.as_str()),
+                None if self.gated > 0 => "goes on with other steps".to_string(),
+                None => "ends".to_string(),
+            };
+            self.violation.get_or_insert(format!(
+                "the history has a {} step at {:?}, but the code {asked} without asking for it",
+                record.kind.as_str(),
+                record.id.as_str(),
+            ));
+        }
+    }
+
+    /// Was anything recorded that the code has not asked for?
+    pub(crate) fn has_untaken(&self) -> bool {
+        self.recorded.values().any(|record| record.kind != StepKind::Undo)
+    }
+
+    /// May no new effect begin?
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.shields == 0 && (self.stop.is_some() || self.asked_to_stop().is_some())
+    }
+
+    /// What people ask of the run now.
+    pub(crate) fn asked_to_stop(&self) -> Option<Stop> {
+        match self.head.asked {
+            Asked::Nothing => None,
+            Asked::Pause => Some(Stop::Pause),
+            Asked::Cancel if self.undoing => None,
+            Asked::Cancel => Some(Stop::Cancel),
+        }
+    }
+
+    /// Keeps the waker of whoever waits at `place`, one for each however often it looks.
+    fn await_change(&mut self, place: &mut u64, cx: &Context<'_>) {
+        if *place == 0 {
+            self.last_place += 1;
+            *place = self.last_place;
+        }
+        self.wakers.insert(*place, cx.waker().clone());
+    }
+
+    /// Notes an arrival, once; it may be known already from the log.
+    pub(crate) fn note(&mut self, news: News) {
+        let is_new = match news {
+            News::Signal(signal) => {
+                let known = signal.seq <= self.arrivals_loaded;
+                if !known {
+                    self.signals.push(signal);
+                }
+                !known
+            }
+            News::Settled(id, settlement) => match self.promises.get_mut(&id) {
+                Some(promise) if promise.state == PromiseState::Pending => {
+                    promise.state = PromiseState::Settled { at: Timestamp::EPOCH, settlement };
+                    true
+                }
+                _ => false,
+            },
+            News::ChildEnded(run, result) => self.children.insert(run, result).is_none(),
+        };
+        if is_new {
+            self.arrivals_seen += 1;
+        }
+    }
+
+    /// Brings what has arrived up to date from the log.
+    pub(crate) fn refresh(&mut self, log: RunLog) {
+        self.arrivals_seen = log.head.arrivals;
+        self.arrivals_loaded = log.head.arrivals;
+        self.promises = log.promises.into_iter().map(|promise| (promise.id.clone(), promise)).collect();
+        // Signals given to a step whose record is not yet written are still unconsumed in the store.
+        let given: Vec<u64> = self
+            .changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::ConsumeSignal(seq) => Some(*seq),
+                _ => None,
+            })
+            .collect();
+        self.signals = log.signals.into_iter().filter(|signal| !given.contains(&signal.seq)).collect();
+        self.children = log.children.into_iter().filter_map(|(run, result)| Some((run, result?))).collect();
+    }
+
+    pub(crate) fn find_promise(&self, id: &PromiseId) -> Option<&Promise> {
+        self.promises.get(id)
+    }
+
+    pub(crate) fn keep_promise(&mut self, promise: Promise) {
+        self.promises.insert(promise.id.clone(), promise);
+    }
+
+    /// Takes the first unread signal of this name.
+    pub(crate) fn take_signal(&mut self, name: &Name) -> Option<Signal> {
+        let place = self.signals.iter().position(|signal| signal.name == *name)?;
+        Some(self.signals.remove(place))
+    }
+
+    pub(crate) fn child_result(&self, run: RunId) -> Option<RunResult> {
+        self.children.get(&run).cloned()
+    }
+
+    /// How many changes have been collected so far, written or not.
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    /// The earliest timer anything waits for.
+    pub(crate) fn next_timer(&self) -> Option<Timestamp> {
+        let deadline = self.head.facts.deadline_at.filter(|_| !self.undoing);
+        self.waits.values().filter_map(|until| *until).chain(deadline).min()
+    }
+}
+
+impl Change {
+    /// A step that ends in the same write in which it began, or ends what was marked before.
+    pub(crate) fn finished(
+        id: &StepId,
+        kind: StepKind,
+        transition: StepTransition,
+        state: StepState,
+        attempts: u32,
+        started_at: Timestamp,
+    ) -> Change {
+        Change::Step { id: id.clone(), kind, transition, state, attempts, started_at, child: None }
+    }
+}
+
+/// See [`Activation::gate`]. Answers whether the effect is among the first after a replay.
+pub(crate) struct Gate<'a> {
+    activation: &'a Activation,
+    need: u64,
+    counted: bool,
+    place: u64,
+}
+
+impl Future for Gate<'_> {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        let activation = self.activation;
+        let mut desk = activation.desk();
+        let blocked = desk.replaying || desk.durable < self.need || desk.violation.is_some();
+        let stopped = desk.is_stopped();
+        if !blocked && !stopped && activation.engine.may_start_effects(&activation.active()) {
+            if self.counted {
+                desk.gated -= 1;
+                self.counted = false;
+            }
+            return Poll::Ready(desk.first_wave);
+        }
+        if !self.counted {
+            desk.gated += 1;
+            self.counted = true;
+        }
+        desk.await_change(&mut self.place, cx);
+        Poll::Pending
+    }
+}
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        if self.counted {
+            self.activation.desk().gated -= 1;
+        }
+    }
+}
+
+/// See [`Activation::begin_effect`].
+pub(crate) struct InFlight<'a> {
+    activation: &'a Activation,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.activation.desk().in_flight -= 1;
+    }
+}
+
+/// See [`Activation::wait_for`].
+pub(crate) struct WaitFor<'a, C> {
+    activation: &'a Activation,
+    id: StepId,
+    until: Option<Timestamp>,
+    check: C,
+    place: u64,
+}
+
+impl<R, C> Future for WaitFor<'_, C>
+where
+    C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
+{
+    type Output = R;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<R> {
+        let activation = self.activation;
+        let now = activation.now();
+        let mut desk = activation.desk();
+        // A stopped run takes no further turn: what it waits for may be there, but it must not act on it.
+        let stopped = desk.is_stopped() && !desk.replaying;
+        if !stopped && let Some(found) = (self.check)(&mut desk, now) {
+            desk.waits.remove(&self.id);
+            return Poll::Ready(found);
+        }
+        let until = self.until;
+        desk.waits.insert(self.id.clone(), until);
+        desk.await_change(&mut self.place, cx);
+        Poll::Pending
+    }
+}
+
+impl<C> Drop for WaitFor<'_, C> {
+    fn drop(&mut self) {
+        self.activation.desk().waits.remove(&self.id);
+    }
+}

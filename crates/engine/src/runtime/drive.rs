@@ -1,0 +1,502 @@
+//! Drives one run: polls its code, writes what it did, and parks, stops or ends it.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+
+use super::active::{Active, Mail};
+use super::change::{Change, Closing, build};
+use super::desk::{Activation, Stop};
+use super::engine::{Inner, Phase};
+use super::point::Point;
+use super::registry::{Workflow, WorkflowFuture};
+use super::stats::Counters;
+use crate::clock::Sleep;
+use crate::ctx::{Ctx, Scope, undo_all};
+use crate::model::{Advance, Failure, Payload, RunHead, RunResult, Timestamp};
+use crate::store::{AdvanceOutcome, StoreError};
+
+/// How a stretch of driving ended.
+pub(crate) enum End {
+    /// The run is parked; its code may be kept to go on from here.
+    Parked(Timestamp),
+    /// The run ended.
+    Closed(RunResult),
+    /// The run was paused, or the lease was given back.
+    LetGo,
+    /// Somebody else has the run, or this engine can no longer hold it: nothing more may be done.
+    Lost,
+    /// What was read no longer holds: read the log and drive on under the same lease.
+    Reread,
+}
+
+type Commit = Pin<Box<dyn Future<Output = (Box<Advance>, Result<AdvanceOutcome, StoreError>)> + Send>>;
+
+/// What the driver is polling.
+enum Work {
+    /// The workflow's code.
+    Workflow(WorkflowFuture),
+    /// The undoing of its effects; the run then ends with this.
+    Undoing(Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>, RunResult),
+    /// Nothing: the last write says how it ends.
+    Over(Closing),
+}
+
+/// One run, its code, and the write in flight.
+pub(crate) struct Driver {
+    pub(crate) activation: Arc<Activation>,
+    workflow: Arc<Workflow>,
+    scope: Arc<Scope>,
+    work: Work,
+    commit: Option<(Commit, Vec<Change>, Closing, u64)>,
+    timer: Option<(Timestamp, Sleep)>,
+    steered: Option<RunHead>,
+    turn: Arc<Turn>,
+    turn_waker: Waker,
+}
+
+/// Tells the driver that the code wants a turn. A wake-up from within the driver's own turn costs nothing: the
+/// driver looks again before it yields.
+#[derive(Default)]
+struct Turn {
+    wanted: AtomicBool,
+    within: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Wake for Turn {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wanted.store(true, Ordering::SeqCst);
+        if !self.within.load(Ordering::SeqCst) {
+            self.task.wake();
+        }
+    }
+}
+
+impl Driver {
+    pub(crate) fn new(activation: Activation, workflow: Arc<Workflow>, input: Payload) -> Self {
+        let activation = Arc::new(activation);
+        let scope = Arc::new(Scope::default());
+        let work = Work::Workflow(begin(&workflow, &activation, &scope, input));
+        let turn = Arc::new(Turn { wanted: AtomicBool::new(true), ..Turn::default() });
+        let turn_waker = Waker::from(turn.clone());
+        Driver { activation, workflow, scope, work, commit: None, timer: None, steered: None, turn, turn_waker }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let active = self.activation.active();
+        active.listen(cx.waker());
+        self.turn.task.register(cx.waker());
+        loop {
+            self.turn.within.store(true, Ordering::SeqCst);
+            let end = self.take_turn(&active, cx);
+            self.turn.within.store(false, Ordering::SeqCst);
+            match end {
+                Some(end) => return Poll::Ready(end),
+                None if self.turn.wanted.load(Ordering::SeqCst) => {}
+                None => return Poll::Pending,
+            }
+        }
+    }
+
+    fn take_turn(&mut self, active: &Arc<Active>, cx: &mut Context<'_>) -> Option<End> {
+        let engine = self.activation.engine.clone();
+        loop {
+            if engine.phase() == Phase::Killed || !self.read_mail(&engine, active) {
+                return Some(End::Lost);
+            }
+            if let Some(end) = self.poll_commit(&engine, active, cx) {
+                return Some(end);
+            }
+            self.poll_timer(cx);
+            self.poll_work();
+            match self.next_write() {
+                Some(closing) => {
+                    if !self.begin_commit(&engine, active, closing) {
+                        return Some(End::Lost);
+                    }
+                }
+                None if self.step_aside() => {}
+                None => return None,
+            }
+        }
+    }
+
+    /// Takes in what came for the run; false if the lease is gone.
+    fn read_mail(&mut self, engine: &Inner, active: &Active) -> bool {
+        let mail = active.take_mail();
+        if mail.is_empty() {
+            return true;
+        }
+        for mail in mail {
+            match mail {
+                Mail::Arrived(news) => self.activation.desk().note(news),
+                Mail::Release => {
+                    self.activation.desk().stop.get_or_insert(Stop::Release);
+                }
+                Mail::Steered(head) => self.steered = Some(*head),
+                Mail::LeaseLost => {
+                    Counters::add(&engine.counters.self_fenced);
+                    return false;
+                }
+            }
+        }
+        self.activation.wake_all();
+        true
+    }
+
+    fn poll_commit(&mut self, engine: &Arc<Inner>, active: &Arc<Active>, cx: &mut Context<'_>) -> Option<End> {
+        let Some((commit, ..)) = self.commit.as_mut() else {
+            self.look_at_steering();
+            return None;
+        };
+        let Poll::Ready((advance, outcome)) = commit.as_mut().poll(cx) else { return None };
+        let (_, changes, closing, covers) = self.commit.take().expect("polled just now");
+        match outcome {
+            Ok(AdvanceOutcome::Advanced { woken }) => {
+                engine.wake(&woken);
+                self.written(engine, *advance, closing, covers)
+            }
+            Ok(AdvanceOutcome::Stale(head)) if head.version == advance.expected => {
+                // A promise was settled just as its time ran out, and the code has seen the other outcome.
+                Counters::add(&engine.counters.stale_writes);
+                Some(End::Reread)
+            }
+            Ok(AdvanceOutcome::Stale(head)) => {
+                Counters::add(&engine.counters.stale_writes);
+                self.take_back(changes, closing, head);
+                None
+            }
+            Ok(AdvanceOutcome::LeaseLost) => {
+                Counters::add(&engine.counters.fenced_writes);
+                tracing::warn!(run = %active.run, fence = %active.fence, "lease lost; the write was refused");
+                Some(End::Lost)
+            }
+            Err(error) => {
+                Counters::add(&engine.counters.self_fenced);
+                tracing::error!(run = %active.run, %error, "the run is given up here: its write could not be made");
+                Some(End::Lost)
+            }
+        }
+    }
+
+    /// Takes over what people asked, unless a write has told of it already.
+    fn look_at_steering(&mut self) {
+        let Some(steered) = self.steered.take() else { return };
+        let mut desk = self.activation.desk();
+        if steered.version > desk.head.version && steered.fence == desk.head.fence {
+            desk.head = steered;
+        }
+    }
+
+    /// The write took effect.
+    fn written(&mut self, engine: &Arc<Inner>, advance: Advance, closing: Closing, covers: u64) -> Option<End> {
+        let run = advance.run();
+        {
+            let mut desk = self.activation.desk();
+            desk.durable = covers;
+            for step in &advance.steps {
+                match step.state.status().is_final() {
+                    true => desk.open.remove(&step.id),
+                    false => desk.open.insert(step.id.clone(), step.clone()),
+                };
+            }
+            desk.head = advance.head;
+            desk.first_wave &= desk.head.stalls > 0;
+        }
+        match closing {
+            Closing::GoOn => {
+                engine.reached(|| Point::AfterRecord(run));
+                self.activation.wake_all();
+                None
+            }
+            Closing::Wait { wake_at, .. } => {
+                engine.reached(|| Point::AfterRecord(run));
+                let far = Timestamp::from_millis(i64::MAX);
+                Some(End::Parked(wake_at.unwrap_or(far)))
+            }
+            Closing::Pause | Closing::Release => Some(End::LetGo),
+            Closing::Continue(input) => {
+                engine.reached(|| Point::AfterRecord(run));
+                self.continue_with(input);
+                None
+            }
+            Closing::End(result) => {
+                engine.reached(|| Point::AfterCompletion(run));
+                Some(End::Closed(result))
+            }
+        }
+    }
+
+    /// The run changed under the write: put it back together on top of the change.
+    fn take_back(&mut self, changes: Vec<Change>, closing: Closing, head: RunHead) {
+        let mut desk = self.activation.desk();
+        let later = std::mem::replace(&mut desk.changes, changes);
+        desk.changes.extend(later);
+        desk.head = head;
+        drop(desk);
+        if matches!(closing, Closing::Continue(_) | Closing::End(_)) {
+            self.work = Work::Over(closing);
+        }
+        self.activation.wake_all();
+    }
+
+    fn continue_with(&mut self, input: Payload) {
+        let head = self.activation.desk().head.clone();
+        self.activation = Arc::new(self.activation.continued(head));
+        self.scope = Arc::new(Scope::default());
+        self.work = Work::Workflow(begin(&self.workflow, &self.activation, &self.scope, input));
+        self.timer = None;
+        self.turn.wanted.store(true, Ordering::SeqCst);
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) {
+        let due = match self.work {
+            Work::Workflow(_) | Work::Undoing(..) => self.activation.desk().next_timer(),
+            Work::Over(_) => None,
+        };
+        let now = self.activation.now();
+        match due {
+            None => self.timer = None,
+            Some(due) if due <= now => {
+                self.timer = None;
+                let past_deadline = self.activation.facts.deadline_at.is_some_and(|at| at <= now);
+                if past_deadline && matches!(self.work, Work::Workflow(_)) {
+                    self.activation.desk().stop.get_or_insert(Stop::Deadline);
+                }
+                self.activation.wake_all();
+            }
+            Some(due) => {
+                if self.timer.as_ref().is_none_or(|(at, _)| *at != due) {
+                    self.timer = Some((due, self.activation.engine.clock.sleep_until(due)));
+                }
+                if let Some((_, sleep)) = &mut self.timer
+                    && sleep.as_mut().poll(cx).is_ready()
+                {
+                    self.timer = None;
+                    cx.waker().wake_by_ref();
+                    self.activation.wake_all();
+                }
+            }
+        }
+    }
+
+    fn poll_work(&mut self) {
+        if !self.turn.wanted.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let cx = &mut Context::from_waker(&self.turn_waker);
+        let next = match &mut self.work {
+            Work::Over(_) => return,
+            Work::Workflow(code) => match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
+                Ok(Poll::Pending) => None,
+                Ok(Poll::Ready(outcome)) => Some(self.after_workflow(outcome)),
+                Err(panic) => {
+                    let failure = Failure::unknown(format!("the workflow panicked: {}", panic_text(&*panic)));
+                    Some(self.after_workflow(Err(failure.with_code("panicked"))))
+                }
+            },
+            Work::Undoing(code, result) => match code.as_mut().poll(cx) {
+                Poll::Pending => None,
+                Poll::Ready(undone) => Some(Work::Over(Closing::End(after_undoing(undone, result.clone())))),
+            },
+        };
+        if let Some(next) = next {
+            self.work = next;
+        }
+        let violation = self.activation.desk().violation.take();
+        if let Some(violation) = violation {
+            let text = format!(
+                "DeterminismViolation: {violation}; restore the code this run began with, or register the \
+                 changed code as a new version, then retry the run"
+            );
+            let failure = Failure::permanent(text).with_code("determinism_violation");
+            // Nothing of what the deviating code collected may be written.
+            self.activation.desk().changes.clear();
+            self.work = Work::Over(Closing::End(RunResult::Failed(failure)));
+        }
+    }
+
+    fn after_workflow(&mut self, outcome: Result<Payload, Failure>) -> Work {
+        {
+            let mut desk = self.activation.desk();
+            if desk.replaying || desk.has_untaken() {
+                desk.end_replay();
+            }
+            if let Some(input) = desk.continue_with.take() {
+                return Work::Over(Closing::Continue(input));
+            }
+        }
+        match outcome {
+            Ok(output) => Work::Over(Closing::End(RunResult::Completed(output))),
+            Err(failure) => self.undo(RunResult::Failed(failure)),
+        }
+    }
+
+    /// Undoes the effects that know how to be undone, last first, and then ends with `result`.
+    fn undo(&self, result: RunResult) -> Work {
+        let effects = self.scope.take();
+        self.turn.wanted.store(true, Ordering::SeqCst);
+        if effects.is_empty() {
+            return Work::Over(Closing::End(result));
+        }
+        self.activation.desk().undoing = true;
+        Work::Undoing(Box::pin(undo_all(self.activation.clone(), effects)), result)
+    }
+
+    /// What to write now, if anything.
+    fn next_write(&mut self) -> Option<Closing> {
+        if self.commit.is_some() {
+            return None;
+        }
+        let desk = self.activation.desk();
+        if let Work::Over(closing) = &self.work {
+            return Some(closing.clone());
+        }
+        if desk.in_flight == 0 && !desk.replaying {
+            let only_waits = desk.gated == 0 && !desk.waits.is_empty();
+            let may_park = !desk.is_stopped() || desk.stop == Some(Stop::Release);
+            if only_waits && may_park {
+                return Some(Closing::Wait { wake_at: desk.next_timer(), arrivals_seen: desk.arrivals_seen });
+            }
+            match desk.stop.filter(|_| desk.shields == 0) {
+                Some(Stop::Pause) => return Some(Closing::Pause),
+                Some(Stop::Release) => return Some(Closing::Release),
+                Some(Stop::Cancel | Stop::Deadline) | None => {}
+            }
+        }
+        match desk.changes.is_empty() {
+            true => None,
+            false => Some(Closing::GoOn),
+        }
+    }
+
+    /// Nothing to write and the code waits: is there a turn to take? True if there was.
+    fn step_aside(&mut self) -> bool {
+        if self.commit.is_some() || matches!(self.work, Work::Over(_)) {
+            return false;
+        }
+        let mut desk = self.activation.desk();
+        if desk.replaying {
+            if desk.gated == 0 && desk.waits.is_empty() {
+                // The code waits for something of its own; the replay is not over.
+                return false;
+            }
+            desk.end_replay();
+            drop(desk);
+            self.activation.wake_all();
+            return true;
+        }
+        let undoing = desk.undoing;
+        if desk.stop.is_none() && let Some(asked) = desk.asked_to_stop() {
+            desk.stop = Some(asked);
+            return true;
+        }
+        let must_undo = matches!(desk.stop, Some(Stop::Cancel | Stop::Deadline));
+        if !must_undo || undoing || desk.in_flight > 0 || desk.shields > 0 {
+            return false;
+        }
+        let result = match desk.stop.take() {
+            Some(Stop::Deadline) => {
+                let failure = Failure::permanent("the run did not end by its deadline");
+                RunResult::Failed(failure.with_code("deadline_exceeded"))
+            }
+            _ => RunResult::Cancelled(Failure::permanent("the run was cancelled").with_code("cancelled")),
+        };
+        drop(desk);
+        // The code is dropped here; what it has registered for undoing stays.
+        self.work = Work::Over(Closing::GoOn);
+        self.work = self.undo(result);
+        true
+    }
+
+    /// Starts the write of what is collected; false if it cannot be one.
+    fn begin_commit(&mut self, engine: &Arc<Inner>, active: &Arc<Active>, closing: Closing) -> bool {
+        let mut desk = self.activation.desk();
+        let changes = std::mem::take(&mut desk.changes);
+        let covers = desk.queued();
+        let built = build(&desk.head, &desk.open, &changes, &closing, self.activation.now());
+        drop(desk);
+        let advance = match built {
+            Ok(advance) => Box::new(advance),
+            Err(illegal) => {
+                tracing::error!(run = %active.run, %illegal, "a fault in the engine; the run is given up here");
+                return false;
+            }
+        };
+        match closing {
+            Closing::End(_) => engine.reached(|| Point::BeforeCompletion(active.run)),
+            _ => engine.reached(|| Point::BeforeRecord(active.run)),
+        }
+        let commit = commit(engine.clone(), active.clone(), advance);
+        self.commit = Some((Box::pin(commit), changes, closing, covers));
+        true
+    }
+}
+
+fn begin(
+    workflow: &Arc<Workflow>,
+    activation: &Arc<Activation>,
+    scope: &Arc<Scope>,
+    input: Payload,
+) -> WorkflowFuture {
+    let workflow = workflow.clone();
+    let ctx = Ctx::new(activation.clone(), scope.clone());
+    // The user's function is called inside the future, so that a panic in it is caught like any other.
+    Box::pin(async move { workflow.begin(ctx, input).await })
+}
+
+fn after_undoing(undone: Result<(), Failure>, result: RunResult) -> RunResult {
+    let Err(undo_failure) = undone else { return result };
+    let why = match &result {
+        RunResult::Completed(_) => String::new(),
+        RunResult::Failed(failure) | RunResult::Cancelled(failure) => failure.to_string(),
+    };
+    let text = format!("{why}; and undoing failed, so effects may stand: {undo_failure}");
+    RunResult::Failed(Failure::permanent(text).with_code("undo_failed"))
+}
+
+/// Writes, and writes again while the outcome is open and the lease still holds.
+async fn commit(
+    engine: Arc<Inner>,
+    active: Arc<Active>,
+    advance: Box<Advance>,
+) -> (Box<Advance>, Result<AdvanceOutcome, StoreError>) {
+    let mut wait = Duration::from_millis(5);
+    let mut unknown = false;
+    loop {
+        match engine.store.advance_run((*advance).clone()).await {
+            Ok(outcome) => {
+                if unknown {
+                    Counters::add(&engine.counters.unknown_resolved);
+                }
+                return (advance, Ok(outcome));
+            }
+            Err(error) if error.is_retryable() && engine.clock.monotonic() + wait < active.deadline() => {
+                unknown |= matches!(error, StoreError::Unknown(_));
+                tracing::warn!(run = %active.run, %error, "write not confirmed; sending it again");
+                engine.clock.sleep_until(engine.clock.now().plus(wait.mul_f64(0.5 + fastrand::f64() / 2.0))).await;
+                wait = (wait * 2).min(Duration::from_secs(1));
+            }
+            Err(error) => return (advance, Err(error)),
+        }
+    }
+}
+
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text,
+        (None, None) => "no message",
+    }
+}

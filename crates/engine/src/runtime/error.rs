@@ -1,0 +1,119 @@
+//! What the operations of an engine may answer instead of what was asked.
+
+use crate::model::{Failure, Invalid, Refusal, RunId, RunStatus, Version};
+use crate::store::StoreError;
+
+/// An operation that could not be done. Each text says what to do next; nothing changed unless it says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A value breaks a rule.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No code is registered under this name.
+    #[error("no workflow {0:?} is registered; register it before starting or claiming its runs")]
+    UnknownWorkflow(String),
+    /// The same name and version were registered before.
+    #[error("workflow {0} is registered already; register changed code under a new version")]
+    AlreadyRegistered(String),
+    /// The workflow requires a key and none was given.
+    #[error("workflow {0:?} requires an idempotency key; add .idempotency_key(…) derived from what triggers it")]
+    KeyMissing(String),
+    /// The key names a run with another input.
+    #[error(
+        "the idempotency key names run {run} (first seen {first_seen_at}), which was started with another input; \
+         use a key derived from the input, or look at that run"
+    )]
+    KeyConflict {
+        /// The run the key names.
+        run: RunId,
+        /// When it was first seen.
+        first_seen_at: crate::model::Timestamp,
+    },
+    /// The key names a run whose data was deleted.
+    #[error("the idempotency key was used by run {run}, whose data was deleted after its retention; it is not run again")]
+    KeySpent {
+        /// The run that was.
+        run: RunId,
+    },
+    /// Another run is open on the subject.
+    #[error("run {run} is still open on this subject; wait for it or cancel it")]
+    SubjectBusy {
+        /// The open run.
+        run: RunId,
+    },
+    /// There is no such run.
+    #[error("there is no run {0} in this workspace")]
+    NoSuchRun(RunId),
+    /// There is no such promise.
+    #[error("there is no promise {0} in this workspace")]
+    NoSuchPromise(String),
+    /// The promise holds something else.
+    #[error("the promise was settled before with another value; it keeps the first")]
+    AlreadySettled,
+    /// The promise's time ran out.
+    #[error("the promise has timed out; the settlement came too late")]
+    PromiseTimedOut,
+    /// A command on a run was refused.
+    #[error("{refusal} (run {run})")]
+    Refused {
+        /// The run.
+        run: RunId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The run changed since the caller looked.
+    #[error("Workflow run {run} was modified concurrently: it is at version {version} now")]
+    Concurrency {
+        /// The run.
+        run: RunId,
+        /// Its version.
+        version: Version,
+    },
+    /// The run has ended, so it takes no signals.
+    #[error("run {run} has ended as {}; it takes no signals", status.as_str())]
+    RunEnded {
+        /// The run.
+        run: RunId,
+        /// How it ended.
+        status: RunStatus,
+    },
+    /// The run holds as many unconsumed signals as it may.
+    #[error("run {0} holds as many unread signals as it may ({max}); let it read some", max = crate::limits::MAX_WAITING_SIGNALS)]
+    TooManySignals(RunId),
+    /// The run failed.
+    #[error("run {run} failed: {failure}")]
+    Failed {
+        /// The run.
+        run: RunId,
+        /// Why.
+        failure: Failure,
+    },
+    /// The run was cancelled.
+    #[error("run {run} was cancelled: {failure}")]
+    Cancelled {
+        /// The run.
+        run: RunId,
+        /// Why.
+        failure: Failure,
+    },
+    /// A recorded value does not have the type asked for.
+    #[error("the {what} of run {run} does not fit the type asked for: {cause}")]
+    Mismatch {
+        /// Input or output.
+        what: &'static str,
+        /// The run.
+        run: RunId,
+        /// What serde said.
+        cause: serde_json::Error,
+    },
+    /// The engine is shutting down.
+    #[error("the engine is shutting down; nothing new is accepted")]
+    ShuttingDown,
+    /// A setting cannot work.
+    #[error("{0}")]
+    Options(String),
+}

@@ -1,0 +1,60 @@
+//! What can be set on an engine.
+
+use std::time::Duration;
+
+use super::point::PointWatcher;
+use super::Error;
+use crate::limits::{MAX_SPAN, MIN_LEASE};
+
+/// Settings of an engine; the defaults suit a program that embeds it.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// How long a lease lasts without renewal.
+    pub lease_for: Duration,
+    /// How often to look for due runs when nothing tells of one.
+    pub poll_every: Duration,
+    /// How many runs to drive at once; others wait.
+    pub max_active: usize,
+    /// How many parked runs to keep in memory, ready to go on without a replay.
+    pub max_resident: usize,
+    /// After this long a step in progress is marked, so that people can see it.
+    pub mark_after: Duration,
+    /// Delete closed runs this long after their end; `None` keeps them.
+    pub keep_runs_for: Option<Duration>,
+    /// How often to delete what has expired.
+    pub purge_every: Duration,
+    /// Called at the points where a crash would be most telling; for tests.
+    pub watcher: Option<PointWatcher>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions {
+            lease_for: Duration::from_secs(30),
+            poll_every: Duration::from_secs(1),
+            max_active: 10_000,
+            max_resident: 1_000,
+            mark_after: Duration::from_millis(100),
+            keep_runs_for: None,
+            purge_every: Duration::from_secs(60),
+            watcher: None,
+        }
+    }
+}
+
+impl EngineOptions {
+    /// Refuses what could not work, with the reason.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |why: String| Err(Error::Options(why));
+        if self.lease_for < MIN_LEASE || self.lease_for > MAX_SPAN {
+            return refuse(format!("lease_for is {:?}; use {MIN_LEASE:?} or more", self.lease_for));
+        }
+        if self.max_active == 0 {
+            return refuse("max_active is 0, so no run would ever be driven".into());
+        }
+        if self.poll_every.is_zero() || self.purge_every.is_zero() {
+            return refuse("poll_every and purge_every must be longer than zero".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! The code of workflows, by name and version.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Error;
+use crate::ctx::Ctx;
+use crate::model::{Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, WorkflowRef};
+
+/// A workflow's future, once its types are erased.
+pub(crate) type WorkflowFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
+
+type Handler = Arc<dyn Fn(Ctx, Payload) -> WorkflowFuture + Send + Sync>;
+
+/// Whether a start must carry a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyNeed {
+    /// It may.
+    #[default]
+    Optional,
+    /// It must; a start without one is refused.
+    Required,
+}
+
+/// What a workflow declares about its runs.
+#[derive(Debug, Clone, Default)]
+pub struct WorkflowOptions {
+    version: Option<u32>,
+    key_need: KeyNeed,
+    retention: KeyRetention,
+    ignore: IgnorePaths,
+}
+
+impl WorkflowOptions {
+    /// The version of the code; 1 unless said otherwise. Runs stay with the version they began with.
+    #[must_use]
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = Some(version.max(1));
+        self
+    }
+
+    /// Starts without an idempotency key are refused.
+    #[must_use]
+    pub fn require_key(mut self) -> Self {
+        self.key_need = KeyNeed::Required;
+        self
+    }
+
+    /// Keys live this long after the end of their run; for ever unless said.
+    #[must_use]
+    pub fn keep_keys_for(mut self, span: Duration) -> Self {
+        self.retention.keep_for = Some(span);
+        self
+    }
+
+    /// A run that fails or is cancelled frees its key.
+    #[must_use]
+    pub fn release_key_on_failure(mut self) -> Self {
+        self.retention.on_failure = KeyOnFailure::Release;
+        self
+    }
+
+    /// Fields of the input that do not count for sameness under a key.
+    #[must_use]
+    pub fn ignore_in_fingerprint(mut self, ignore: IgnorePaths) -> Self {
+        self.ignore = ignore;
+        self
+    }
+}
+
+pub(crate) struct Workflow {
+    pub(crate) reference: WorkflowRef,
+    pub(crate) key_need: KeyNeed,
+    pub(crate) retention: KeyRetention,
+    pub(crate) ignore: IgnorePaths,
+    handler: Handler,
+}
+
+impl Workflow {
+    pub(crate) fn begin(&self, ctx: Ctx, input: Payload) -> WorkflowFuture {
+        (self.handler)(ctx, input)
+    }
+}
+
+/// All registered workflows; read on every start, written rarely.
+#[derive(Default)]
+pub(crate) struct Registry {
+    state: RwLock<RegistryState>,
+}
+
+#[derive(Default)]
+struct RegistryState {
+    workflows: HashMap<WorkflowRef, Arc<Workflow>>,
+    newest: HashMap<String, Arc<Workflow>>,
+    serves: Arc<BTreeSet<WorkflowRef>>,
+}
+
+impl Registry {
+    pub(crate) fn register<F, Fut, I, O, E>(
+        &self,
+        name: &str,
+        options: WorkflowOptions,
+        function: F,
+    ) -> Result<(), Error>
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        E: Into<Failure> + Send + 'static,
+    {
+        let name = Name::new("workflow name", name)?;
+        let reference = WorkflowRef { name, version: options.version.unwrap_or(1) };
+        let handler: Handler = Arc::new(move |ctx, input: Payload| match input.to::<I>() {
+            Ok(input) => {
+                let running = function(ctx, input);
+                Box::pin(async move {
+                    let output = running.await.map_err(Into::into)?;
+                    Payload::of(&output)
+                        .map_err(|invalid| Failure::permanent(invalid).with_code("output_refused"))
+                })
+            }
+            Err(error) => {
+                let failure = Failure::permanent(format!("the input does not fit the workflow: {error}"));
+                Box::pin(async move { Err(failure.with_code("input_mismatch")) })
+            }
+        });
+        let workflow = Arc::new(Workflow {
+            reference: reference.clone(),
+            key_need: options.key_need,
+            retention: options.retention,
+            ignore: options.ignore,
+            handler,
+        });
+        let mut state = self.state.write().expect("registering never panics");
+        if state.workflows.contains_key(&reference) {
+            return Err(Error::AlreadyRegistered(reference.to_string()));
+        }
+        let newest = state.newest.entry(reference.name.to_string()).or_insert_with(|| workflow.clone());
+        if newest.reference.version < reference.version {
+            *newest = workflow.clone();
+        }
+        Arc::make_mut(&mut state.serves).insert(reference.clone());
+        state.workflows.insert(reference, workflow);
+        Ok(())
+    }
+
+    /// The newest version of `name`: the one that new runs begin with.
+    pub(crate) fn newest(&self, name: &str) -> Result<Arc<Workflow>, Error> {
+        let state = self.state.read().expect("registering never panics");
+        let short = || Error::UnknownWorkflow(name.chars().take(crate::limits::MAX_NAME_CHARS).collect());
+        state.newest.get(name).cloned().ok_or_else(short)
+    }
+
+    pub(crate) fn find(&self, reference: &WorkflowRef) -> Option<Arc<Workflow>> {
+        self.state.read().expect("registering never panics").workflows.get(reference).cloned()
+    }
+
+    pub(crate) fn serves(&self) -> Arc<BTreeSet<WorkflowRef>> {
+        self.state.read().expect("registering never panics").serves.clone()
+    }
+}

@@ -1,0 +1,100 @@
+//! A handle on one run.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Engine, Error};
+use crate::model::{RunHead, RunId, RunResult};
+use crate::store::RunView;
+
+/// One run, to wait for or to act upon.
+#[derive(Debug, Clone)]
+pub struct RunHandle {
+    engine: Engine,
+    run: RunId,
+    /// Did this start create the run? False: it was there already.
+    pub created: bool,
+}
+
+impl RunHandle {
+    pub(crate) fn new(engine: Engine, run: RunId, created: bool) -> Self {
+        RunHandle { engine, run, created }
+    }
+
+    /// The run's id.
+    pub fn id(&self) -> RunId {
+        self.run
+    }
+
+    /// Waits for the run to end and reads its output.
+    pub async fn result<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let run = self.run;
+        match self.ending().await? {
+            RunResult::Completed(output) => {
+                output.to().map_err(|cause| Error::Mismatch { what: "output", run, cause })
+            }
+            RunResult::Failed(failure) => Err(Error::Failed { run, failure }),
+            RunResult::Cancelled(failure) => Err(Error::Cancelled { run, failure }),
+        }
+    }
+
+    /// Waits for the run to end, however it does.
+    pub async fn ending(&self) -> Result<RunResult, Error> {
+        let inner = &self.engine.inner;
+        let mut told = inner.waiters.wait_for(self.run);
+        loop {
+            // A run driven here tells us when it ends. One that is not may have ended before we asked, or may end
+            // on another node, so it must be looked at.
+            if !inner.active.contains(self.run)
+                && let Some(result) = self.engine.get(self.run).await?.result
+            {
+                drop(told);
+                inner.waiters.tidy(self.run);
+                return Ok(result);
+            }
+            let look_at = inner.clock.now().plus(inner.options.poll_every);
+            tokio::select! {
+                answer = &mut told => match answer {
+                    Ok(result) => return Ok(result),
+                    Err(_) => told = inner.waiters.wait_for(self.run),
+                },
+                () = inner.clock.sleep_until(look_at) => {}
+            }
+        }
+    }
+
+    /// The run as it stands.
+    pub async fn view(&self) -> Result<RunView, Error> {
+        self.engine.get(self.run).await
+    }
+
+    /// Sends the run a signal; false if one with this id was sent before.
+    pub async fn signal<T: Serialize + ?Sized>(
+        &self,
+        name: &str,
+        payload: &T,
+        id: Option<&str>,
+    ) -> Result<bool, Error> {
+        self.engine.signal(self.run, name, payload, id).await
+    }
+
+    /// Asks the run to undo what it can and end.
+    pub async fn cancel(&self, reason: &str) -> Result<RunHead, Error> {
+        self.engine.cancel(self.run, reason).await
+    }
+
+    /// Asks the run to stop at the next boundary.
+    pub async fn pause(&self) -> Result<RunHead, Error> {
+        self.engine.pause(self.run).await
+    }
+
+    /// Lets the run go on if it is paused.
+    pub async fn resume(&self) -> Result<RunHead, Error> {
+        self.engine.resume(self.run).await
+    }
+
+    /// Reopens the run if it failed.
+    pub async fn retry(&self, from: Option<&str>) -> Result<RunHead, Error> {
+        self.engine.retry(self.run, from).await
+    }
+}

@@ -1,0 +1,67 @@
+//! Finds due runs: those that wait to begin, whose timer has come, or whose holder has vanished.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::engine::{Inner, Phase};
+use super::point::Point;
+use super::stats::Counters;
+use crate::limits::MAX_CLAIM;
+use crate::model::Timestamp;
+use crate::store::{ClaimRuns, StoreResult};
+
+/// Looks for due runs whenever something tells of one, a timer is due, or the poll interval is over.
+pub(crate) async fn schedule(inner: Arc<Inner>) {
+    while inner.phase() == Phase::Running {
+        let nudged = inner.nudge.notified();
+        tokio::pin!(nudged);
+        nudged.as_mut().enable();
+        inner.next_look_ms.store(i64::MAX, Ordering::Release);
+        let now = inner.clock.now();
+        let poll_at = now.plus(inner.options.poll_every);
+        let look_at = match claim_due(&inner).await {
+            // More may be due: look again as soon as there is room.
+            Ok((claimed, _)) if claimed > 0 => now,
+            Ok((_, Some(next))) if inner.room() > 0 => next.min(poll_at),
+            Ok(_) => poll_at,
+            Err(error) => {
+                tracing::warn!(%error, "looking for due runs failed; trying again");
+                poll_at
+            }
+        };
+        let look_at = look_at.min(Timestamp::from_millis(inner.next_look_ms.load(Ordering::Acquire)));
+        if look_at <= inner.clock.now() {
+            // A run that cannot be claimed yet must not turn this into a busy loop.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let timer = inner.clock.sleep_until(look_at);
+        tokio::select! {
+            () = nudged => {}
+            () = timer => {}
+        }
+    }
+}
+
+/// Claims what is due and drives it; answers how many, and when the next one will be due.
+pub(crate) async fn claim_due(inner: &Arc<Inner>) -> StoreResult<(usize, Option<Timestamp>)> {
+    let room = inner.room().min(MAX_CLAIM);
+    let grant = inner.grant();
+    if room == 0 || grant.serves.is_empty() {
+        return Ok((0, None));
+    }
+    inner.reached(|| Point::BeforeClaim);
+    let since = inner.clock.monotonic();
+    let claimed = inner.store.claim_runs(ClaimRuns { grant, limit: room }).await?;
+    let count = claimed.runs.len();
+    for head in claimed.runs {
+        inner.reached(|| Point::AfterClaim(head.id()));
+        Counters::add(&inner.counters.claims);
+        if head.stalls > 0 {
+            Counters::add(&inner.counters.takeovers);
+            tracing::info!(run = %head.id(), fence = %head.fence, "run taken over from a holder that vanished");
+        }
+        inner.drive_on(head, None, since);
+    }
+    Ok((count, claimed.next_wake_at))
+}

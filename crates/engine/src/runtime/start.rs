@@ -1,0 +1,174 @@
+//! Starting a run.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::registry::KeyNeed;
+use super::stats::Counters;
+use super::{Engine, Error, RunHandle};
+use crate::limits::MAX_SPAN;
+use crate::model::{
+    Fingerprint, IdempotencyKey, Invalid, NewRun, Payload, Priority, RunFacts, RunId, Subject,
+};
+use crate::store::{StartOutcome, StoreError};
+
+/// How often a start whose acknowledgement was lost is sent again; its run id makes that safe.
+const START_TRIES: u32 = 5;
+
+/// A run about to be started; await it.
+#[must_use = "a start does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct Start {
+    engine: Engine,
+    workflow: String,
+    input: Result<Payload, Invalid>,
+    key: Option<String>,
+    subject: Option<String>,
+    delay: Option<Duration>,
+    deadline: Option<Duration>,
+    priority: Priority,
+}
+
+impl Start {
+    pub(crate) fn new(engine: Engine, workflow: &str, input: Result<Payload, Invalid>) -> Self {
+        Start {
+            engine,
+            workflow: workflow.to_string(),
+            input,
+            key: None,
+            subject: None,
+            delay: None,
+            deadline: None,
+            priority: Priority::Normal,
+        }
+    }
+
+    /// Names the run: a second start with this key and the same input is the same run.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// What the run is about; at most one run of the workflow is open on a subject.
+    pub fn subject(mut self, subject: impl Into<String>) -> Self {
+        self.subject = Some(subject.into());
+        self
+    }
+
+    /// Begin this much later.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// Fail the run, undoing what can be undone, if it has not ended this long after now.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Its place among due runs.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    async fn run(self) -> Result<RunHandle, Error> {
+        let inner = self.engine.inner.clone();
+        if inner.phase() != super::engine::Phase::Running {
+            return Err(Error::ShuttingDown);
+        }
+        let workflow = inner.registry.newest(&self.workflow)?;
+        let input = self.input?;
+        let key = self.key.as_deref().map(IdempotencyKey::new).transpose()?;
+        if key.is_none() && workflow.key_need == KeyNeed::Required {
+            return Err(Error::KeyMissing(self.workflow));
+        }
+        let fingerprint = match key {
+            Some(_) => Some(Fingerprint::of_run(&workflow.reference.name, &input, &workflow.ignore)?),
+            None => None,
+        };
+        let subject = self.subject.as_deref().map(Subject::new).transpose()?;
+        for (what, span) in [("delay", self.delay), ("deadline", self.deadline)] {
+            if let Some(given) = span.filter(|span| *span > MAX_SPAN) {
+                return Err(Invalid::Span { what, given }.into());
+            }
+        }
+        let now = inner.store.now();
+        let facts = Arc::new(RunFacts {
+            workspace: self.engine.workspace.clone(),
+            id: RunId::new(now),
+            workflow: workflow.reference.clone(),
+            key,
+            fingerprint,
+            retention: workflow.retention,
+            subject,
+            priority: self.priority,
+            deadline_at: self.deadline.map(|span| now.plus(span)),
+            parent: None,
+            created_at: now,
+        });
+        let new = NewRun {
+            facts,
+            input: input.clone(),
+            due_at: self.delay.map(|delay| now.plus(delay)),
+            grant: inner.offer(),
+        };
+        let since = inner.clock.monotonic();
+        let run_id = new.facts.id;
+        match send(&self.engine, new).await? {
+            StartOutcome::Created(head) => {
+                Counters::add(&inner.counters.created);
+                match head.state.lease() {
+                    Some(lease) if lease.owner == inner.owner => inner.drive_new(head, input, since),
+                    _ => head.state.wake_at().into_iter().for_each(|at| inner.look_by(at)),
+                }
+                Ok(RunHandle::new(self.engine, run_id, true))
+            }
+            StartOutcome::Existing(head) => {
+                Counters::add(&inner.counters.duplicates);
+                Ok(RunHandle::new(self.engine, head.id(), false))
+            }
+            StartOutcome::Spent { run } => {
+                Counters::add(&inner.counters.duplicates);
+                Err(Error::KeySpent { run })
+            }
+            StartOutcome::KeyConflict { run, first_seen_at, .. } => {
+                Counters::add(&inner.counters.conflicts);
+                Err(Error::KeyConflict { run, first_seen_at })
+            }
+            StartOutcome::SubjectBusy { run } => {
+                Counters::add(&inner.counters.conflicts);
+                Err(Error::SubjectBusy { run })
+            }
+        }
+    }
+}
+
+/// Sends the start; again, if it is not known whether it was written.
+async fn send(engine: &Engine, new: NewRun) -> Result<StartOutcome, StoreError> {
+    let inner = &engine.inner;
+    let mut wait = Duration::from_millis(5);
+    for _ in 1..START_TRIES {
+        match inner.store.start_run(new.clone()).await {
+            Err(error @ StoreError::Unknown(_)) => {
+                tracing::warn!(run = %new.facts.id, %error, "start not confirmed; sending it again");
+                inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
+                wait *= 2;
+            }
+            answer => return answer,
+        }
+    }
+    inner.store.start_run(new).await
+}
+
+impl IntoFuture for Start {
+    type Output = Result<RunHandle, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}

@@ -1,0 +1,57 @@
+//! What an engine has seen since it started.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64),* }
+
+        /// Counts since the engine started.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Stats { $($(#[$doc])* pub $name: u64),* }
+
+        impl Counters {
+            pub(crate) fn read(&self) -> Stats {
+                Stats { $($name: self.$name.load(Ordering::Relaxed)),* }
+            }
+        }
+    };
+}
+
+stats! {
+    /// Runs that a start created.
+    created,
+    /// Starts that found their run already there.
+    duplicates,
+    /// Starts and settlements refused because a key or promise held something else.
+    conflicts,
+    /// Leases granted on due runs.
+    claims,
+    /// Of those, leases taken over from a holder that vanished.
+    takeovers,
+    /// Runs rebuilt from their records.
+    replays,
+    /// Parked runs that went on in memory.
+    resumed_in_memory,
+    /// Effects begun.
+    effects,
+    /// Attempts that will be made again.
+    retries,
+    /// Writes refused because the lease was lost.
+    fenced_writes,
+    /// Writes sent again because the run had changed.
+    stale_writes,
+    /// Writes whose acknowledgement was lost and that were settled by sending them again.
+    unknown_resolved,
+    /// Runs given up because their lease could not be kept.
+    self_fenced,
+    /// Runs that ended here.
+    closed,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
