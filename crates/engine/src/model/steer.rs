@@ -1,8 +1,8 @@
 //! What people may do to a run from outside.
 
 use super::{
-    Asked, Drive, Ending, EventKind, Failure, RunEvent, RunHead, RunResult, RunState, RunStatus, StepId,
-    StepKind, StepRecord, StepStatus, Timestamp, Version,
+    Asked, Drive, Ending, EventKind, Failure, RunEvent, RunHead, RunId, RunResult, RunState, RunStatus,
+    StepId, StepKind, StepRecord, StepStatus, Timestamp, Version,
 };
 use crate::limits::MAX_MESSAGE_CHARS;
 
@@ -23,6 +23,13 @@ pub enum Steer {
         /// Run again from this step on; without it, only what failed runs again.
         from: Option<StepId>,
     },
+}
+
+impl Steer {
+    /// What the end of a parent says to a child that asks for it; one wording for all stores.
+    pub fn parent_ended(parent: RunId) -> Self {
+        Steer::Cancel { reason: format!("its parent {parent} ended") }
+    }
 }
 
 /// Why a command was refused; nothing changed.
@@ -48,10 +55,10 @@ pub enum Refusal {
     Undone,
     /// Another run has taken its key meanwhile.
     #[error("its key was released and now names run {0}")]
-    KeyTaken(super::RunId),
+    KeyTaken(RunId),
     /// Another run on the same subject is open.
     #[error("run {0} is open on the same subject")]
-    SubjectBusy(super::RunId),
+    SubjectBusy(RunId),
     /// The run moved on since the caller looked.
     #[error("the run is at version {0} now; look at it again and decide anew")]
     Stale(Version),
