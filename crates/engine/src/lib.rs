@@ -2,5 +2,6 @@
 
 pub mod clock;
 pub mod limits;
+pub mod memory;
 pub mod model;
 pub mod store;
