@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod ctx;
 pub mod limits;
+pub mod memory;
 pub mod model;
 pub mod runtime;
 pub mod store;

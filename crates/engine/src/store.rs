@@ -44,7 +44,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Makes a run exist, at most once per key and per open subject.
     ///
-    /// A run with the same id is the caller's own from an earlier try: [`StartOutcome::Created`] with the run as it is.
+    /// A run with the same id is the caller's own from an earlier try: [`StartOutcome::Created`] with the run as it is
+    /// (an id that another workspace has is [`StoreError::Refused`]).
     /// Otherwise a live key decides (same fingerprint: `Existing`, or `Spent` if the run was purged; another: `KeyConflict`),
     /// then an open run of the same workflow name on the same subject (`SubjectBusy`), then
     /// [`crate::model::decide_start`]. An expired key is given to the new run.
@@ -52,39 +53,47 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Grants leases on due runs of the workflows the caller serves: higher priority first, then the longest due.
     ///
-    /// Each by [`crate::model::decide_claim`]; a run that it puts aside is written and not returned.
+    /// Of runs due equally long the smaller id goes first. Each by [`crate::model::decide_claim`]; a run that it puts aside
+    /// is written and not returned, but counts towards the limit.
     async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed>;
 
     /// Prolongs leases to `now + lease_for`; answers with those that are lost.
     ///
     /// A lease is still the caller's if the run is leased to the owner under that fence. No version is taken. A lease that
-    /// has ended but was not taken by anybody is prolonged as well.
+    /// has ended but was not taken by anybody is prolonged as well. More leases than may be are [`StoreError::Refused`].
     async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>>;
 
-    /// Writes what the holder of a lease did, if version and fence still hold.
+    /// Writes what the holder of a lease did, if the run is still leased under that fence and has that version. That the
+    /// lease has ended does not count as long as nobody took it.
     ///
-    /// Refused as a whole otherwise: the run's last write has the same token: `Advanced` (it is the caller's own); the run
-    /// is leased under the same fence: `Stale`; else `LeaseLost`. A promise in `timed_out` that is no longer pending is
-    /// `Stale`, too. When it takes effect:
+    /// Refused as a whole otherwise: the last `advance_run` that took effect on the run has the same token: `Advanced` (it is
+    /// the caller's own, whatever other verbs did since; nobody is named as woken); the run is leased under the same fence:
+    /// `Stale`; else `LeaseLost`. A promise in `timed_out` that is not stored as pending, nor opened by the same write, is `Stale`,
+    /// too. A child of another workspace, or with a key or a subject, is [`StoreError::Refused`]. When it takes effect:
     /// - the run becomes `advance.head`, but keeps the store's own count of arrivals; a run that parks having seen fewer
-    ///   arrivals than there are is due at once (`wake_at` = now);
-    /// - `input` replaces the run's input and deletes its step records of older generations, its promises, and its consumed signals;
+    ///   arrivals than there are is due at once (`wake_at` = now) and among the `woken`;
+    /// - `input` replaces the run's input and deletes its step records of older generations (those last changed before the
+    ///   version of `ContinuedAsNew`, also in this very write), its promises (not those that this write opens), and its
+    ///   consumed signals (not their ids);
+    /// - children are started by [`crate::model::decide_start`], unless a run with that id is there; those due and not granted are
+    ///   among the `woken`;
     /// - an ending sets the key's expiry by [`crate::model::decide_key_expiry`], is an arrival at the parent
     ///   ([`crate::model::decide_arrival`], without a grant), and cancels open children that ask for it
-    ///   ([`crate::model::Steer::Cancel`]; refusals are ignored).
+    ///   ([`crate::model::Steer::parent_ended`]; refusals are ignored); children that end by it have the same consequences. A parent
+    ///   that this wakes, and children that it makes ready to be driven, are among the `woken`.
     async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome>;
 
     /// Carries out a person's command on a run, by [`crate::model::decide_steer`].
     ///
     /// A wrong `expected` version is refused as [`crate::model::Refusal::Stale`] before all else. A command that ends the run has the
     /// same consequences as an ending by [`Store::advance_run`]. A retry takes back the key (`KeyTaken` if a live key now names
-    /// another run) and the subject (`SubjectBusy`), clears the result and the key's expiry, and deletes the records in `rerun`.
+    /// another run) and then the subject (`SubjectBusy`), clears the result and the key's expiry, and deletes the records in `rerun`.
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome>;
 
     /// Keeps a signal for a run, and wakes it if it waits, by [`crate::model::decide_arrival`].
     ///
     /// Its place is the run's count of arrivals after it. An id that the run has seen is a `Duplicate`, consumed or not, also
-    /// after the run has ended.
+    /// after the run has ended or continued as new.
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome>;
 
     /// Settles a promise, first commit wins, and wakes the run that waits for it, by [`crate::model::decide_arrival`].
@@ -95,13 +104,14 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Deletes expired keys and old closed runs, a bounded number at a time.
     ///
     /// Runs are looked at in the order of their ids. One whose parent is still open is kept, because the parent may have
-    /// yet to read its result. A run goes with all its rows, but its key stays while it lives.
+    /// yet to read its result. A run goes with all its rows, but its key stays while it lives. Keys go the longest expired first,
+    /// and those that expired together in their order.
     async fn purge(&self, request: Purge) -> StoreResult<Purged>;
 
     /// One run with its input and result.
     async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>>;
 
-    /// Everything a replay of the run needs.
+    /// Everything a replay of the run needs; promises as they were last written, so that a timeout can be written over them.
     async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>>;
 
     /// Runs, newest first, one bounded page at a time.
@@ -126,7 +136,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Keys in order after `after`, across workspaces, at most [`crate::limits::MAX_PAGE`].
     async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>>;
 
-    /// One promise, as it stands now.
+    /// One promise, as it stands now ([`crate::model::Promise::state_at`]).
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>>;
 
     /// Waits until everything accepted is written, and lets go of what the store holds.

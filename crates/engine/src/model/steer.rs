@@ -1,8 +1,8 @@
 //! What people may do to a run from outside.
 
 use super::{
-    Asked, Drive, Ending, EventKind, Failure, RunEvent, RunHead, RunResult, RunState, RunStatus, StepId,
-    StepKind, StepRecord, StepStatus, Timestamp, Version,
+    Asked, Drive, Ending, EventKind, Failure, RunEvent, RunHead, RunId, RunResult, RunState, RunStatus,
+    StepId, StepKind, StepRecord, StepStatus, Timestamp, Version,
 };
 use crate::limits::MAX_MESSAGE_CHARS;
 
@@ -23,6 +23,13 @@ pub enum Steer {
         /// Run again from this step on; without it, only what failed runs again.
         from: Option<StepId>,
     },
+}
+
+impl Steer {
+    /// What the end of a parent says to a child that asks for it; one wording for all stores.
+    pub fn parent_ended(parent: RunId) -> Self {
+        Steer::Cancel { reason: format!("its parent {parent} ended") }
+    }
 }
 
 /// Why a command was refused; nothing changed.
@@ -48,10 +55,10 @@ pub enum Refusal {
     Undone,
     /// Another run has taken its key meanwhile.
     #[error("its key was released and now names run {0}")]
-    KeyTaken(super::RunId),
+    KeyTaken(RunId),
     /// Another run on the same subject is open.
     #[error("run {0} is open on the same subject")]
-    SubjectBusy(super::RunId),
+    SubjectBusy(RunId),
     /// The run moved on since the caller looked.
     #[error("the run is at version {0} now; look at it again and decide anew")]
     Stale(Version),
@@ -142,6 +149,8 @@ fn cancel(head: &RunHead, reason: &str, now: Timestamp) -> Result<Steered, Refus
             let mut steered = changed(head, EventKind::CancelAsked, Some(reason), now);
             steered.head.asked = Asked::Cancel;
             steered.head.state = RunState::Running(Drive::Ready { due_at: now });
+            // A run that was put aside would be put aside again by the very claim that is to undo it.
+            steered.head.stalls = 0;
             Ok(steered)
         }
     }
@@ -191,7 +200,11 @@ fn changed(head: &RunHead, kind: EventKind, note: Option<String>, now: Timestamp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tests::{closed, head, leased, step};
+    use std::time::Duration;
+
+    use crate::limits::MAX_STALLS;
+    use crate::model::tests::{closed, head, leased, owner, step};
+    use crate::model::{ClaimDecision, decide_claim};
 
     const NOW: Timestamp = Timestamp::from_millis(100);
 
@@ -218,6 +231,14 @@ mod tests {
         let waiting = RunHead { state: RunState::Waiting { wake_at: None }, ..leased() };
         let woken = steer(&waiting, cancel_it()).unwrap().head;
         assert_eq!(woken.state, RunState::Running(Drive::Ready { due_at: NOW }));
+    }
+
+    #[test]
+    fn a_run_that_was_put_aside_can_be_cancelled() {
+        let aside = RunHead { state: RunState::Paused, stalls: MAX_STALLS + 1, ..leased() };
+        let asked = steer(&aside, cancel_it()).unwrap().head;
+        let claim = decide_claim(&asked, owner(2), Duration::from_secs(30), NOW, false);
+        assert!(matches!(claim, ClaimDecision::Granted(..)), "{claim:?}");
     }
 
     /// Invariant 45: cancelling what has ended changes nothing and says so.

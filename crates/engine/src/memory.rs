@@ -1,0 +1,132 @@
+//! A store in memory: the reference that every other store is compared with. It promises nothing beyond the process.
+//!
+//! Plainly correct over fast: one lock, and every verb is one edit under it. It reads no other clock than its own and
+//! starts no task, so that a simulation on one thread can drive it.
+
+mod advancing;
+mod arriving;
+mod claiming;
+mod ending;
+mod purging;
+mod reading;
+mod starting;
+mod state;
+mod steering;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+
+use crate::clock::Clock;
+use crate::model::{
+    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
+    WorkspaceId,
+};
+use crate::store::{
+    AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
+    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
+    Store, StoreResult, StoredKey,
+};
+use state::State;
+
+/// Keeps everything in memory and forgets it when dropped.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+impl MemoryStore {
+    /// An empty store that judges leases, timers and deadlines by `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        MemoryStore { clock, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no verb panics")
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
+        self.state().start_run(&new, self.now())
+    }
+
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        Ok(self.state().claim_runs(&request, self.now()))
+    }
+
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        self.state().renew_leases(&request, self.now())
+    }
+
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        self.state().advance_run(advance, self.now())
+    }
+
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+        Ok(self.state().steer_run(&request, self.now()))
+    }
+
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
+        Ok(self.state().send_signal(request, self.now()))
+    }
+
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
+        Ok(self.state().settle_promise(request, self.now()))
+    }
+
+    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+        Ok(self.state().purge(&request, self.now()))
+    }
+
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
+        Ok(self.state().find_run(workspace, run))
+    }
+
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        Ok(self.state().find_log(workspace, run))
+    }
+
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        Ok(self.state().list_runs(&request))
+    }
+
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>> {
+        Ok(self.state().list_events(workspace, run, after))
+    }
+
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>> {
+        Ok(self.state().find_key(workspace, kind, key))
+    }
+
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
+        Ok(self.state().list_keys(after))
+    }
+
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
+        Ok(self.state().find_promise(workspace, id, self.now()))
+    }
+
+    async fn close(&self) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Writes under a lease.
+
+use super::state::State;
+use crate::model::{
+    Advance, EventKind, NewRun, PromiseState, RunHead, RunId, RunState, StepRecord, Timestamp, Version,
+};
+use crate::store::{AdvanceOutcome, StoreError, StoreResult};
+
+impl State {
+    pub(super) fn advance_run(&mut self, advance: Advance, now: Timestamp) -> StoreResult<AdvanceOutcome> {
+        check(&advance)?;
+        let Some(row) = self.row_in(advance.workspace(), advance.run()) else {
+            return Ok(AdvanceOutcome::LeaseLost);
+        };
+        let head = row.head.clone();
+        let holds = head.state.lease().is_some() && head.fence == advance.fence;
+        if !holds || head.version != advance.expected {
+            return Ok(match row.token == Some(advance.token) {
+                true => AdvanceOutcome::Advanced { woken: Vec::new() },
+                false if holds => AdvanceOutcome::Stale(head),
+                false => AdvanceOutcome::LeaseLost,
+            });
+        }
+        if !self.all_pending(&advance) {
+            return Ok(AdvanceOutcome::Stale(head));
+        }
+        Ok(AdvanceOutcome::Advanced { woken: self.write(advance, &head, now) })
+    }
+
+    /// Can every promise that is to time out still do so?
+    fn all_pending(&self, advance: &Advance) -> bool {
+        advance.timed_out.iter().all(|id| match self.promise(advance.workspace(), id) {
+            Some(promise) => promise.state == PromiseState::Pending,
+            None => advance.promises.iter().any(|opened| opened.id == *id),
+        })
+    }
+
+    /// The write takes effect; answers with the runs it made due.
+    fn write(&mut self, advance: Advance, before: &RunHead, now: Timestamp) -> Vec<RunId> {
+        let (id, workspace) = (advance.run(), advance.workspace().clone());
+        let mut woken = Vec::new();
+        let mut head = advance.head;
+        if let RunState::Waiting { .. } = head.state
+            && head.arrivals < before.arrivals
+        {
+            head.state = RunState::Waiting { wake_at: Some(now) };
+            woken.push(id);
+        }
+        head.arrivals = before.arrivals;
+        let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
+        let continued = continued.map(|event| event.version);
+        self.write_steps(id, advance.steps, continued);
+        if let Some(row) = self.row_mut(id) {
+            row.token = Some(advance.token);
+            row.events.extend(advance.events);
+            advance.consumed.iter().for_each(|seq| drop(row.signals.remove(seq)));
+            row.result = advance.result;
+        }
+        if let Some(input) = advance.input {
+            self.remove_promises(id);
+            if let Some(row) = self.row_mut(id) {
+                row.input = input;
+            }
+        }
+        for promise in advance.promises {
+            if self.promise(&workspace, &promise.id).is_none() {
+                self.put_promise(&workspace, promise);
+            }
+        }
+        for id in &advance.timed_out {
+            if let Some(mut promise) = self.promise(&workspace, id).cloned() {
+                promise.state = PromiseState::TimedOut;
+                self.put_promise(&workspace, promise);
+            }
+        }
+        let ended = head.status().is_closed();
+        self.put_head(head);
+        woken.extend(advance.children.iter().filter_map(|child| self.start_child(child, now)));
+        if ended {
+            woken.extend(self.follow_ending(id, now));
+        }
+        woken
+    }
+
+    /// Inserts or replaces records; those of a generation that ended at `continued` go.
+    fn write_steps(&mut self, id: RunId, steps: Vec<StepRecord>, continued: Option<Version>) {
+        let Some(row) = self.row_mut(id) else { return };
+        row.steps.extend(steps.into_iter().map(|step| (step.id.clone(), step)));
+        if let Some(continued) = continued {
+            row.steps.retain(|_, step| step.changed_version > continued);
+        }
+    }
+
+    /// Starts a child once; answers with it if it is due now.
+    fn start_child(&mut self, child: &NewRun, now: Timestamp) -> Option<RunId> {
+        if self.row(child.facts.id).is_some() {
+            return None;
+        }
+        let head = self.insert_new(child, now);
+        let due = matches!(head.state, RunState::Pending { due_at } if due_at <= now);
+        due.then_some(head.id())
+    }
+}
+
+/// A child is named by the step that waits for it, so it has no key and no subject that could stand against it.
+fn check(advance: &Advance) -> StoreResult<()> {
+    for child in &advance.children {
+        let facts = &child.facts;
+        if facts.workspace != *advance.workspace() {
+            return Err(StoreError::Refused("a child belongs to the workspace of its parent".into()));
+        }
+        if facts.key.is_some() || facts.subject.is_some() {
+            return Err(StoreError::Refused("a child has neither key nor subject".into()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What follows from the end of a run: its key begins to age, its parent hears of it, its children are asked to cancel.
+
+use std::collections::VecDeque;
+
+use super::state::{State, key_of};
+use crate::model::{ClosePolicy, Drive, RunId, RunState, Steer, Timestamp, decide_key_expiry, decide_steer};
+
+impl State {
+    /// Carries out the consequences of the end of `run`, also of those that end by it; answers with the runs made due.
+    pub(super) fn follow_ending(&mut self, run: RunId, now: Timestamp) -> Vec<RunId> {
+        let mut woken = Vec::new();
+        let mut ended = VecDeque::from([run]);
+        while let Some(run) = ended.pop_front() {
+            self.expire_key(run);
+            woken.extend(self.tell_parent(run, now));
+            for child in self.children(run) {
+                match self.cancel_child(run, child, now) {
+                    Some(RunState::Closed { .. }) => ended.push_back(child),
+                    Some(RunState::Running(Drive::Ready { .. })) => woken.push(child),
+                    Some(_) | None => {}
+                }
+            }
+        }
+        woken
+    }
+
+    fn expire_key(&mut self, run: RunId) {
+        let Some(row) = self.row(run) else { return };
+        let RunState::Closed { at, ending } = row.head.state else { return };
+        let (facts, expires_at) =
+            (row.head.facts.clone(), decide_key_expiry(row.head.facts.retention, ending, at));
+        let Some(place) = key_of(&facts) else { return };
+        if let Some(record) = self.keys().get(&place).copied().filter(|record| record.run == run) {
+            self.put_key(place, crate::store::KeyRecord { expires_at, ..record });
+        }
+    }
+
+    /// The parent, if this made it due.
+    fn tell_parent(&mut self, run: RunId, now: Timestamp) -> Option<RunId> {
+        let facts = self.row(run)?.head.facts.clone();
+        let parent = facts.parent.as_ref()?.run;
+        self.row_in(&facts.workspace, parent)?;
+        self.arrive(parent, None, now)?.woken.then_some(parent)
+    }
+
+    /// The state of the child, if the end of its parent changed it.
+    fn cancel_child(&mut self, parent: RunId, child: RunId, now: Timestamp) -> Option<RunState> {
+        let head = &self.row(child)?.head;
+        let workspace = &self.row(parent)?.head.facts.workspace;
+        let asks = head.facts.parent.as_ref()?.on_close == ClosePolicy::Cancel;
+        if !asks || head.facts.workspace != *workspace {
+            return None;
+        }
+        let steered = decide_steer(head, &Steer::parent_ended(parent), &[], now).ok()?;
+        let state = steered.head.state;
+        self.apply(steered);
+        Some(state)
+    }
+}

@@ -1,0 +1,36 @@
+//! Forgetting what need not be kept.
+
+use super::state::State;
+use crate::limits::MAX_PURGE;
+use crate::model::{RunHead, RunId, RunState, Timestamp};
+use crate::store::{Purge, Purged};
+use std::ops::Bound::{Excluded, Unbounded};
+
+impl State {
+    pub(super) fn purge(&mut self, request: &Purge, now: Timestamp) -> Purged {
+        let limit = request.limit.clamp(1, MAX_PURGE);
+        let dead = self.expired_keys(now, limit);
+        for place in &dead {
+            self.remove_key(place);
+        }
+        let mut purged = Purged { keys: dead.len(), ..Purged::default() };
+        let Some(closed_before) = request.runs_closed_before else { return purged };
+        let from = request.after.map_or(Unbounded, Excluded);
+        let ids: Vec<RunId> =
+            self.rows().range((from, Unbounded)).map(|(id, _)| *id).take(limit + 1).collect();
+        for id in ids.iter().take(limit) {
+            if self.row(*id).is_some_and(|row| self.is_forgettable(&row.head, closed_before)) {
+                self.remove_run(*id);
+                purged.runs += 1;
+            }
+        }
+        purged.next = (ids.len() > limit).then(|| ids[limit - 1]);
+        purged
+    }
+
+    fn is_forgettable(&self, head: &RunHead, closed_before: Timestamp) -> bool {
+        let old = matches!(head.state, RunState::Closed { at, .. } if at < closed_before);
+        let parent = head.facts.parent.as_ref().and_then(|parent| self.row(parent.run));
+        old && parent.is_none_or(|parent| parent.head.status().is_closed())
+    }
+}

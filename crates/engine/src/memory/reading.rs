@@ -1,0 +1,91 @@
+//! Reads.
+
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::state::{Row, State};
+use crate::limits::MAX_PAGE;
+use crate::model::{
+    IdempotencyKey, KeyKind, Promise, PromiseId, RunEvent, RunId, RunResult, StepRecord, StepStatus,
+    Timestamp, Version, WorkspaceId,
+};
+use crate::store::{KeyRecord, ListRuns, RunLog, RunPage, RunView, StoredKey};
+
+impl State {
+    pub(super) fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> Option<RunView> {
+        self.row_in(workspace, run).map(view)
+    }
+
+    pub(super) fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> Option<RunLog> {
+        let row = self.row_in(workspace, run)?;
+        let mut steps: Vec<StepRecord> = row.steps.values().cloned().collect();
+        steps.sort_by_key(|step| step.started_version);
+        let waiting = steps.iter().filter(|step| step.state.status() == StepStatus::Waiting);
+        let children: Vec<(RunId, Option<RunResult>)> = waiting
+            .filter_map(|step| step.child)
+            .map(|child| (child, self.row_in(workspace, child).and_then(|row| row.result.clone())))
+            .collect();
+        let promises = row.promises.iter().filter_map(|id| self.promise(workspace, id).cloned());
+        Some(RunLog {
+            head: row.head.clone(),
+            input: row.input.clone(),
+            promises: promises.collect(),
+            signals: row.signals.values().cloned().collect(),
+            steps,
+            children,
+        })
+    }
+
+    pub(super) fn list_runs(&self, request: &ListRuns) -> RunPage {
+        let limit = request.limit.clamp(1, MAX_PAGE);
+        let older = (Unbounded, request.before.map_or(Unbounded, Excluded));
+        let matching = self.rows().range(older).rev().map(|(_, row)| row).filter(|row| fits(row, request));
+        let mut runs: Vec<RunView> = matching.take(limit + 1).map(view).collect();
+        let more = runs.len() > limit;
+        runs.truncate(limit);
+        let next = runs.last().filter(|_| more).map(|run| run.head.id());
+        RunPage { runs, next }
+    }
+
+    pub(super) fn list_events(&self, workspace: &WorkspaceId, run: RunId, after: Version) -> Vec<RunEvent> {
+        let Some(row) = self.row_in(workspace, run) else { return Vec::new() };
+        let first = row.events.partition_point(|event| event.version <= after);
+        row.events[first..].iter().take(MAX_PAGE).cloned().collect()
+    }
+
+    pub(super) fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> Option<KeyRecord> {
+        let place = StoredKey { workspace: workspace.clone(), kind, key: key.clone() };
+        self.keys().get(&place).copied()
+    }
+
+    pub(super) fn list_keys(&self, after: Option<StoredKey>) -> Vec<(StoredKey, KeyRecord)> {
+        let from = after.map_or(Unbounded, Excluded);
+        let keys = self.keys().range((from, Unbounded)).take(MAX_PAGE);
+        keys.map(|(place, record)| (place.clone(), *record)).collect()
+    }
+
+    pub(super) fn find_promise(
+        &self,
+        workspace: &WorkspaceId,
+        id: &PromiseId,
+        now: Timestamp,
+    ) -> Option<Promise> {
+        let promise = self.promise(workspace, id)?;
+        Some(Promise { state: promise.state_at(now), ..promise.clone() })
+    }
+}
+
+fn view(row: &Row) -> RunView {
+    RunView { head: row.head.clone(), input: row.input.clone(), result: row.result.clone() }
+}
+
+fn fits(row: &Row, request: &ListRuns) -> bool {
+    let facts = &row.head.facts;
+    request.workspace.as_ref().is_none_or(|workspace| facts.workspace == *workspace)
+        && (request.statuses.is_empty() || request.statuses.contains(&row.head.status()))
+        && request.workflow.as_ref().is_none_or(|workflow| facts.workflow.name == *workflow)
+}

@@ -1,0 +1,67 @@
+//! Making runs exist.
+
+use super::state::{State, key_of};
+use crate::model::{NewRun, RunFacts, RunHead, RunId, Timestamp, decide_start};
+use crate::store::{KeyRecord, StartOutcome, StoreError, StoreResult};
+
+impl State {
+    pub(super) fn start_run(&mut self, new: &NewRun, now: Timestamp) -> StoreResult<StartOutcome> {
+        let facts = &new.facts;
+        check(facts)?;
+        if let Some(row) = self.row(facts.id) {
+            if row.head.facts.workspace != facts.workspace {
+                return Err(StoreError::Refused(format!("{} names a run of another workspace", facts.id)));
+            }
+            return Ok(StartOutcome::Created(row.head.clone()));
+        }
+        if let Some(outcome) = self.same_key(facts, now) {
+            return Ok(outcome);
+        }
+        if let Some(run) = self.subject_holder(facts) {
+            return Ok(StartOutcome::SubjectBusy { run });
+        }
+        Ok(StartOutcome::Created(self.insert_new(new, now)))
+    }
+
+    /// The answer of a live key.
+    fn same_key(&self, facts: &RunFacts, now: Timestamp) -> Option<StartOutcome> {
+        let record = self.keys().get(&key_of(facts)?).filter(|record| record.is_live(now))?;
+        let KeyRecord { run, fingerprint, first_seen_at, .. } = *record;
+        if facts.fingerprint != Some(fingerprint) {
+            return Some(StartOutcome::KeyConflict { run, first_seen_at, fingerprint });
+        }
+        Some(match self.row(run) {
+            Some(row) => StartOutcome::Existing(row.head.clone()),
+            None => StartOutcome::Spent { run },
+        })
+    }
+
+    /// Inserts a run that nothing stands against.
+    pub(super) fn insert_new(&mut self, new: &NewRun, now: Timestamp) -> RunHead {
+        let (head, started) = decide_start(new, now);
+        self.give_key(&new.facts, now);
+        self.insert_run(head.clone(), new.input.clone(), started);
+        head
+    }
+
+    /// Makes the key of a run name it for as long as it is open.
+    pub(super) fn give_key(&mut self, facts: &RunFacts, now: Timestamp) {
+        let (Some(place), Some(fingerprint)) = (key_of(facts), facts.fingerprint) else { return };
+        let own = self.keys().get(&place).filter(|record| record.run == facts.id);
+        let first_seen_at = own.map_or(now, |record| record.first_seen_at);
+        self.put_key(place, KeyRecord { run: facts.id, fingerprint, first_seen_at, expires_at: None });
+    }
+
+    /// Another run that the key of these facts names and still protects.
+    pub(super) fn key_holder(&self, facts: &RunFacts, now: Timestamp) -> Option<RunId> {
+        let record = self.keys().get(&key_of(facts)?)?;
+        (record.run != facts.id && record.is_live(now)).then_some(record.run)
+    }
+}
+
+fn check(facts: &RunFacts) -> StoreResult<()> {
+    match facts.key.is_some() == facts.fingerprint.is_some() {
+        true => Ok(()),
+        false => Err(StoreError::Refused("a key and its fingerprint come together".into())),
+    }
+}

@@ -1,0 +1,200 @@
+//! The tables of the memory store and the indexes over them, which only this file keeps in step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::{
+    IdempotencyKey, KeyKind, Name, Payload, Priority, Promise, PromiseId, RunEvent, RunFacts, RunHead, RunId,
+    RunResult, Signal, SignalId, StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId,
+    WriteToken,
+};
+use crate::store::{KeyRecord, StoredKey};
+
+/// A run with the rows that belong to it alone.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) head: RunHead,
+    pub(super) input: Payload,
+    pub(super) result: Option<RunResult>,
+    /// Marks the last write under a lease.
+    pub(super) token: Option<WriteToken>,
+    /// The records of the current generation.
+    pub(super) steps: BTreeMap<StepId, StepRecord>,
+    /// In the order of their versions.
+    pub(super) events: Vec<RunEvent>,
+    /// Unconsumed signals by their place.
+    pub(super) signals: BTreeMap<u64, Signal>,
+    /// The id of every signal the run was ever sent.
+    pub(super) signal_ids: BTreeSet<SignalId>,
+    pub(super) promises: BTreeSet<PromiseId>,
+}
+
+/// Runs of one workflow that time alone makes due, in the order they are served within a priority.
+type Due = BTreeSet<(Priority, Timestamp, RunId)>;
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    runs: BTreeMap<RunId, Row>,
+    keys: BTreeMap<StoredKey, KeyRecord>,
+    promises: BTreeMap<(WorkspaceId, PromiseId), Promise>,
+    /// Serves claims.
+    due: BTreeMap<WorkflowRef, Due>,
+    /// Open runs by subject: serves starts.
+    subjects: BTreeMap<(WorkspaceId, Name, Subject), RunId>,
+    /// (parent, child): serves endings.
+    children: BTreeSet<(RunId, RunId)>,
+    /// Keys that have an end: serves purges.
+    expiries: BTreeSet<(Timestamp, StoredKey)>,
+}
+
+impl State {
+    pub(super) fn insert_run(&mut self, head: RunHead, input: Payload, started: RunEvent) {
+        let id = head.id();
+        if let Some(parent) = &head.facts.parent {
+            self.children.insert((parent.run, id));
+        }
+        self.index(&head);
+        let row = Row {
+            head,
+            input,
+            result: None,
+            token: None,
+            steps: BTreeMap::new(),
+            events: vec![started],
+            signals: BTreeMap::new(),
+            signal_ids: BTreeSet::new(),
+            promises: BTreeSet::new(),
+        };
+        self.runs.insert(id, row);
+    }
+
+    /// Writes the state and the counters of a run that is there; what never changes stays as it is.
+    pub(super) fn put_head(&mut self, mut head: RunHead) {
+        let row = self.runs.get_mut(&head.id()).expect("only runs that are there are changed");
+        head.facts = row.head.facts.clone();
+        let before = std::mem::replace(&mut row.head, head.clone());
+        self.unindex(&before);
+        self.index(&head);
+    }
+
+    /// Deletes a run with all its rows; its key is not one of them.
+    pub(super) fn remove_run(&mut self, id: RunId) {
+        let Some(row) = self.runs.remove(&id) else { return };
+        self.unindex(&row.head);
+        for promise in row.promises {
+            self.promises.remove(&(row.head.facts.workspace.clone(), promise));
+        }
+        if let Some(parent) = &row.head.facts.parent {
+            self.children.remove(&(parent.run, id));
+        }
+    }
+
+    fn index(&mut self, head: &RunHead) {
+        let facts = &head.facts;
+        if let Some(wake_at) = head.state.wake_at() {
+            let due = self.due.entry(facts.workflow.clone()).or_default();
+            due.insert((facts.priority, wake_at, facts.id));
+        }
+        if let Some(place) = subject_of(facts).filter(|_| !head.status().is_closed()) {
+            self.subjects.insert(place, facts.id);
+        }
+    }
+
+    fn unindex(&mut self, head: &RunHead) {
+        let facts = &head.facts;
+        if let (Some(wake_at), Some(due)) = (head.state.wake_at(), self.due.get_mut(&facts.workflow)) {
+            due.remove(&(facts.priority, wake_at, facts.id));
+        }
+        if let Some(place) = subject_of(facts).filter(|_| !head.status().is_closed()) {
+            self.subjects.remove(&place);
+        }
+    }
+
+    pub(super) fn row(&self, id: RunId) -> Option<&Row> {
+        self.runs.get(&id)
+    }
+
+    pub(super) fn row_mut(&mut self, id: RunId) -> Option<&mut Row> {
+        self.runs.get_mut(&id)
+    }
+
+    /// The run, if it belongs to the workspace.
+    pub(super) fn row_in(&self, workspace: &WorkspaceId, id: RunId) -> Option<&Row> {
+        self.runs.get(&id).filter(|row| row.head.facts.workspace == *workspace)
+    }
+
+    pub(super) fn rows(&self) -> &BTreeMap<RunId, Row> {
+        &self.runs
+    }
+
+    pub(super) fn due(&self, workflow: &WorkflowRef) -> Option<&Due> {
+        self.due.get(workflow)
+    }
+
+    pub(super) fn children(&self, parent: RunId) -> Vec<RunId> {
+        let all = (parent, RunId::from_u128(0))..=(parent, RunId::from_u128(u128::MAX));
+        self.children.range(all).map(|(_, child)| *child).collect()
+    }
+
+    /// The open run that holds the subject of a run with these facts.
+    pub(super) fn subject_holder(&self, facts: &RunFacts) -> Option<RunId> {
+        self.subjects.get(&subject_of(facts)?).copied()
+    }
+
+    pub(super) fn keys(&self) -> &BTreeMap<StoredKey, KeyRecord> {
+        &self.keys
+    }
+
+    pub(super) fn put_key(&mut self, place: StoredKey, record: KeyRecord) {
+        self.remove_key(&place);
+        if let Some(at) = record.expires_at {
+            self.expiries.insert((at, place.clone()));
+        }
+        self.keys.insert(place, record);
+    }
+
+    pub(super) fn remove_key(&mut self, place: &StoredKey) {
+        if let Some(KeyRecord { expires_at: Some(at), .. }) = self.keys.remove(place) {
+            self.expiries.remove(&(at, place.clone()));
+        }
+    }
+
+    /// Keys that no longer live at `now`, the longest dead first.
+    pub(super) fn expired_keys(&self, now: Timestamp, limit: usize) -> Vec<StoredKey> {
+        let dead = self.expiries.iter().take_while(|(at, _)| *at <= now);
+        dead.take(limit).map(|(_, place)| place.clone()).collect()
+    }
+
+    pub(super) fn promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> Option<&Promise> {
+        self.promises.get(&(workspace.clone(), id.clone()))
+    }
+
+    /// Writes a promise and notes it with its run.
+    pub(super) fn put_promise(&mut self, workspace: &WorkspaceId, promise: Promise) {
+        if let Some(row) = self.runs.get_mut(&promise.run) {
+            row.promises.insert(promise.id.clone());
+        }
+        self.promises.insert((workspace.clone(), promise.id.clone()), promise);
+    }
+
+    pub(super) fn remove_promises(&mut self, run: RunId) {
+        let Some(row) = self.runs.get_mut(&run) else { return };
+        let workspace = row.head.facts.workspace.clone();
+        for id in std::mem::take(&mut row.promises) {
+            self.promises.remove(&(workspace.clone(), id));
+        }
+    }
+}
+
+/// Where the key of a run with these facts is kept.
+pub(super) fn key_of(facts: &RunFacts) -> Option<StoredKey> {
+    facts.key.as_ref().map(|key| stored_key(&facts.workspace, key))
+}
+
+fn stored_key(workspace: &WorkspaceId, key: &IdempotencyKey) -> StoredKey {
+    StoredKey { workspace: workspace.clone(), kind: KeyKind::Run, key: key.clone() }
+}
+
+/// What at most one open run may have.
+fn subject_of(facts: &RunFacts) -> Option<(WorkspaceId, Name, Subject)> {
+    facts.subject.clone().map(|subject| (facts.workspace.clone(), facts.workflow.name.clone(), subject))
+}
