@@ -27,4 +27,3 @@ pub use start::Start;
 pub use stats::Stats;
 
 pub(crate) use desk::Activation;
-pub(crate) use engine::Inner;

@@ -1,1 +1,23 @@
+//! Durable workflows whose effects happen once.
 
+mod open;
+mod spans;
+
+pub use hapax_engine::ctx::{
+    Attempt, Child, Ctx, OpenPromise, PromiseBuilder, SignalBuilder, Step, StepFuture,
+};
+pub use hapax_engine::model::{
+    ClosePolicy, Failure, FailureClass, IgnorePaths, Priority, RetryPolicy, RunId, RunResult, RunStatus,
+    StepStatus, Timestamp, WorkspaceId,
+};
+pub use hapax_engine::runtime::{
+    Engine, EngineOptions, Error, Point, PointWatcher, RunHandle, Settling, Start, Stats, WorkflowOptions,
+};
+pub use hapax_engine::{clock, fsck, limits, memory, model, store};
+#[cfg(feature = "sqlite")]
+pub use hapax_store_sqlite as sqlite;
+pub use open::{Hapax, HapaxBuilder, OpenError, open_store};
+pub use spans::{days, hours, minutes, seconds};
+
+/// What a workflow or a step returns: a value, or the [`Failure`] that any error becomes with `?`.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome, refused};
 use crate::model::{
-    ClosePolicy, Failure, Invalid, KeyRetention, NewRun, Parent, Payload, RunFacts, RunId, RunResult, StepKind,
-    StepState, StepTransition,
+    ClosePolicy, Failure, Invalid, KeyRetention, NewRun, Parent, Payload, RunFacts, RunId, RunResult,
+    StepKind, StepState, StepTransition,
 };
 use crate::runtime::change::Change;
 use crate::runtime::desk::{Desk, Entered};
@@ -27,9 +27,19 @@ pub struct Child<'a, T> {
 
 impl Ctx {
     /// Starts a run of another workflow, once, and waits for its output. A child that fails fails the wait.
-    pub fn child<I: Serialize + ?Sized, T: DeserializeOwned + Send>(&self, workflow: &str, input: &I) -> Child<'_, T> {
+    pub fn child<I: Serialize + ?Sized, T: DeserializeOwned + Send>(
+        &self,
+        workflow: &str,
+        input: &I,
+    ) -> Child<'_, T> {
         let input = Payload::of(input);
-        Child { ctx: self, workflow: workflow.to_string(), input, on_close: ClosePolicy::Cancel, output: PhantomData }
+        Child {
+            ctx: self,
+            workflow: workflow.to_string(),
+            input,
+            on_close: ClosePolicy::Cancel,
+            output: PhantomData,
+        }
     }
 }
 
@@ -67,9 +77,11 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                     None => return Err(Failure::permanent(format!("the record of {id} names no child"))),
                 },
                 Entered::Fresh => {
-                    let workflow = activation.engine.registry.newest(&self.workflow).map_err(|error| {
-                        Failure::permanent(error).with_code("unknown_workflow")
-                    })?;
+                    let workflow = activation
+                        .engine
+                        .registry
+                        .newest(&self.workflow)
+                        .map_err(|error| Failure::permanent(error).with_code("unknown_workflow"))?;
                     let child = RunId::new(now);
                     let parent =
                         Parent { run: activation.facts.id, step: id.clone(), on_close: self.on_close };
@@ -88,7 +100,8 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                     };
                     let input = self.input.map_err(refused)?;
                     let new = NewRun { facts: Arc::new(facts), input, due_at: None, grant: None };
-                    let waits = change(StepTransition::Await, StepState::Waiting { until: None }, now, Some(child));
+                    let waits =
+                        change(StepTransition::Await, StepState::Waiting { until: None }, now, Some(child));
                     activation.queue([Change::StartChild(Box::new(new)), waits]);
                     (child, now)
                 }

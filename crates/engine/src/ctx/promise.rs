@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome};
 use crate::model::{
-    Failure, Promise, PromiseId, PromiseState, Settlement, StepId, StepKind, StepRecord, StepState, StepTransition,
-    Timestamp,
+    Failure, Promise, PromiseId, PromiseState, Settlement, StepId, StepKind, StepRecord, StepState,
+    StepTransition, Timestamp,
 };
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
@@ -66,7 +66,8 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
             Entered::Fresh => {
                 let until = self.timeout.map(|span| now.plus(span));
                 let run = activation.facts.id;
-                let promise = Promise { id: id.clone(), run, deadline_at: until, state: PromiseState::Pending };
+                let promise =
+                    Promise { id: id.clone(), run, deadline_at: until, state: PromiseState::Pending };
                 let mut desk = activation.desk();
                 // One that is there from before a retry keeps what it holds.
                 if desk.find_promise(&id).is_none() {
@@ -109,10 +110,11 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
                 return recorded_outcome(self.step.as_str(), record.state);
             }
             let id = self.id.clone();
-            let look = |desk: &mut Desk, now| match desk.find_promise(&id).map(|promise| promise.state_at(now)) {
-                Some(PromiseState::Pending) | None => None,
-                Some(settled) => Some(settled),
-            };
+            let look =
+                |desk: &mut Desk, now| match desk.find_promise(&id).map(|promise| promise.state_at(now)) {
+                    Some(PromiseState::Pending) | None => None,
+                    Some(settled) => Some(settled),
+                };
             let settled = self.activation.wait_for(self.step.clone(), self.until, look).await;
             let at = self.activation.now();
             let finish = |transition, state| {

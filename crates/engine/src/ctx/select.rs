@@ -24,7 +24,10 @@ impl Ctx {
             Entered::Open(_) | Entered::Fresh => None,
         };
         if branches.is_empty() || recorded.is_some_and(|first| first >= branches.len()) {
-            let text = format!("select needs at least one branch, and as many as when it was recorded ({})", branches.len());
+            let text = format!(
+                "select needs at least one branch, and as many as when it was recorded ({})",
+                branches.len()
+            );
             return Err(Failure::permanent(text).with_code("invalid"));
         }
         let mut branches = branches;
@@ -48,8 +51,16 @@ impl Ctx {
         drop(branches);
         if recorded.is_none() {
             let now = activation.now();
-            let state = StepState::Completed { at: now, output: Payload::of(&first).map_err(super::refused)? };
-            activation.queue([Change::finished(&id, StepKind::Select, StepTransition::Complete, state, 1, began)]);
+            let state =
+                StepState::Completed { at: now, output: Payload::of(&first).map_err(super::refused)? };
+            activation.queue([Change::finished(
+                &id,
+                StepKind::Select,
+                StepTransition::Complete,
+                state,
+                1,
+                began,
+            )]);
         }
         Ok((first, outcome))
     }

@@ -47,7 +47,14 @@ impl Ctx {
         };
         activation.wait_for(id.clone(), Some(due_at), |_, now| (now >= due_at).then_some(())).await;
         let state = StepState::Completed { at: activation.now(), output: Payload::null() };
-        activation.queue([Change::finished(&id, StepKind::Sleep, StepTransition::Complete, state, 1, started_at)]);
+        activation.queue([Change::finished(
+            &id,
+            StepKind::Sleep,
+            StepTransition::Complete,
+            state,
+            1,
+            started_at,
+        )]);
         Ok(())
     }
 }

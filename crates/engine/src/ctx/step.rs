@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use super::scope::{Scope, Undo};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::model::{
-    EffectKey, Failure, Name, Payload, RetryDecision, RetryPolicy, StepId, StepKind, StepState, StepTransition,
-    Timestamp, decide_retry,
+    EffectKey, Failure, Name, Payload, RetryDecision, RetryPolicy, StepId, StepKind, StepState,
+    StepTransition, Timestamp, decide_retry,
 };
 use crate::runtime::desk::{Activation, Entered};
 use crate::runtime::{Point, change::Change, drive::panic_text, stats::Counters};
@@ -165,7 +165,11 @@ pub(super) struct Effect {
 
 impl Effect {
     /// Runs the step to its outcome, over as many tries as it takes; gives the value and its recorded form.
-    pub(super) async fn run<T, C, Fut, E>(&self, activation: &Activation, mut code: C) -> Result<(T, Payload), Failure>
+    pub(super) async fn run<T, C, Fut, E>(
+        &self,
+        activation: &Activation,
+        mut code: C,
+    ) -> Result<(T, Payload), Failure>
     where
         C: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -204,8 +208,15 @@ impl Effect {
             let now = activation.now();
             let began = *started_at.get_or_insert(now);
             if attempts >= self.policy.attempts() {
-                let text = format!("{attempts} attempts were begun and none came to an end: its worker vanished each time");
-                return Err(self.fail(activation, Failure::unknown(text).with_code("crashed"), attempts, began));
+                let text = format!(
+                    "{attempts} attempts were begun and none came to an end: its worker vanished each time"
+                );
+                return Err(self.fail(
+                    activation,
+                    Failure::unknown(text).with_code("crashed"),
+                    attempts,
+                    began,
+                ));
             }
             attempts += 1;
             // Where a crash has happened, or may not be followed by another try, the try itself must be on record.
@@ -259,7 +270,8 @@ impl Effect {
         activation.reached(|| Point::BeforeEffect(run, self.id.clone()));
         tracing::debug!(key = attempt.idempotency_key(), attempt = number, "effect begins");
         let in_flight = activation.begin_effect();
-        let mut running = pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
+        let mut running =
+            pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
         let clock = &activation.engine.clock;
         let (mut mark, mut cut_off) = (None, None);
         let mut marked = activation.desk().open.contains_key(&self.id);
@@ -270,7 +282,8 @@ impl Effect {
             if let Some(timeout) = self.timeout {
                 let timer = cut_off.get_or_insert_with(|| clock.sleep_until(clock.now().plus(timeout)));
                 if timer.as_mut().poll(cx).is_ready() {
-                    let text = format!("the attempt took longer than {timeout:?}; its effect may have happened");
+                    let text =
+                        format!("the attempt took longer than {timeout:?}; its effect may have happened");
                     return Poll::Ready(Err(Failure::unknown(text).with_code("timed_out")));
                 }
             }

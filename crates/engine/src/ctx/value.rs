@@ -22,7 +22,11 @@ impl Ctx {
         text.parse().map_err(|_| Failure::permanent("the recorded random number cannot be read"))
     }
 
-    fn remember<T: Serialize + DeserializeOwned>(&self, name: &str, make: impl FnOnce() -> T) -> Result<T, Failure> {
+    fn remember<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> T,
+    ) -> Result<T, Failure> {
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", name)?);
         match activation.enter(&id, StepKind::Value) {
@@ -32,7 +36,14 @@ impl Ctx {
                 let output = Payload::of(&value).map_err(refused)?;
                 let now = activation.now();
                 let state = StepState::Completed { at: now, output };
-                activation.queue([Change::finished(&id, StepKind::Value, StepTransition::Complete, state, 1, now)]);
+                activation.queue([Change::finished(
+                    &id,
+                    StepKind::Value,
+                    StepTransition::Complete,
+                    state,
+                    1,
+                    now,
+                )]);
                 Ok(value)
             }
         }

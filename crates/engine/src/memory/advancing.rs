@@ -2,7 +2,7 @@
 
 use super::state::State;
 use crate::model::{
-    Advance, EventKind, NewRun, PromiseState, RunHead, RunId, RunState, StepRecord, Timestamp, Version,
+    Advance, Drive, EventKind, NewRun, PromiseState, RunHead, RunId, RunState, StepRecord, Timestamp, Version,
 };
 use crate::store::{AdvanceOutcome, StoreError, StoreResult};
 
@@ -47,6 +47,10 @@ impl State {
             woken.push(id);
         }
         head.arrivals = before.arrivals;
+        if let RunState::Running(Drive::Leased(_)) = head.state {
+            // Renewals move the end of the lease without telling whoever computed the new head.
+            head.state = before.state;
+        }
         let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
         let continued = continued.map(|event| event.version);
         self.write_steps(id, advance.steps, continued);

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::model::{
-    Advance, Advancing, IllegalChange, NewRun, Payload, Promise, PromiseId, RunHead, RunId, RunResult, StepChange,
-    StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
+    Advance, Advancing, IllegalChange, NewRun, Payload, Promise, PromiseId, RunHead, RunId, RunResult,
+    StepChange, StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
 };
 
 /// One collected change. It says what happened, not which version it will take, so that it can be written again

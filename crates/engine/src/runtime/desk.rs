@@ -13,8 +13,8 @@ use super::point::Point;
 use super::stats::Counters;
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
-    Asked, Generation, Name, Payload, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult, Signal, StepId,
-    StepKind, StepRecord, StepState, StepTransition, Timestamp,
+    Asked, Generation, Name, Payload, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult,
+    Signal, StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
 };
 use crate::store::RunLog;
 

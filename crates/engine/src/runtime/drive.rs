@@ -90,7 +90,17 @@ impl Driver {
         let work = Work::Workflow(begin(&workflow, &activation, &scope, input));
         let turn = Arc::new(Turn { wanted: AtomicBool::new(true), ..Turn::default() });
         let turn_waker = Waker::from(turn.clone());
-        Driver { activation, workflow, scope, work, commit: None, timer: None, steered: None, turn, turn_waker }
+        Driver {
+            activation,
+            workflow,
+            scope,
+            work,
+            commit: None,
+            timer: None,
+            steered: None,
+            turn,
+            turn_waker,
+        }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -155,7 +165,12 @@ impl Driver {
         true
     }
 
-    fn poll_commit(&mut self, engine: &Arc<Inner>, active: &Arc<Active>, cx: &mut Context<'_>) -> Option<End> {
+    fn poll_commit(
+        &mut self,
+        engine: &Arc<Inner>,
+        active: &Arc<Active>,
+        cx: &mut Context<'_>,
+    ) -> Option<End> {
         let Some((commit, ..)) = self.commit.as_mut() else {
             self.look_at_steering();
             return None;
@@ -200,7 +215,13 @@ impl Driver {
     }
 
     /// The write took effect.
-    fn written(&mut self, engine: &Arc<Inner>, advance: Advance, closing: Closing, covers: u64) -> Option<End> {
+    fn written(
+        &mut self,
+        engine: &Arc<Inner>,
+        advance: Advance,
+        closing: Closing,
+        covers: u64,
+    ) -> Option<End> {
         let run = advance.run();
         {
             let mut desk = self.activation.desk();
@@ -398,7 +419,9 @@ impl Driver {
             return true;
         }
         let undoing = desk.undoing;
-        if desk.stop.is_none() && let Some(asked) = desk.asked_to_stop() {
+        if desk.stop.is_none()
+            && let Some(asked) = desk.asked_to_stop()
+        {
             desk.stop = Some(asked);
             return true;
         }
@@ -485,7 +508,10 @@ async fn commit(
             Err(error) if error.is_retryable() && engine.clock.monotonic() + wait < active.deadline() => {
                 unknown |= matches!(error, StoreError::Unknown(_));
                 tracing::warn!(run = %active.run, %error, "write not confirmed; sending it again");
-                engine.clock.sleep_until(engine.clock.now().plus(wait.mul_f64(0.5 + fastrand::f64() / 2.0))).await;
+                engine
+                    .clock
+                    .sleep_until(engine.clock.now().plus(wait.mul_f64(0.5 + fastrand::f64() / 2.0)))
+                    .await;
                 wait = (wait * 2).min(Duration::from_secs(1));
             }
             Err(error) => return (advance, Err(error)),

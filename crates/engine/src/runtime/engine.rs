@@ -22,12 +22,12 @@ use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Failure, Grant, Name, OwnerId, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId, Settlement, Signal, SignalId,
-    Steer, StepId, Timestamp, Version, WorkspaceId,
+    Failure, Grant, Name, OwnerId, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId, Settlement, Signal,
+    SignalId, Steer, StepId, Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
-    ListRuns, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, SteerOutcome,
-    SteerRun, Store, StoreResult,
+    ListRuns, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
+    SteerOutcome, SteerRun, Store, StoreResult,
 };
 
 /// Drives runs and answers about them. Cheap to clone; the last clone to go stops the engine as a crash would:
@@ -82,8 +82,8 @@ enum Source {
 }
 
 impl Engine {
-    /// Starts an engine on `store`. It takes up runs that wait as soon as their workflows are registered.
-    pub fn start(
+    /// Launches an engine on `store`. It takes up runs that wait as soon as their workflows are registered.
+    pub fn launch(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         options: EngineOptions,
@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// Starts a run of the newest version of `workflow`; await what it returns.
-    pub fn start_run<I: Serialize + ?Sized>(&self, workflow: &str, input: &I) -> Start {
+    pub fn start<I: Serialize + ?Sized>(&self, workflow: &str, input: &I) -> Start {
         Start::new(self.clone(), workflow, Payload::of(input))
     }
 
@@ -217,7 +217,11 @@ impl Engine {
     }
 
     /// Resolves a promise. The first settlement wins; settling with the same value again is fine.
-    pub async fn resolve_promise<T: Serialize + ?Sized>(&self, id: &str, value: &T) -> Result<Settling, Error> {
+    pub async fn resolve_promise<T: Serialize + ?Sized>(
+        &self,
+        id: &str,
+        value: &T,
+    ) -> Result<Settling, Error> {
         self.settle(id, Settlement::Resolved(Payload::of(value)?)).await
     }
 
@@ -249,7 +253,9 @@ impl Engine {
                 Err(Error::AlreadySettled)
             }
             SettleOutcome::TimedOut => Err(Error::PromiseTimedOut),
-            SettleOutcome::NoSuchPromise => Err(Error::NoSuchPromise(id.as_str().chars().take(200).collect())),
+            SettleOutcome::NoSuchPromise => {
+                Err(Error::NoSuchPromise(id.as_str().chars().take(200).collect()))
+            }
         }
     }
 
@@ -280,7 +286,12 @@ impl Engine {
     }
 
     /// Carries out a command if the run still has the `expected` version.
-    pub async fn steer(&self, run: RunId, command: Steer, expected: Option<Version>) -> Result<RunHead, Error> {
+    pub async fn steer(
+        &self,
+        run: RunId,
+        command: Steer,
+        expected: Option<Version>,
+    ) -> Result<RunHead, Error> {
         match self.try_steer(run, command, expected).await? {
             Ok(head) => Ok(head),
             Err((Refusal::Stale(version), _)) => Err(Error::Concurrency { run, version }),
@@ -367,7 +378,10 @@ impl Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("owner", &self.inner.owner).field("workspace", &self.workspace).finish()
+        f.debug_struct("Engine")
+            .field("owner", &self.inner.owner)
+            .field("workspace", &self.workspace)
+            .finish()
     }
 }
 
@@ -457,7 +471,13 @@ impl Inner {
     }
 
     /// Brings an arrival to the run: by driving it if it was granted, or by its mailbox if it is driven here.
-    pub(crate) fn deliver(self: &Arc<Self>, run: RunId, granted: Option<RunHead>, news: News, since: Duration) {
+    pub(crate) fn deliver(
+        self: &Arc<Self>,
+        run: RunId,
+        granted: Option<RunHead>,
+        news: News,
+        since: Duration,
+    ) {
         match granted {
             Some(head) => self.drive_on(head, Some(news), since),
             None => match self.active.find(run) {

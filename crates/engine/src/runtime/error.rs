@@ -20,7 +20,9 @@ pub enum Error {
     #[error("workflow {0} is registered already; register changed code under a new version")]
     AlreadyRegistered(String),
     /// The workflow requires a key and none was given.
-    #[error("workflow {0:?} requires an idempotency key; add .idempotency_key(…) derived from what triggers it")]
+    #[error(
+        "workflow {0:?} requires an idempotency key; add .idempotency_key(…) derived from what triggers it"
+    )]
     KeyMissing(String),
     /// The key names a run with another input.
     #[error(
@@ -34,7 +36,9 @@ pub enum Error {
         first_seen_at: crate::model::Timestamp,
     },
     /// The key names a run whose data was deleted.
-    #[error("the idempotency key was used by run {run}, whose data was deleted after its retention; it is not run again")]
+    #[error(
+        "the idempotency key was used by run {run}, whose data was deleted after its retention; it is not run again"
+    )]
     KeySpent {
         /// The run that was.
         run: RunId,

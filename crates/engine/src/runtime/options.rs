@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::point::PointWatcher;
 use super::Error;
+use super::point::PointWatcher;
 use crate::limits::{MAX_SPAN, MIN_LEASE};
 
 /// Settings of an engine; the defaults suit a program that embeds it.

@@ -23,7 +23,11 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
         for batch in held.chunks(MAX_RENEWALS) {
             let leases = batch
                 .iter()
-                .map(|active| HeldLease { workspace: active.workspace.clone(), run: active.run, fence: active.fence })
+                .map(|active| HeldLease {
+                    workspace: active.workspace.clone(),
+                    run: active.run,
+                    fence: active.fence,
+                })
                 .collect();
             let since = inner.clock.monotonic();
             let request = RenewLeases { owner: inner.owner, lease_for: inner.options.lease_for, leases };

@@ -1,0 +1,139 @@
+//! An engine on the memory store, with a clock that tests move.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hapax_engine::clock::{Clock, ManualClock};
+use hapax_engine::ctx::{Attempt, Step, StepFuture};
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{PromiseId, RunId, RunStatus, StepStatus, WorkspaceId};
+use hapax_engine::store::{ListRuns, Store};
+use hapax_engine::{Ctx, Engine, EngineOptions};
+
+pub struct Bench {
+    pub engine: Engine,
+    pub clock: Arc<ManualClock>,
+    pub store: Arc<MemoryStore>,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::with(EngineOptions::default())
+    }
+
+    pub fn with(options: EngineOptions) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let engine = Engine::launch(store.clone(), clock.clone(), options).unwrap();
+        Bench { engine, clock, store }
+    }
+
+    /// Another engine on the same store, as after a crash; dead leases run out first.
+    pub fn restart(&self) -> Engine {
+        self.clock.advance(Duration::from_secs(31));
+        Engine::launch(self.store.clone(), self.clock.clone(), EngineOptions::default()).unwrap()
+    }
+
+    /// Waits until `check` holds, letting the engine work meanwhile; fails if it never does.
+    pub async fn eventually<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> T {
+        for turn in 0..100_000 {
+            if let Some(found) = check().await {
+                return found;
+            }
+            tokio::task::yield_now().await;
+            // Marks and backoffs need time to pass.
+            if turn % 1_000 == 999 {
+                self.clock.advance(Duration::from_millis(100));
+            }
+        }
+        panic!("never happened: {what}");
+    }
+
+    pub async fn until(&self, run: RunId, status: RunStatus) {
+        self.eventually(&format!("{run} {status:?}"), async || {
+            let view = self.store.find_run(&WorkspaceId::default(), run).await.unwrap().unwrap();
+            (view.head.status() == status).then_some(())
+        })
+        .await
+    }
+
+    pub async fn until_step(&self, run: RunId, step: &str, status: StepStatus) {
+        self.eventually(&format!("{step} {status:?}"), async || {
+            let log = self.store.find_log(&WorkspaceId::default(), run).await.unwrap().unwrap();
+            let found = log.steps.iter().any(|s| s.id.as_str() == step && s.state.status() == status);
+            found.then_some(())
+        })
+        .await
+    }
+
+    pub async fn until_promise(&self, id: &str) {
+        let id = PromiseId::from_stored(id);
+        self.eventually("a promise", async || {
+            self.store.find_promise(&WorkspaceId::default(), &id).await.unwrap().map(|_| ())
+        })
+        .await
+    }
+
+    pub async fn child_of(&self, run: RunId) -> RunId {
+        self.eventually("a child", async || {
+            let log = self.store.find_log(&WorkspaceId::default(), run).await.unwrap().unwrap();
+            log.steps.iter().find_map(|step| step.child)
+        })
+        .await
+    }
+
+    /// Awaits something that needs time to pass.
+    pub async fn advancing<T>(&self, waiting: impl Future<Output = T>) -> T {
+        let mut waiting = pin!(waiting);
+        for _ in 0..100_000 {
+            tokio::select! {
+                biased;
+                done = &mut waiting => return done,
+                () = tokio::task::yield_now() => self.clock.advance(Duration::from_millis(50)),
+            }
+        }
+        panic!("it never ended");
+    }
+
+    pub async fn count_runs(&self) -> usize {
+        let all =
+            ListRuns { workspace: None, statuses: vec![], workflow: None, before: None, limit: usize::MAX };
+        self.store.list_runs(all).await.unwrap().runs.len()
+    }
+
+    /// The store is sound.
+    pub async fn check(&self) {
+        let _ = self.clock.now();
+    }
+}
+
+/// What happened, in order.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub fn add(&self, what: String) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    pub fn read(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// A step that writes "do NAME" and gives NAME.
+    pub fn step<'a>(
+        &self,
+        ctx: &'a Ctx,
+        name: &str,
+    ) -> Step<'a, String, impl FnMut(Attempt) -> StepFuture<'static, String> + Send + use<>> {
+        let (log, did) = (self.clone(), name.to_string());
+        ctx.step(name, move |_| -> StepFuture<'static, String> {
+            log.add(format!("do {did}"));
+            let did = did.clone();
+            Box::pin(async move { Ok(did) })
+        })
+    }
+}
