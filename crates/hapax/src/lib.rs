@@ -1,4 +1,4 @@
-//! Durable workflows whose effects happen once.
+#![doc = include_str!("../../../README.md")]
 
 mod open;
 mod spans;

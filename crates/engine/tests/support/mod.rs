@@ -1,6 +1,8 @@
 //! An engine on the memory store, with a clock that tests move.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod cut_off;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};

@@ -1,0 +1,203 @@
+//! Two engines on one store: who drives a run, and what a late one may still do.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_engine::model::{RetryPolicy, RunStatus, StepStatus};
+use hapax_engine::store::Store;
+use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
+use support::cut_off::CutOff;
+use support::{Bench, Log};
+use tokio::sync::watch;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A workflow whose first step waits until its own node's gate is opened.
+fn gated(
+    log: &Log,
+    node: &'static str,
+    gate: watch::Receiver<bool>,
+) -> impl Fn(Ctx, ()) -> Work + Clone + use<> {
+    let log = log.clone();
+    move |ctx: Ctx, _: ()| {
+        let (log, gate) = (log.clone(), gate.clone());
+        Box::pin(async move {
+            for name in ["wire", "mail"] {
+                ctx.step(name, |_| {
+                    let (log, mut gate) = (log.clone(), gate.clone());
+                    async move {
+                        log.add(format!("{node} {name}"));
+                        gate.wait_for(|open| *open)
+                            .await
+                            .map(|_| node.to_string())
+                            .map_err(Failure::retryable)
+                    }
+                })
+                .await?;
+            }
+            Ok(node.to_string())
+        })
+    }
+}
+
+type Work = std::pin::Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
+
+/// S3.8, S3.9, S3.18, invariant 21: a node that lost its lease writes nothing and starts nothing.
+#[tokio::test]
+async fn a_paused_worker_cannot_record_after_takeover() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let line = CutOff::new(bench.store.clone());
+    let late = Engine::launch(line.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
+    let (open_late, gate_late) = watch::channel(false);
+    let (open_next, gate_next) = watch::channel(true);
+    late.register("pay", gated(&log, "late", gate_late)).unwrap();
+    let run = late.start("pay", &()).await.unwrap();
+    bench.eventually("the late node is in its step", async || (!log.read().is_empty()).then_some(())).await;
+
+    line.cut(true);
+    bench.clock.advance(LEASE);
+    bench.engine.register("pay", gated(&log, "next", gate_next)).unwrap();
+    let result = bench.engine.run(run.id()).await.unwrap().result::<String>().await.unwrap();
+    assert_eq!(result, "next");
+    assert_eq!(bench.engine.stats().takeovers, 1);
+
+    line.cut(false);
+    open_late.send(true).unwrap();
+    bench.eventually("the late node has let go", async || (late.active_runs() == 0).then_some(())).await;
+    assert_eq!(log.read(), ["late wire", "next wire", "next mail"], "the late node starts nothing new");
+    let steps = bench.engine.get_log(run.id()).await.unwrap().steps;
+    assert!(
+        steps.iter().all(|step| step.fence.get() == 2),
+        "all that stands was written under the new fence"
+    );
+    drop(open_next);
+    bench.check().await;
+}
+
+/// Invariant 20: a step that takes longer than a lease keeps it, because the holder renews.
+#[tokio::test]
+async fn a_slow_step_keeps_its_lease() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (open, gate) = watch::channel(false);
+    bench.engine.register("pay", gated(&log, "slow", gate.clone())).unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    bench.until_step(run.id(), "wire", StepStatus::Running).await;
+    let other = Engine::launch(bench.store.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
+    other.register("pay", gated(&log, "other", gate)).unwrap();
+    for _ in 0..40 {
+        bench.clock.advance(LEASE / 4);
+        // Renewals and sweeps have their turn before time moves on.
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(other.sweep().await.unwrap(), 0, "the lease is alive");
+    }
+    open.send(true).unwrap();
+    assert_eq!(run.result::<String>().await.unwrap(), "slow");
+    assert_eq!(run.view().await.unwrap().head.fence.get(), 1);
+    bench.check().await;
+}
+
+/// S3.3, S3.4: overlapping sweeps, signals and resumes drive a run once.
+#[tokio::test]
+async fn overlapping_calls_drive_a_run_once() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let kept = log.clone();
+    bench
+        .engine
+        .register("once", move |ctx: Ctx, _: ()| {
+            let log = kept.clone();
+            async move {
+                let n = ctx.signal::<u32>("go").await?;
+                log.step(&ctx, "act").await?;
+                Ok::<_, Failure>(n)
+            }
+        })
+        .unwrap();
+    for _ in 0..50 {
+        let run = bench.engine.start("once", &()).await.unwrap();
+        bench.until(run.id(), RunStatus::Waiting).await;
+        let calls = tokio::join!(
+            bench.engine.sweep(),
+            run.signal("go", &1, Some("a")),
+            run.signal("go", &1, Some("a")),
+            run.resume(),
+            bench.engine.sweep(),
+        );
+        assert!(calls.1.is_ok() && calls.2.is_ok() && calls.3.is_ok());
+        assert_eq!(run.result::<u32>().await.unwrap(), 1);
+    }
+    assert_eq!(log.read().len(), 50);
+    bench.check().await;
+}
+
+/// Invariant 35: crashed attempts count, so a step that kills its worker is not tried for ever.
+#[tokio::test]
+async fn a_step_that_kills_every_worker_is_given_up() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let workflow = {
+        let log = log.clone();
+        move |ctx: Ctx, attempts: u32| {
+            let log = log.clone();
+            async move {
+                ctx.step("poison", |_| {
+                    log.add("entered".into());
+                    std::future::pending::<Result<(), Failure>>()
+                })
+                .retry(RetryPolicy::default().max_attempts(attempts))
+                .await
+            }
+        }
+    };
+    for attempts in [1, 3] {
+        let before = log.read().len();
+        let mut engine =
+            Engine::launch(bench.store.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
+        engine.register("poison", workflow.clone()).unwrap();
+        let run = engine.start("poison", &attempts).await.unwrap();
+        for died in 1..=attempts {
+            bench
+                .eventually("the step is entered", async || {
+                    (log.read().len() == before + died as usize).then_some(())
+                })
+                .await;
+            engine.kill();
+            engine = bench.restart();
+            engine.register("poison", workflow.clone()).unwrap();
+        }
+        let error = engine.run(run.id()).await.unwrap().result::<()>().await.unwrap_err().to_string();
+        assert!(error.contains("vanished"), "{error}");
+        assert_eq!(log.read().len(), before + attempts as usize);
+    }
+    bench.check().await;
+}
+
+/// A node that cannot reach the store for a while waits, and goes on if its lease is still its own.
+#[tokio::test]
+async fn a_short_outage_costs_time_and_nothing_else() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let line = CutOff::new(bench.store.clone());
+    let store: Arc<dyn Store> = line.clone();
+    let node = Engine::launch(store, bench.clock.clone(), EngineOptions::default()).unwrap();
+    let (open, gate) = watch::channel(false);
+    node.register("pay", gated(&log, "node", gate)).unwrap();
+    let run = node.start("pay", &()).await.unwrap();
+    bench.eventually("it is in its step", async || (!log.read().is_empty()).then_some(())).await;
+    line.cut(true);
+    open.send(true).unwrap();
+    for _ in 0..20 {
+        bench.clock.advance(Duration::from_millis(100));
+        tokio::task::yield_now().await;
+    }
+    line.cut(false);
+    assert_eq!(bench.advancing(run.result::<String>()).await.unwrap(), "node");
+    assert_eq!(log.read(), ["node wire", "node mail"]);
+    bench.check().await;
+}

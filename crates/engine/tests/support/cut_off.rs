@@ -1,0 +1,99 @@
+//! A store that one node can be cut off from.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use hapax_engine::model::{
+    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
+    WorkspaceId,
+};
+use hapax_engine::store::*;
+
+#[derive(Debug)]
+pub struct CutOff {
+    store: Arc<dyn Store>,
+    cut: AtomicBool,
+}
+
+impl CutOff {
+    pub fn new(store: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(CutOff { store, cut: AtomicBool::new(false) })
+    }
+
+    pub fn cut(&self, cut: bool) {
+        self.cut.store(cut, Ordering::SeqCst);
+    }
+
+    fn reach(&self) -> StoreResult<&dyn Store> {
+        match self.cut.load(Ordering::SeqCst) {
+            true => Err(StoreError::Unavailable("cut off".into())),
+            false => Ok(&*self.store),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for CutOff {
+    fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
+        self.reach()?.start_run(new).await
+    }
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        self.reach()?.claim_runs(request).await
+    }
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        self.reach()?.renew_leases(request).await
+    }
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        self.reach()?.advance_run(advance).await
+    }
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+        self.reach()?.steer_run(request).await
+    }
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
+        self.reach()?.send_signal(request).await
+    }
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
+        self.reach()?.settle_promise(request).await
+    }
+    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+        self.reach()?.purge(request).await
+    }
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
+        self.reach()?.find_run(workspace, run).await
+    }
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        self.reach()?.find_log(workspace, run).await
+    }
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        self.reach()?.list_runs(request).await
+    }
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>> {
+        self.reach()?.list_events(workspace, run, after).await
+    }
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>> {
+        self.reach()?.find_key(workspace, kind, key).await
+    }
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
+        self.reach()?.list_keys(after).await
+    }
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
+        self.reach()?.find_promise(workspace, id).await
+    }
+    async fn close(&self) -> StoreResult<()> {
+        self.reach()?.close().await
+    }
+}

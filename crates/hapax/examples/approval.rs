@@ -1,0 +1,71 @@
+//! A refund that waits for a person, and goes on without one after three days.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hapax::clock::ManualClock;
+use hapax::{Ctx, Failure, Hapax, Result, RunStatus, days};
+
+async fn refund(ctx: Ctx, cents: u64) -> Result<String> {
+    if cents < 1_000 {
+        return ctx.step("refund", |_| async { Ok::<_, Failure>("refunded, too small to ask".to_string()) }).await;
+    }
+    let asked = ctx.create_promise::<bool>("approved").open()?;
+    let id = asked.id().to_string();
+    ctx.step("ask-manager", |_| async { Ok::<_, Failure>(format!("please decide on {id}")) }).await?;
+    let branches: Vec<Pin<Box<dyn Future<Output = Result<bool>> + Send + '_>>> = vec![
+        Box::pin(asked.into_future()),
+        Box::pin(async { ctx.sleep(days(3)).await.map(|()| false) }),
+    ];
+    let (first, approved) = ctx.select(branches).await?;
+    Ok(match (first, approved?) {
+        (0, true) => "refunded, approved".to_string(),
+        (0, false) => "refused by the manager".to_string(),
+        _ => "refused, nobody decided in three days".to_string(),
+    })
+}
+
+async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
+    let clock = Arc::new(ManualClock::default());
+    let hapax = Hapax::builder("memory:").clock(clock.clone()).open().await?;
+    hapax.register("refund", refund)?;
+    let mut said = String::new();
+    for (cents, decision) in [(500, None), (5_000, Some(true)), (6_000, Some(false)), (7_000, None)] {
+        let run = hapax.start("refund", &cents).subject(format!("order-{cents}")).await?;
+        if cents >= 1_000 {
+            while run.view().await?.head.status() != RunStatus::Waiting {
+                tokio::task::yield_now().await;
+            }
+            let promise = format!("{}:approved", run.id());
+            match decision {
+                Some(decision) => {
+                    hapax.resolve_promise(&promise, &decision).await?;
+                    // A second click on the button changes nothing; a change of mind is refused.
+                    hapax.resolve_promise(&promise, &decision).await?;
+                    assert!(hapax.resolve_promise(&promise, &!decision).await.is_err());
+                }
+                None => clock.advance(days(3)),
+            }
+        }
+        said += &format!("{cents}: {}\n", run.result::<String>().await?);
+    }
+    Ok(said)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    print!("{}", run().await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn people_decide_once_and_time_decides_for_them() {
+    assert_eq!(
+        run().await.unwrap(),
+        "500: refunded, too small to ask\n\
+         5000: refunded, approved\n\
+         6000: refused by the manager\n\
+         7000: refused, nobody decided in three days\n"
+    );
+}
