@@ -42,6 +42,7 @@ impl RunHandle {
     pub async fn ending(&self) -> Result<RunResult, Error> {
         let inner = &self.engine.inner;
         let mut told = inner.waiters.wait_for(self.run);
+        let mut look_after = inner.options.poll_every;
         loop {
             // A run driven here tells us when it ends. One that is not may have ended before we asked, or may end
             // on another node, so it must be looked at.
@@ -52,7 +53,9 @@ impl RunHandle {
                 inner.waiters.tidy(self.run);
                 return Ok(result);
             }
-            let look_at = inner.clock.now().plus(inner.options.poll_every);
+            let look_at = inner.clock.now().plus(look_after);
+            // Many may wait long for runs that are parked; they must not read the store to death.
+            look_after = (look_after * 2).min(inner.options.poll_every * 16);
             tokio::select! {
                 answer = &mut told => match answer {
                     Ok(result) => return Ok(result),
