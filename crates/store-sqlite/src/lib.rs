@@ -1,1 +1,43 @@
+//! The SQLite store: one file, one writer, group commit.
+//!
+//! All writes of a process flow to one thread that takes everything that waits into one transaction, commits it with
+//! one flush of the disk, and then tells each caller its own outcome ([`SqliteStore`]). Reads have connections of
+//! their own and see every acknowledged write.
+//!
+//! One process owns the file: the lock lies beside it in `<file>-owner`, and whoever opens it knows that every lease
+//! in it is dead. With [`SqliteOptions::shared`] several processes of one machine may use it together.
 
+mod advance_run;
+mod arrival;
+mod claim_runs;
+mod codes;
+mod connect;
+mod ending;
+mod fault;
+mod file_identity;
+mod find;
+mod job;
+mod limits;
+mod list_runs;
+mod migrate;
+mod open;
+mod open_error;
+mod options;
+mod owner_lock;
+mod purge;
+mod read;
+mod readers;
+mod renew_leases;
+mod rows;
+mod send_signal;
+mod session;
+mod settle_promise;
+mod start_run;
+mod steer_run;
+mod store;
+mod writer;
+
+pub use open_error::OpenError;
+pub use options::SqliteOptions;
+pub use owner_lock::Owner;
+pub use store::SqliteStore;

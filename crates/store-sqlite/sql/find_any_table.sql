@@ -1,0 +1,1 @@
+SELECT 1 FROM sqlite_schema LIMIT 1

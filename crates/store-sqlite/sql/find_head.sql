@@ -1,0 +1,1 @@
+SELECT * FROM heads WHERE workspace = ?1 AND id = ?2

@@ -1,0 +1,1 @@
+SELECT id, run, deadline_at, status, settled_at, value FROM promises WHERE workspace = ?1 AND run = ?2 ORDER BY id

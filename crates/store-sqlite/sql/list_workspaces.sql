@@ -1,0 +1,2 @@
+-- By name, as keys are listed.
+SELECT id, name FROM workspaces WHERE name >= ?1 ORDER BY name

@@ -1,0 +1,5 @@
+PRAGMA query_only = ON;
+PRAGMA cache_size = -8192;
+PRAGMA temp_store = MEMORY;
+PRAGMA mmap_size = 0;
+PRAGMA trusted_schema = OFF;

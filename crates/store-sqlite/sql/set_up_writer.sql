@@ -1,0 +1,12 @@
+-- An acknowledged commit is on the disk.
+PRAGMA synchronous = FULL;
+-- The writer copies the log into the file itself, between two batches.
+PRAGMA wal_autocheckpoint = 0;
+-- A log that grew beyond this is cut after it was emptied. Well above its usual size, because writing over a file
+-- that is there is several times faster than making it grow.
+PRAGMA journal_size_limit = 134217728;
+PRAGMA cache_size = -65536;
+PRAGMA temp_store = MEMORY;
+PRAGMA mmap_size = 0;
+PRAGMA trusted_schema = OFF;
+PRAGMA foreign_keys = ON;

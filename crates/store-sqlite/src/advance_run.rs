@@ -1,0 +1,287 @@
+//! Writes under a lease: one guarded update of the run, then what belongs to it.
+
+use std::borrow::Cow;
+
+use hapax_engine::model::{
+    Advance, Drive, EventKind, PromiseState, RunState, StepRecord, StepState, Timestamp, WriteToken,
+};
+use hapax_engine::store::AdvanceOutcome;
+use rusqlite::{OptionalExtension, params};
+
+use crate::codes::{Code, PromiseStatus, count, millis, millis_of};
+use crate::ending::{follow_ending, insert_result};
+use crate::fault::Fault;
+use crate::find;
+use crate::job::Verb;
+use crate::rows::{self, bytes, failure_text};
+use crate::session::{Session, WorkspaceNo};
+use crate::settle_promise::write_promise_state;
+use crate::start_run::{find_own, insert_new};
+
+impl Verb for Advance {
+    type Outcome = AdvanceOutcome;
+
+    fn apply(&self, session: &mut Session<'_>) -> Result<AdvanceOutcome, Fault> {
+        check_children(self)?;
+        let Some(workspace) = session.find_workspace(self.workspace())? else {
+            return Ok(AdvanceOutcome::LeaseLost);
+        };
+        let mut children = Vec::new();
+        for child in &self.children {
+            if find_own(session, &child.facts)?.is_none() {
+                children.push(child);
+            }
+        }
+        if !all_pending(session, workspace, self)? {
+            return refuse(session, workspace, self);
+        }
+        let mut woken = match write_guarded(session, workspace, self)? {
+            Guarded::Refused => return refuse(session, workspace, self),
+            Guarded::Written => Vec::new(),
+            Guarded::DueAtOnce => vec![self.run()],
+        };
+        write_parts(session, workspace, self)?;
+        for child in children {
+            let head = insert_new(session, child)?;
+            if matches!(head.state, RunState::Pending { due_at } if due_at <= session.now) {
+                woken.push(head.id());
+            }
+        }
+        if let RunState::Closed { .. } = self.head.state {
+            follow_ending(session, workspace, self.head.clone(), &mut woken)?;
+        }
+        Ok(AdvanceOutcome::Advanced { woken })
+    }
+}
+
+/// A child is named by the step that waits for it, so it has no key and no subject that could stand against it.
+fn check_children(advance: &Advance) -> Result<(), Fault> {
+    for child in &advance.children {
+        if child.facts.workspace != *advance.workspace() {
+            return Err(Fault::Refused("a child belongs to the workspace of its parent".into()));
+        }
+        if child.facts.key.is_some() || child.facts.subject.is_some() {
+            return Err(Fault::Refused("a child has neither key nor subject".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Can every promise that is to time out still do so?
+fn all_pending(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<bool, Fault> {
+    for id in &advance.timed_out {
+        let pending = match find::promise(session.connection(), workspace, id)? {
+            Some(promise) => promise.state == PromiseState::Pending,
+            None => advance.promises.iter().any(|opened| opened.id == *id),
+        };
+        if !pending {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's.
+fn refuse(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<AdvanceOutcome, Fault> {
+    let mut find = session.prepare(include_str!("../sql/find_token.sql"))?;
+    let token: Option<Option<i64>> =
+        find.query_row(params![workspace.0, bytes(advance.run())], |row| row.get(0)).optional()?;
+    if token.flatten().map(WriteToken::from_stored) == Some(advance.token) {
+        return Ok(AdvanceOutcome::Advanced { woken: Vec::new() });
+    }
+    Ok(match session.find_head(workspace, advance.run())? {
+        Some(head) if head.state.lease().is_some() && head.fence == advance.fence => {
+            AdvanceOutcome::Stale(head)
+        }
+        Some(_) | None => AdvanceOutcome::LeaseLost,
+    })
+}
+
+/// What the guarded update of the run came to.
+enum Guarded {
+    /// Version or fence no longer hold; nothing was written.
+    Refused,
+    Written,
+    /// It parked, but something had arrived that it had not seen.
+    DueAtOnce,
+}
+
+/// The run row, if version and fence hold. No read comes before it: in the usual case this is all that guards.
+fn write_guarded(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<Guarded, Fault> {
+    let head = &advance.head;
+    let run = bytes(advance.run());
+    let (expected, fence) = (count(advance.expected.get()), count(advance.fence.get()));
+    let (version, token) = (count(head.version.get()), advance.token.get());
+    let (changed_at, generation) = (millis(head.changed_at), head.generation.get());
+    let changed = match head.state {
+        RunState::Running(Drive::Leased(_)) if advance.events.is_empty() => session
+            .prepare(include_str!("../sql/advance_run_steps.sql"))?
+            .execute(params![workspace.0, run, expected, fence, version, token, changed_at, head.stalls,])?,
+        RunState::Running(Drive::Leased(_)) => {
+            session.prepare(include_str!("../sql/advance_run_continue.sql"))?.execute(params![
+                workspace.0,
+                run,
+                expected,
+                fence,
+                version,
+                token,
+                changed_at,
+                head.stalls,
+                generation,
+                head.asked.code(),
+            ])?
+        }
+        RunState::Closed { at, .. } => {
+            session.prepare(include_str!("../sql/advance_run_close.sql"))?.execute(params![
+                workspace.0,
+                run,
+                expected,
+                fence,
+                version,
+                token,
+                changed_at,
+                head.stalls,
+                generation,
+                head.asked.code(),
+                head.status().code(),
+                millis(at),
+            ])?
+        }
+        RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } | RunState::Paused => {
+            // Only a run that waits looks at what has arrived.
+            let seen = match head.state {
+                RunState::Waiting { .. } => count(head.arrivals),
+                _ => i64::MAX,
+            };
+            let mut park = session.prepare(include_str!("../sql/advance_run_park.sql"))?;
+            let parked: Option<i64> = park
+                .query_row(
+                    params![
+                        workspace.0,
+                        run,
+                        expected,
+                        fence,
+                        version,
+                        token,
+                        changed_at,
+                        head.stalls,
+                        generation,
+                        head.asked.code(),
+                        head.status().code(),
+                        millis_of(head.state.wake_at()),
+                        seen,
+                        millis(session.now),
+                    ],
+                    |row| row.get(0),
+                )
+                .optional()?;
+            return Ok(match parked {
+                None => Guarded::Refused,
+                Some(arrivals) if arrivals > seen => Guarded::DueAtOnce,
+                Some(_) => Guarded::Written,
+            });
+        }
+    };
+    Ok(if changed == 0 { Guarded::Refused } else { Guarded::Written })
+}
+
+/// Everything beside the run row: steps, events, promises, signals, input and result.
+fn write_parts(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<(), Fault> {
+    let run = advance.run();
+    let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
+    for step in &advance.steps {
+        // A record of the generation that ends with this write goes with it.
+        if continued.is_none_or(|event| step.changed_version > event.version) {
+            record_step(session, workspace, advance, step)?;
+        }
+    }
+    for event in &advance.events {
+        session.insert_event(workspace, run, event)?;
+    }
+    for seq in &advance.consumed {
+        let mut consume = session.prepare(include_str!("../sql/consume_signal.sql"))?;
+        consume.execute(params![workspace.0, bytes(run), count(*seq)])?;
+    }
+    if let Some(input) = &advance.input {
+        session.prepare(include_str!("../sql/delete_older_steps.sql"))?.execute(params![
+            workspace.0,
+            bytes(run),
+            advance.head.generation.get()
+        ])?;
+        session
+            .prepare(include_str!("../sql/delete_promises_of_run.sql"))?
+            .execute(params![workspace.0, bytes(run)])?;
+        let mut replace = session.prepare(include_str!("../sql/replace_input.sql"))?;
+        replace.execute(params![bytes(run), input.as_str()])?;
+    }
+    write_promises(session, workspace, advance)?;
+    if let Some(result) = &advance.result {
+        insert_result(session, workspace, run, result)?;
+    }
+    Ok(())
+}
+
+fn write_promises(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<(), Fault> {
+    for promise in &advance.promises {
+        let (status, settled_at, value) = match &promise.state {
+            PromiseState::Pending => (PromiseStatus::Pending, None, None),
+            PromiseState::TimedOut => (PromiseStatus::TimedOut, None, None),
+            PromiseState::Settled { at, settlement } => {
+                let (status, value) = rows::settlement_columns(settlement)?;
+                (status, Some(*at), Some(value))
+            }
+        };
+        session.prepare(include_str!("../sql/open_promise.sql"))?.execute(params![
+            workspace.0,
+            promise.id.as_str(),
+            bytes(promise.run),
+            millis_of(promise.deadline_at),
+            status.code(),
+            millis_of(settled_at),
+            value,
+        ])?;
+    }
+    for id in &advance.timed_out {
+        write_promise_state(session, workspace, id, PromiseStatus::TimedOut, None, None)?;
+    }
+    Ok(())
+}
+
+fn record_step(
+    session: &Session<'_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+    step: &StepRecord,
+) -> Result<(), Fault> {
+    let (at, value) = step_columns(&step.state)?;
+    session.prepare(include_str!("../sql/record_step.sql"))?.execute(params![
+        workspace.0,
+        bytes(advance.run()),
+        advance.head.generation.get(),
+        step.id.as_str(),
+        step.kind.code(),
+        step.state.status().code(),
+        step.attempts,
+        millis(step.started_at),
+        count(step.started_version.get()),
+        count(step.changed_version.get()),
+        count(step.fence.get()),
+        millis_of(at),
+        value,
+        step.child.map(bytes),
+    ])?;
+    Ok(())
+}
+
+/// The instant and the value of a step's state.
+fn step_columns(state: &StepState) -> Result<(Option<Timestamp>, Option<Cow<'_, str>>), Fault> {
+    Ok(match state {
+        StepState::Pending { due_at, failure } => (Some(*due_at), Some(failure_text(failure)?.into())),
+        StepState::Running => (None, None),
+        StepState::Waiting { until } => (*until, None),
+        StepState::Completed { at, output } => (Some(*at), Some(output.as_str().into())),
+        StepState::Failed { at, failure } => (Some(*at), Some(failure_text(failure)?.into())),
+        StepState::Skipped { at } | StepState::Cancelled { at } => (Some(*at), None),
+        StepState::InDoubt { since } => (Some(*since), None),
+    })
+}

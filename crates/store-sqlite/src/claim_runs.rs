@@ -1,0 +1,98 @@
+//! Granting leases on due runs.
+
+use hapax_engine::limits::MAX_CLAIM;
+use hapax_engine::model::{ClaimDecision, Priority, RunId, Timestamp, decide_claim};
+use hapax_engine::store::{ClaimRuns, Claimed};
+use rusqlite::{OptionalExtension, params};
+
+use crate::codes::{Code, millis};
+use crate::fault::Fault;
+use crate::job::Verb;
+use crate::rows;
+use crate::session::{Session, WorkflowNo, WorkspaceNo};
+
+/// A workflow the caller serves, as this file knows it.
+struct Served {
+    workflow: WorkflowNo,
+    version: u32,
+}
+
+/// A due run; the order of the fields is the order in which runs of one priority are served.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    wake_at: Timestamp,
+    run: RunId,
+    workspace: i64,
+}
+
+impl Verb for ClaimRuns {
+    type Outcome = Claimed;
+
+    fn apply(&self, session: &mut Session<'_>) -> Result<Claimed, Fault> {
+        let grant = &self.grant;
+        let mut served = Vec::with_capacity(grant.serves.len());
+        for serves in &*grant.serves {
+            // A workflow without a number has no runs.
+            if let Some(workflow) = session.find_workflow(&serves.name)? {
+                served.push(Served { workflow, version: serves.version });
+            }
+        }
+        let mut runs = Vec::new();
+        for due in list_due(session, &served, self.limit.min(MAX_CLAIM))? {
+            let workspace = WorkspaceNo(due.workspace);
+            let Some(head) = session.find_head(workspace, due.run)? else {
+                return Err(Fault::Broken(format!("{} is due but has no facts", due.run)));
+            };
+            match decide_claim(&head, grant.owner, grant.lease_for, session.now, false) {
+                ClaimDecision::NotDue => {}
+                ClaimDecision::Granted(head, event) => {
+                    session.write_open_head(workspace, &head)?;
+                    session.insert_event(workspace, due.run, &event)?;
+                    runs.push(head);
+                }
+                ClaimDecision::Quarantined(head, event) => {
+                    session.write_open_head(workspace, &head)?;
+                    session.insert_event(workspace, due.run, &event)?;
+                }
+            }
+        }
+        Ok(Claimed { runs, next_wake_at: find_next_wake(session, &served)? })
+    }
+}
+
+/// Due runs in the order they are served.
+fn list_due(session: &Session<'_>, served: &[Served], limit: usize) -> Result<Vec<Due>, Fault> {
+    let mut list = session.prepare(include_str!("../sql/list_due_runs.sql"))?;
+    let mut all = Vec::new();
+    for priority in Priority::FIRST_TO_LAST {
+        let room = limit - all.len();
+        if room == 0 {
+            break;
+        }
+        let mut due = Vec::new();
+        for Served { workflow, version } in served {
+            let found =
+                list.query(params![workflow.0, version, priority.code(), millis(session.now), room as i64])?;
+            due.extend(rows::collect(found, |mut row| {
+                Ok(Due { wake_at: row.at()?, run: row.run()?, workspace: row.get()? })
+            })?);
+        }
+        due.sort_unstable();
+        due.truncate(room);
+        all.extend(due);
+    }
+    Ok(all)
+}
+
+fn find_next_wake(session: &Session<'_>, served: &[Served]) -> Result<Option<Timestamp>, Fault> {
+    let mut find = session.prepare(include_str!("../sql/find_next_wake.sql"))?;
+    let mut next = None;
+    for Served { workflow, version } in served {
+        for priority in Priority::FIRST_TO_LAST {
+            let first: Option<i64> =
+                find.query_row(params![workflow.0, version, priority.code()], |row| row.get(0)).optional()?;
+            next = next.into_iter().chain(first).min();
+        }
+    }
+    Ok(next.map(Timestamp::from_millis))
+}

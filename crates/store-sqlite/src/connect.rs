@@ -1,0 +1,42 @@
+//! Connections to the file: one that writes, some that read.
+
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::limits::{BUSY_TIMEOUT, MAX_STATEMENTS};
+
+/// A connection that writes, without having looked at what the file is.
+pub(crate) fn open_for_writing(path: &Path) -> rusqlite::Result<Connection> {
+    open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+}
+
+/// Makes a connection to a file of ours the writer.
+pub(crate) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        let why = format!("the file stays in journal mode {mode}; it must lie on a local disk");
+        return Err(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN),
+            Some(why),
+        ));
+    }
+    connection.execute_batch(include_str!("../sql/set_up_writer.sql"))
+}
+
+/// A connection that only reads.
+pub(crate) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.execute_batch(include_str!("../sql/set_up_reader.sql"))?;
+    Ok(connection)
+}
+
+fn open(path: &Path, mode: OpenFlags) -> rusqlite::Result<Connection> {
+    // Each connection is used by one thread at a time, so SQLite need not guard it.
+    let connection = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(MAX_STATEMENTS);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    Ok(connection)
+}

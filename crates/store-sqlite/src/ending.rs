@@ -1,0 +1,119 @@
+//! What follows from the end of a run: its key begins to age, its subject is free, its parent hears of it, its
+//! children are asked to cancel.
+
+use std::collections::VecDeque;
+
+use hapax_engine::model::{
+    Drive, KeyKind, RunHead, RunId, RunResult, RunState, Steer, decide_key_expiry, decide_steer,
+};
+use rusqlite::params;
+
+use crate::arrival::arrive;
+use crate::codes::{Code, millis};
+use crate::fault::Fault;
+use crate::rows::{self, bytes, failure_text};
+use crate::session::{Session, WorkspaceNo};
+
+/// Carries out the consequences of the end of a run, also of those that end by it; adds the runs made due to `woken`.
+pub(crate) fn follow_ending(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    ended: RunHead,
+    woken: &mut Vec<RunId>,
+) -> Result<(), Fault> {
+    let mut ended = VecDeque::from([ended]);
+    while let Some(head) = ended.pop_front() {
+        expire_key(session, workspace, &head)?;
+        release_subject(session, workspace, &head)?;
+        if let Some(parent) = &head.facts.parent
+            && let Some(arrival) = arrive(session, workspace, parent.run, None)?
+            && arrival.woken
+        {
+            woken.push(parent.run);
+        }
+        for child in list_children_to_cancel(session, workspace, head.id())? {
+            let Some(child) = cancel_child(session, workspace, head.id(), child)? else { continue };
+            match child.state {
+                RunState::Closed { .. } => ended.push_back(child),
+                RunState::Running(Drive::Ready { .. }) => woken.push(child.id()),
+                RunState::Running(Drive::Leased(_))
+                | RunState::Pending { .. }
+                | RunState::Waiting { .. }
+                | RunState::Paused => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn expire_key(session: &Session<'_>, workspace: WorkspaceNo, head: &RunHead) -> Result<(), Fault> {
+    let (Some(key), RunState::Closed { at, ending }) = (&head.facts.key, head.state) else { return Ok(()) };
+    // The key of an open run has no end, so one that is kept for ever needs no write.
+    let Some(expires_at) = decide_key_expiry(head.facts.retention, ending, at) else { return Ok(()) };
+    session.prepare(include_str!("../sql/expire_key.sql"))?.execute(params![
+        workspace.0,
+        KeyKind::Run.code(),
+        key.as_str(),
+        bytes(head.id()),
+        millis(expires_at),
+    ])?;
+    Ok(())
+}
+
+fn release_subject(session: &mut Session<'_>, workspace: WorkspaceNo, head: &RunHead) -> Result<(), Fault> {
+    let Some(subject) = &head.facts.subject else { return Ok(()) };
+    let Some(workflow) = session.find_workflow(&head.facts.workflow.name)? else { return Ok(()) };
+    let mut release = session.prepare(include_str!("../sql/release_subject.sql"))?;
+    release.execute(params![workspace.0, workflow.0, subject.as_str(), bytes(head.id())])?;
+    Ok(())
+}
+
+fn list_children_to_cancel(
+    session: &Session<'_>,
+    workspace: WorkspaceNo,
+    parent: RunId,
+) -> Result<Vec<RunId>, Fault> {
+    let mut list = session.prepare(include_str!("../sql/list_children_to_cancel.sql"))?;
+    rows::collect(list.query(params![workspace.0, bytes(parent)])?, |mut row| row.run())
+}
+
+/// The child, if the end of its parent changed it.
+fn cancel_child(
+    session: &Session<'_>,
+    workspace: WorkspaceNo,
+    parent: RunId,
+    child: RunId,
+) -> Result<Option<RunHead>, Fault> {
+    let Some(head) = session.find_head(workspace, child)? else { return Ok(None) };
+    let command = Steer::Cancel { reason: format!("its parent {parent} ended") };
+    let Ok(steered) = decide_steer(&head, &command, &[], session.now) else { return Ok(None) };
+    session.write_head(workspace, &steered.head)?;
+    session.insert_event(workspace, child, &steered.event)?;
+    if let Some(result) = &steered.result {
+        insert_result(session, workspace, child, result)?;
+    }
+    Ok(Some(steered.head))
+}
+
+pub(crate) fn insert_result(
+    session: &Session<'_>,
+    workspace: WorkspaceNo,
+    run: RunId,
+    result: &RunResult,
+) -> Result<(), Fault> {
+    use hapax_engine::model::RunStatus;
+    let mut insert = session.prepare(include_str!("../sql/insert_result.sql"))?;
+    let run = bytes(run);
+    match result {
+        RunResult::Completed(output) => {
+            insert.execute(params![workspace.0, run, RunStatus::Completed.code(), output.as_str()])?
+        }
+        RunResult::Failed(failure) => {
+            insert.execute(params![workspace.0, run, RunStatus::Failed.code(), failure_text(failure)?])?
+        }
+        RunResult::Cancelled(failure) => {
+            insert.execute(params![workspace.0, run, RunStatus::Cancelled.code(), failure_text(failure)?])?
+        }
+    };
+    Ok(())
+}

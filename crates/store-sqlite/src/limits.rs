@@ -1,0 +1,21 @@
+//! Every limit of this store, in one place.
+
+use std::time::Duration;
+
+/// Most operations committed together. One commit of this many takes a few milliseconds; beyond it callers would wait
+/// longer without the disk doing less.
+pub(crate) const MAX_BATCH: usize = 1_024;
+/// Most operations that wait for the writer; the next caller waits to be let in.
+pub(crate) const MAX_QUEUED: usize = 8_192;
+/// Most reads at the same time, each on a connection of its own.
+pub(crate) const MAX_READERS: usize = 4;
+/// Most prepared statements kept per connection: all of them.
+pub(crate) const MAX_STATEMENTS: usize = 128;
+/// How long a writer waits for another process that writes (shared mode only), and a reader for recovery.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Frames in the write-ahead log before it is copied into the database.
+pub(crate) const CHECKPOINT_FRAMES: i64 = 4_096;
+/// Frames in the log that show that something keeps it from being emptied, such as a reader that never ends.
+pub(crate) const STARVED_FRAMES: i64 = 16 * CHECKPOINT_FRAMES;
+/// Oldest SQLite without the fault that loses commits when two connections write and checkpoint together.
+pub(crate) const MIN_SQLITE: i32 = 3_051_003;

@@ -1,0 +1,67 @@
+//! Forgetting what need not be kept.
+
+use hapax_engine::limits::MAX_PURGE;
+use hapax_engine::model::{RunId, Timestamp};
+use hapax_engine::store::{Purge, Purged};
+use rusqlite::params;
+
+use crate::codes::millis;
+use crate::fault::Fault;
+use crate::job::Verb;
+use crate::rows::{self, bytes};
+use crate::session::{Session, WorkspaceNo};
+
+/// A run that was looked at.
+struct Seen {
+    run: RunId,
+    workspace: WorkspaceNo,
+    forgettable: bool,
+}
+
+/// Every table with rows of a run, but its key.
+const DELETE_RUN: [&str; 8] = [
+    include_str!("../sql/delete_steps_of_run.sql"),
+    include_str!("../sql/delete_events_of_run.sql"),
+    include_str!("../sql/delete_promises_of_run.sql"),
+    include_str!("../sql/delete_signals_of_run.sql"),
+    include_str!("../sql/delete_signal_ids_of_run.sql"),
+    include_str!("../sql/delete_result.sql"),
+    include_str!("../sql/delete_run_facts.sql"),
+    include_str!("../sql/delete_run.sql"),
+];
+
+impl Verb for Purge {
+    type Outcome = Purged;
+
+    fn apply(&self, session: &mut Session<'_>) -> Result<Purged, Fault> {
+        let limit = self.limit.clamp(1, MAX_PURGE);
+        let mut delete = session.prepare(include_str!("../sql/delete_expired_keys.sql"))?;
+        let keys = delete.execute(params![millis(session.now), limit as i64])?;
+        let mut purged = Purged { keys, ..Purged::default() };
+        let Some(closed_before) = self.runs_closed_before else { return Ok(purged) };
+        let seen = look_at(session, self.after, closed_before, limit + 1)?;
+        for seen in seen.iter().take(limit).filter(|seen| seen.forgettable) {
+            for sql in DELETE_RUN {
+                session.prepare(sql)?.execute(params![seen.workspace.0, bytes(seen.run)])?;
+            }
+            purged.runs += 1;
+        }
+        purged.next = (seen.len() > limit).then(|| seen[limit - 1].run);
+        Ok(purged)
+    }
+}
+
+fn look_at(
+    session: &Session<'_>,
+    after: Option<RunId>,
+    closed_before: Timestamp,
+    limit: usize,
+) -> Result<Vec<Seen>, Fault> {
+    // No id is less than the empty one.
+    let after = after.map_or(Vec::new(), |run| bytes(run).to_vec());
+    let mut list = session.prepare(include_str!("../sql/list_runs_to_purge.sql"))?;
+    rows::collect(list.query(params![after, millis(closed_before), limit as i64])?, |mut row| {
+        let (run, workspace) = (row.run()?, WorkspaceNo(row.get()?));
+        Ok(Seen { run, workspace, forgettable: row.get::<Option<bool>>()?.unwrap_or(false) })
+    })
+}

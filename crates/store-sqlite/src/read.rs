@@ -1,0 +1,135 @@
+//! What can be read: each function sees one snapshot of the file.
+
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{
+    IdempotencyKey, KeyKind, Name, Promise, PromiseId, RunEvent, RunId, RunResult, StepStatus, Timestamp,
+    Version, WorkspaceId,
+};
+use hapax_engine::store::{KeyRecord, RunLog, RunView, StoredKey};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::codes::{Code, count};
+use crate::fault::Fault;
+use crate::find;
+use crate::rows::{self, bytes};
+use crate::session::{WorkflowNo, WorkspaceNo};
+
+pub(crate) fn find_workspace(
+    connection: &Connection,
+    name: &WorkspaceId,
+) -> Result<Option<WorkspaceNo>, Fault> {
+    let mut find = connection.prepare_cached(include_str!("../sql/find_workspace.sql"))?;
+    Ok(find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkspaceNo))
+}
+
+pub(crate) fn find_workflow(connection: &Connection, name: &Name) -> Result<Option<WorkflowNo>, Fault> {
+    let mut find = connection.prepare_cached(include_str!("../sql/find_workflow.sql"))?;
+    Ok(find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkflowNo))
+}
+
+pub(crate) fn find_run(
+    connection: &Connection,
+    workspace: &WorkspaceId,
+    run: RunId,
+) -> Result<Option<RunView>, Fault> {
+    let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(None) };
+    find::view(connection, workspace, run)
+}
+
+pub(crate) fn find_log(
+    connection: &Connection,
+    workspace: &WorkspaceId,
+    run: RunId,
+) -> Result<Option<RunLog>, Fault> {
+    let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(None) };
+    let Some(RunView { head, input, .. }) = find::view(connection, workspace, run)? else { return Ok(None) };
+    let steps = find::steps(connection, workspace, &head)?;
+    let mut children = Vec::new();
+    for step in steps.iter().filter(|step| step.state.status() == StepStatus::Waiting) {
+        if let Some(child) = step.child {
+            children.push((child, find_result(connection, workspace, child)?));
+        }
+    }
+    let of_run = params![workspace.0, bytes(run)];
+    let mut list = connection.prepare_cached(include_str!("../sql/list_promises_of_run.sql"))?;
+    let promises = rows::collect(list.query(of_run)?, rows::promise)?;
+    let mut list = connection.prepare_cached(include_str!("../sql/list_signals_of_run.sql"))?;
+    let signals = rows::collect(list.query(of_run)?, rows::signal)?;
+    Ok(Some(RunLog { head, input, steps, promises, signals, children }))
+}
+
+fn find_result(
+    connection: &Connection,
+    workspace: WorkspaceNo,
+    run: RunId,
+) -> Result<Option<RunResult>, Fault> {
+    let mut find = connection.prepare_cached(include_str!("../sql/find_result.sql"))?;
+    rows::at_most_one(find.query(params![workspace.0, bytes(run)])?, rows::result_row)
+}
+
+pub(crate) fn list_events(
+    connection: &Connection,
+    workspace: &WorkspaceId,
+    run: RunId,
+    after: Version,
+) -> Result<Vec<RunEvent>, Fault> {
+    let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(Vec::new()) };
+    let mut list = connection.prepare_cached(include_str!("../sql/list_events.sql"))?;
+    let found = list.query(params![workspace.0, bytes(run), count(after.get()), MAX_PAGE as i64])?;
+    rows::collect(found, rows::event)
+}
+
+pub(crate) fn find_key(
+    connection: &Connection,
+    workspace: &WorkspaceId,
+    kind: KeyKind,
+    key: &IdempotencyKey,
+) -> Result<Option<KeyRecord>, Fault> {
+    let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(None) };
+    let mut find = connection.prepare_cached(include_str!("../sql/find_key.sql"))?;
+    let found = find.query(params![workspace.0, kind.code(), key.as_str()])?;
+    rows::at_most_one(found, |mut row| rows::key_record(&mut row))
+}
+
+/// Keys in the order of workspace names, not of their numbers.
+pub(crate) fn list_keys(
+    connection: &Connection,
+    after: Option<&StoredKey>,
+) -> Result<Vec<(StoredKey, KeyRecord)>, Fault> {
+    let mut list = connection.prepare_cached(include_str!("../sql/list_workspaces.sql"))?;
+    let from = after.map_or("", |after| after.workspace.as_str());
+    let workspaces = rows::collect(list.query([from])?, |mut row| {
+        Ok((WorkspaceNo(row.get()?), rows::workspace_name(&mut row)?))
+    })?;
+    let mut list = connection.prepare_cached(include_str!("../sql/list_keys.sql"))?;
+    let mut keys = Vec::new();
+    for (number, name) in workspaces {
+        // No kind is below zero, so without a place to go on from every key counts.
+        let (kind, key) = match after.filter(|after| after.workspace == name) {
+            Some(after) => (after.kind.code(), after.key.as_str()),
+            None => (-1, ""),
+        };
+        let room = MAX_PAGE - keys.len();
+        let found = list.query(params![number.0, kind, key, room as i64])?;
+        keys.extend(rows::collect(found, |mut row| {
+            let (kind, key) = (row.code()?, rows::key_text(&mut row)?);
+            let place = StoredKey { workspace: name.clone(), kind, key };
+            Ok((place, rows::key_record(&mut row)?))
+        })?);
+        if keys.len() == MAX_PAGE {
+            break;
+        }
+    }
+    Ok(keys)
+}
+
+pub(crate) fn find_promise(
+    connection: &Connection,
+    workspace: &WorkspaceId,
+    id: &PromiseId,
+    now: Timestamp,
+) -> Result<Option<Promise>, Fault> {
+    let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(None) };
+    let found = find::promise(connection, workspace, id)?;
+    Ok(found.map(|promise| Promise { state: promise.state_at(now), ..promise }))
+}

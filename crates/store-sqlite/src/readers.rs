@@ -1,0 +1,88 @@
+//! A few connections that only read, each used by one thread at a time.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use hapax_engine::store::{StoreError, StoreResult};
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use crate::connect::open_for_reading;
+use crate::fault::{Fault, rolled_back};
+use crate::limits::MAX_READERS;
+
+#[derive(Debug)]
+pub(crate) struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    /// With `first` to begin with; more are opened as they are needed. One is always open, so that the index of the
+    /// log outlives a writer that is closed and opened again.
+    pub(crate) fn new(path: PathBuf, first: Connection) -> Arc<Self> {
+        Arc::new(Readers {
+            path,
+            idle: Mutex::new(vec![first]),
+            permits: Arc::new(Semaphore::new(MAX_READERS)),
+        })
+    }
+
+    /// Runs `read` over one snapshot of the file, off the async threads.
+    pub(crate) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> StoreResult<T> {
+        let permit = self.permits.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
+        let readers = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            readers.read_now(read)
+        });
+        reading.await.unwrap_or_else(|_| Err(StoreError::Broken("the store failed on this read".into())))
+    }
+
+    fn read_now<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault>) -> StoreResult<T> {
+        let mut connection = match self.take() {
+            Some(connection) => connection,
+            None => open_for_reading(&self.path).map_err(|error| rolled_back(&error))?,
+        };
+        let answer = in_snapshot(&mut connection, read).map_err(Fault::into_store_error);
+        // A connection that failed is not used again.
+        if !matches!(answer, Err(StoreError::Unavailable(_) | StoreError::Broken(_))) {
+            self.give_back(connection);
+        }
+        answer
+    }
+
+    fn take(&self) -> Option<Connection> {
+        self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop()
+    }
+
+    fn give_back(&self, connection: Connection) {
+        self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(connection);
+    }
+
+    /// Waits for reads under way, lets in no others, and closes the connections.
+    pub(crate) async fn close(&self) {
+        if let Ok(all) = self.permits.acquire_many(MAX_READERS as u32).await {
+            all.forget();
+        }
+        self.permits.close();
+        while let Some(connection) = self.take() {
+            drop(connection);
+        }
+    }
+}
+
+fn in_snapshot<T>(
+    connection: &mut Connection,
+    read: impl FnOnce(&Connection) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let snapshot = connection.transaction()?;
+    let answer = read(&snapshot)?;
+    snapshot.commit()?;
+    Ok(answer)
+}

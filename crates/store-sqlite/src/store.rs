@@ -1,0 +1,188 @@
+//! The store itself: writes go to the writer, reads to the readers.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use hapax_engine::clock::Clock;
+use hapax_engine::model::{
+    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
+    WorkspaceId,
+};
+use hapax_engine::store::{
+    AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
+    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
+    Store, StoreError, StoreResult, StoredKey,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::connect::open_for_reading;
+use crate::job::{Job, Verb};
+use crate::open::{open, open_read_only};
+use crate::open_error::OpenError;
+use crate::options::SqliteOptions;
+use crate::readers::Readers;
+use crate::writer::{self, Message};
+use crate::{list_runs, read};
+
+/// Keeps everything in one SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    readers: Arc<Readers>,
+    /// `None` if the file was opened to look only.
+    inbox: Option<mpsc::Sender<Message>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl SqliteStore {
+    /// Opens the file, and makes it if it is not there.
+    pub async fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
+        let path = path.as_ref().to_owned();
+        let given = path.clone();
+        let opening = tokio::task::spawn_blocking(move || Self::open_now(&path, options));
+        opening.await.unwrap_or_else(|panic| {
+            Err(OpenError::Other { path: given, detail: format!("opening failed: {panic}") })
+        })
+    }
+
+    fn open_now(path: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
+        let clock = options.clock;
+        if options.read_only {
+            let (path, reader) = open_read_only(path)?;
+            let readers = Readers::new(path.clone(), reader);
+            return Ok(SqliteStore { path, clock, readers, inbox: None, thread: Mutex::new(None) });
+        }
+        let opened = open(path, options.shared, clock.now())?;
+        let path = opened.path.clone();
+        let reader = open_for_reading(&path).map_err(|error| OpenError::from_sqlite(&path, &error))?;
+        let readers = Readers::new(path.clone(), reader);
+        let spawned = writer::spawn(opened, clock.clone());
+        let (inbox, thread) = spawned.map_err(|error| OpenError::from_io(&path, &error))?;
+        Ok(SqliteStore { path, clock, readers, inbox: Some(inbox), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    async fn write<V: Verb>(&self, request: V) -> StoreResult<V::Outcome> {
+        let Some(inbox) = &self.inbox else {
+            return Err(StoreError::Refused("the file was opened read-only".into()));
+        };
+        let (task, told) = Job::new(request);
+        if inbox.send(Message::Task(task)).await.is_err() {
+            return Err(StoreError::Unavailable("the store is closed".into()));
+        }
+        told.await
+            .unwrap_or_else(|_| Err(StoreError::Unknown("the writer stopped before it answered".into())))
+    }
+}
+
+impl Drop for SqliteStore {
+    /// Writes what waits and lets go of the file, as [`Store::close`] does, only without being awaited.
+    fn drop(&mut self) {
+        self.inbox = None;
+        let thread = self.thread.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some(thread) = thread {
+            // A panic of the writer was told to its callers.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
+        self.write(new).await
+    }
+
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        self.write(request).await
+    }
+
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        self.write(request).await
+    }
+
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        self.write(advance).await
+    }
+
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+        self.write(request).await
+    }
+
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
+        self.write(request).await
+    }
+
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
+        self.write(request).await
+    }
+
+    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+        self.write(request).await
+    }
+
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
+        let workspace = workspace.clone();
+        self.readers.read(move |connection| read::find_run(connection, &workspace, run)).await
+    }
+
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        let workspace = workspace.clone();
+        self.readers.read(move |connection| read::find_log(connection, &workspace, run)).await
+    }
+
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        self.readers.read(move |connection| list_runs::list_runs(connection, &request)).await
+    }
+
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>> {
+        let workspace = workspace.clone();
+        self.readers.read(move |connection| read::list_events(connection, &workspace, run, after)).await
+    }
+
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>> {
+        let (workspace, key) = (workspace.clone(), key.clone());
+        self.readers.read(move |connection| read::find_key(connection, &workspace, kind, &key)).await
+    }
+
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
+        self.readers.read(move |connection| read::list_keys(connection, after.as_ref())).await
+    }
+
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
+        let (workspace, id, now) = (workspace.clone(), id.clone(), self.now());
+        self.readers.read(move |connection| read::find_promise(connection, &workspace, &id, now)).await
+    }
+
+    async fn close(&self) -> StoreResult<()> {
+        self.readers.close().await;
+        let Some(inbox) = &self.inbox else { return Ok(()) };
+        let (closed, told) = oneshot::channel();
+        // A writer that is gone has nothing left to write.
+        if inbox.send(Message::Close(closed)).await.is_ok() && told.await.is_err() {
+            return Err(StoreError::Unknown("the writer stopped before everything was written".into()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! The one thread that writes. It takes everything that waits into one transaction, commits once, and then tells each
+//! caller its own outcome.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use hapax_engine::clock::Clock;
+use hapax_engine::store::StoreError;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::connect::{open_for_writing, set_up_writer};
+use crate::fault::{Fault, commit_failed, needs_new_connection, rolled_back};
+use crate::file_identity::FileIdentity;
+use crate::job::Task;
+use crate::limits::{CHECKPOINT_FRAMES, MAX_BATCH, MAX_QUEUED, STARVED_FRAMES};
+use crate::open::Opened;
+use crate::owner_lock::OwnerLock;
+use crate::session::{Numbers, Session};
+
+/// What reaches the writer.
+pub(crate) enum Message {
+    /// An operation.
+    Task(Box<dyn Task>),
+    /// Write what waits, let go of the file, and say so.
+    Close(oneshot::Sender<()>),
+}
+
+struct Writer {
+    path: PathBuf,
+    identity: FileIdentity,
+    clock: Arc<dyn Clock>,
+    numbers: Numbers,
+    /// `None` after an error that the connection must not outlive.
+    connection: Option<Connection>,
+    is_starved: bool,
+    _lock: OwnerLock,
+}
+
+/// Why a transaction did not commit.
+enum Trouble {
+    /// It could not begin.
+    NotBegun(StoreError),
+    /// An operation failed; all was rolled back.
+    Operation(Fault),
+    /// COMMIT itself failed.
+    Commit(StoreError),
+}
+
+/// Starts the thread.
+pub(crate) fn spawn(
+    opened: Opened,
+    clock: Arc<dyn Clock>,
+) -> std::io::Result<(mpsc::Sender<Message>, JoinHandle<()>)> {
+    let Opened { path, writer, lock } = opened;
+    let identity = FileIdentity::of(&path)?;
+    let mut writer = Writer {
+        path,
+        identity,
+        clock,
+        numbers: Numbers::default(),
+        connection: Some(writer),
+        is_starved: false,
+        _lock: lock,
+    };
+    let (sender, inbox) = mpsc::channel(MAX_QUEUED);
+    let thread = std::thread::Builder::new().name("hapax-sqlite-writer".into()).spawn(move || {
+        let closers = writer.run(inbox);
+        // The file is free before anybody is told so.
+        drop(writer);
+        for closed in closers {
+            let _ = closed.send(());
+        }
+    })?;
+    Ok((sender, thread))
+}
+
+impl Writer {
+    /// Works until nobody can send any more; answers with those who wait for that.
+    fn run(&mut self, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::Sender<()>> {
+        let mut messages = Vec::with_capacity(MAX_BATCH);
+        let mut batch = Vec::with_capacity(MAX_BATCH);
+        let mut closers = Vec::new();
+        while inbox.blocking_recv_many(&mut messages, MAX_BATCH) > 0 {
+            for message in messages.drain(..) {
+                match message {
+                    Message::Task(task) => batch.push(task),
+                    Message::Close(closed) => {
+                        inbox.close();
+                        closers.push(closed);
+                    }
+                }
+            }
+            self.write_batch(&mut batch);
+            self.checkpoint();
+        }
+        closers
+    }
+
+    /// Commits all together, or each alone if one of them cannot be carried out.
+    fn write_batch(&mut self, batch: &mut Vec<Box<dyn Task>>) {
+        if batch.is_empty() {
+            return;
+        }
+        match self.commit(batch) {
+            Ok(()) => batch.drain(..).for_each(Task::acknowledge),
+            Err(Trouble::Operation(_)) if batch.len() > 1 => {
+                for task in batch.drain(..) {
+                    self.write_alone(task);
+                }
+            }
+            Err(trouble) => {
+                let error = told(trouble);
+                batch.drain(..).for_each(|task| task.fail(error.clone()));
+            }
+        }
+    }
+
+    fn write_alone(&mut self, mut task: Box<dyn Task>) {
+        match self.commit(std::slice::from_mut(&mut task)) {
+            Ok(()) => task.acknowledge(),
+            Err(trouble) => task.fail(told(trouble)),
+        }
+    }
+
+    /// One transaction. Unless it answers `Ok`, nothing of it is there, or nobody knows (as the error says).
+    fn commit(&mut self, batch: &mut [Box<dyn Task>]) -> Result<(), Trouble> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => reopen(&self.path).map_err(|error| Trouble::NotBegun(rolled_back(&error)))?,
+        };
+        if let Err(gone) = self.identity.check(&self.path) {
+            self.connection = Some(connection);
+            return Err(Trouble::NotBegun(gone));
+        }
+        // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
+        let now = self.clock.now();
+        let outcome = transact(&connection, &mut self.numbers, now, batch);
+        let Err((trouble, distrust)) = outcome else {
+            self.connection = Some(connection);
+            return Ok(());
+        };
+        self.numbers.forget();
+        let rolled_back = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
+        if rolled_back && !distrust {
+            self.connection = Some(connection);
+        }
+        Err(trouble)
+    }
+
+    /// Copies the log into the file once it is long enough. Not part of any caller's wait but the next one's.
+    fn checkpoint(&mut self) {
+        let Some(connection) = &self.connection else { return };
+        let frames = match log_frames(connection) {
+            Ok(frames) if frames < CHECKPOINT_FRAMES => return,
+            Ok(frames) => frames,
+            Err(error) => return tracing::warn!(%error, "the length of the log is not known"),
+        };
+        // An error leaves the log as it is, and the next batch tries again.
+        if let Err(error) = connection.query_row(include_str!("../sql/checkpoint.sql"), [], |_| Ok(())) {
+            tracing::warn!(%error, "the log was not copied into the file");
+        }
+        let starved = frames > STARVED_FRAMES;
+        if starved && !self.is_starved {
+            tracing::warn!(frames, "the log grows: a reader keeps it from being emptied");
+        }
+        self.is_starved = starved;
+    }
+}
+
+/// What callers are told about a transaction that did not commit.
+fn told(trouble: Trouble) -> StoreError {
+    match trouble {
+        Trouble::NotBegun(error) | Trouble::Commit(error) => error,
+        Trouble::Operation(fault) => fault.into_store_error(),
+    }
+}
+
+/// Runs the batch in one transaction; an error comes with whether the connection is to be distrusted.
+fn transact(
+    connection: &Connection,
+    numbers: &mut Numbers,
+    now: hapax_engine::model::Timestamp,
+    batch: &mut [Box<dyn Task>],
+) -> Result<(), (Trouble, bool)> {
+    let distrusts = |error: &rusqlite::Error| needs_new_connection(error);
+    execute(connection, "BEGIN IMMEDIATE")
+        .map_err(|error| (Trouble::NotBegun(rolled_back(&error)), distrusts(&error)))?;
+    let mut session = Session::new(connection, numbers, now);
+    for task in batch {
+        task.apply(&mut session).map_err(|fault| {
+            let distrust = matches!(&fault, Fault::Sql(error) if distrusts(error));
+            (Trouble::Operation(fault), distrust)
+        })?;
+    }
+    execute(connection, "COMMIT").map_err(|error| (Trouble::Commit(commit_failed(&error)), distrusts(&error)))
+}
+
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+fn reopen(path: &Path) -> rusqlite::Result<Connection> {
+    tracing::warn!(path = %path.display(), "opening the file again after an error");
+    let connection = open_for_writing(path)?;
+    set_up_writer(&connection)?;
+    Ok(connection)
+}
+
+/// How many frames the log holds.
+fn log_frames(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached(include_str!("../sql/measure_log.sql"))?.query_row([], |row| row.get(1))
+}

@@ -1,0 +1,129 @@
+//! Values that the tests share.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_engine::clock::{Clock, ManualClock};
+use hapax_engine::model::{
+    Advance, Advancing, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyRetention, Name, NewRun, OwnerId,
+    Payload, Priority, RunFacts, RunHead, RunId, StepChange, StepId, StepKind, StepState, StepTransition,
+    WorkflowRef, WorkspaceId,
+};
+use hapax_engine::store::{AdvanceOutcome, ClaimRuns, StartOutcome, Store};
+use hapax_store_sqlite::{SqliteOptions, SqliteStore};
+use tempfile::TempDir;
+
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+/// A folder that goes away with the test, and a clock that stands still.
+pub(crate) struct Place {
+    pub(crate) folder: TempDir,
+    pub(crate) clock: Arc<ManualClock>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Place { folder: TempDir::new().unwrap(), clock: Arc::new(ManualClock::default()) }
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.path().join("orders.db")
+    }
+
+    pub(crate) fn options(&self) -> SqliteOptions {
+        SqliteOptions::default().clock(self.clock.clone())
+    }
+
+    pub(crate) async fn open(&self) -> SqliteStore {
+        SqliteStore::open(self.file(), self.options()).await.unwrap()
+    }
+}
+
+pub(crate) fn workspace() -> WorkspaceId {
+    WorkspaceId::default()
+}
+
+pub(crate) fn workflow() -> WorkflowRef {
+    WorkflowRef { name: Name::new("workflow", "order").unwrap(), version: 1 }
+}
+
+pub(crate) fn grant(owner: u128) -> Grant {
+    let serves = Arc::new(BTreeSet::from([workflow()]));
+    Grant { owner: OwnerId::from_u128(owner), lease_for: LEASE, serves }
+}
+
+pub(crate) fn claim(owner: u128) -> ClaimRuns {
+    ClaimRuns { grant: grant(owner), limit: 100 }
+}
+
+pub(crate) fn facts(id: u128) -> RunFacts {
+    RunFacts {
+        workspace: workspace(),
+        id: RunId::from_u128(id),
+        workflow: workflow(),
+        key: None,
+        fingerprint: None,
+        retention: KeyRetention::default(),
+        subject: None,
+        priority: Priority::Normal,
+        deadline_at: None,
+        parent: None,
+        created_at: ManualClock::default().now(),
+    }
+}
+
+pub(crate) fn with_key(id: u128, key: &str, input: &str) -> NewRun {
+    let input = Payload::of(input).unwrap();
+    let fingerprint = Fingerprint::of_run(&workflow().name, &input, &IgnorePaths::default()).unwrap();
+    let key = Some(IdempotencyKey::new(key).unwrap());
+    NewRun { input, ..new_run(RunFacts { key, fingerprint: Some(fingerprint), ..facts(id) }) }
+}
+
+/// A run that waits to be claimed.
+pub(crate) fn new_run(facts: RunFacts) -> NewRun {
+    NewRun { facts: Arc::new(facts), input: Payload::of("input").unwrap(), due_at: None, grant: None }
+}
+
+/// A run that owner 1 drives from the start.
+pub(crate) fn granted(facts: RunFacts) -> NewRun {
+    NewRun { grant: Some(grant(1)), ..new_run(facts) }
+}
+
+pub(crate) async fn start(store: &SqliteStore, new: NewRun) -> RunHead {
+    match store.start_run(new).await.unwrap() {
+        StartOutcome::Created(head) => head,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The completion of one step, as the holder of the lease writes it.
+pub(crate) fn step(write: &mut Advancing, store: &SqliteStore, name: &str) {
+    let change = StepChange {
+        id: StepId::from_stored(name),
+        kind: StepKind::Effect,
+        previous: None,
+        transition: StepTransition::Complete,
+        state: StepState::Completed { at: store.now(), output: Payload::of(name).unwrap() },
+        attempts: 1,
+        started_at: store.now(),
+        child: None,
+    };
+    write.step(change).unwrap();
+}
+
+pub(crate) fn one_step(store: &SqliteStore, head: &RunHead, name: &str) -> Advance {
+    let mut write = Advancing::new(head, store.now());
+    step(&mut write, store, name);
+    write.finish()
+}
+
+/// Writes, and answers with the run as its holder then knows it.
+pub(crate) async fn advance(store: &SqliteStore, write: Advance) -> RunHead {
+    let head = write.head.clone();
+    match store.advance_run(write).await.unwrap() {
+        AdvanceOutcome::Advanced { .. } => head,
+        other => panic!("{other:?}"),
+    }
+}

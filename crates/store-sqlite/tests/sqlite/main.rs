@@ -1,0 +1,4 @@
+//! What is peculiar to the SQLite store. What every store must do is in the conformance suite.
+
+mod fixture;
+mod verbs;
