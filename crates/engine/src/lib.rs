@@ -1,6 +1,7 @@
 //! The engine of Hapax: a pure model with the rules, a store with few atomic verbs, and a runtime that drives runs.
 
 pub mod clock;
+pub mod fsck;
 pub mod limits;
 pub mod memory;
 pub mod model;
