@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod ctx;
+pub mod fsck;
 pub mod limits;
 pub mod memory;
 pub mod model;

@@ -32,3 +32,5 @@ pub const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 pub const MIN_LEASE: Duration = Duration::from_millis(100);
 /// Leases in a row that may end without progress before a run is put aside for people.
 pub const MAX_STALLS: u32 = 10;
+/// Most violations one check of a store names; more are counted.
+pub const MAX_VIOLATIONS: usize = 1_000;

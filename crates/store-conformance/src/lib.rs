@@ -1,1 +1,10 @@
+//! What every store must do, as tests: `hapax_store_conformance::conformance_suite!(make_store);` applies them all.
+//!
+//! `make_store` is an async function that takes the clock the store must follow and returns a [`Candidate`]. A behaviour
+//! that is not tested here is not promised by [`hapax_engine::store::Store`].
 
+pub mod fixture;
+
+mod candidate;
+
+pub use candidate::Candidate;

@@ -1,0 +1,76 @@
+//! Checks the invariants of a store on its data, through the verbs that every store has.
+//!
+//! It may run beside living workers: a run is judged only if it stood still while it was read, else it is counted as
+//! moving. What can be judged from data alone is judged; what only a recorded history of calls can show, tests show.
+
+mod history;
+mod invariant;
+mod keys;
+mod report;
+mod snapshot;
+mod standing;
+mod versions;
+
+use crate::model::Timestamp;
+use crate::store::{ListRuns, Store, StoreError, StoreResult};
+
+pub use report::{Report, Violation};
+
+use keys::Named;
+use snapshot::{Reading, Snapshot};
+
+/// Runs on one page: each comes with its payloads, so fewer than a list may hold.
+const PAGE: usize = 100;
+
+/// Walks every run, its records and history, and every key, and reports what breaks an invariant.
+pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
+    let mut report = Report::default();
+    let mut named = Named::default();
+    let mut before = None;
+    loop {
+        let page = store
+            .list_runs(ListRuns {
+                workspace: None,
+                statuses: Vec::new(),
+                workflow: None,
+                before,
+                limit: PAGE,
+            })
+            .await?;
+        for view in &page.runs {
+            let (workspace, id) = (&view.head.facts.workspace, view.head.id());
+            if before.is_some_and(|before| id >= before) {
+                return Err(StoreError::Broken(format!("the list of runs goes back at {id}")));
+            }
+            before = Some(id);
+            match snapshot::read(store, workspace, id).await? {
+                Reading::Still(snapshot) => check_run(&snapshot, store.now(), &mut named, &mut report),
+                Reading::Moving => report.moving += 1,
+                Reading::Gone => {}
+            }
+        }
+        if page.next.is_none() {
+            break;
+        }
+    }
+    keys::check_all(store, &named, &mut report).await?;
+    Ok(report)
+}
+
+fn check_run(snapshot: &Snapshot, now: Timestamp, named: &mut Named, report: &mut Report) {
+    report.runs += 1;
+    report.steps += snapshot.log.steps.len();
+    report.events += snapshot.events.len();
+    named.note(&snapshot.view.head);
+    let mut found = Vec::new();
+    versions::check(snapshot, &mut found);
+    history::check(snapshot, &mut found);
+    standing::check(snapshot, now, &mut found);
+    keys::check_own(snapshot, now, &mut found);
+    for (invariant, what) in found {
+        report.add(Violation { invariant, run: Some(snapshot.view.head.id()), what });
+    }
+}
+
+/// What a check of one run found: the invariant and what breaks it.
+type Found = Vec<(u8, String)>;

@@ -1,0 +1,96 @@
+//! Keys and subjects: which run they name, and how long they live.
+
+use std::collections::BTreeMap;
+
+use super::Found;
+use super::invariant::{KEY_HAS_FINGERPRINT, KEY_IN_WORKSPACE, KEY_OUTLIVES_RUN, ONE_RUN_PER_KEY};
+use super::report::{Report, Violation};
+use super::snapshot::Snapshot;
+use crate::model::{
+    IdempotencyKey, Name, RunHead, RunId, RunState, Subject, Timestamp, WorkspaceId, decide_key_expiry,
+};
+use crate::store::{Store, StoreError, StoreResult, StoredKey};
+
+/// What the runs say about keys and subjects.
+#[derive(Debug, Default)]
+pub(super) struct Named {
+    runs: BTreeMap<RunId, (WorkspaceId, Option<IdempotencyKey>)>,
+    subjects: BTreeMap<(WorkspaceId, Name, Subject), Vec<RunId>>,
+}
+
+impl Named {
+    pub(super) fn note(&mut self, head: &RunHead) {
+        let facts = &head.facts;
+        self.runs.insert(facts.id, (facts.workspace.clone(), facts.key.clone()));
+        if let Some(subject) = facts.subject.clone().filter(|_| !head.status().is_closed()) {
+            let place = (facts.workspace.clone(), facts.workflow.name.clone(), subject);
+            self.subjects.entry(place).or_default().push(facts.id);
+        }
+    }
+}
+
+/// The key of one run: it names an open run without an end, and a closed one until its retention is over.
+pub(super) fn check_own(snapshot: &Snapshot, now: Timestamp, found: &mut Found) {
+    let head = &snapshot.log.head;
+    let facts = &head.facts;
+    if facts.key.is_some() != facts.fingerprint.is_some() {
+        found.push((KEY_HAS_FINGERPRINT, "it has a key or a fingerprint, but not both".into()));
+    }
+    if facts.key.is_none() {
+        return;
+    }
+    let own = snapshot.key.filter(|record| record.run == facts.id);
+    if own.is_some_and(|record| Some(record.fingerprint) != facts.fingerprint) {
+        found.push((KEY_HAS_FINGERPRINT, "its key stands for another fingerprint".into()));
+    }
+    let end = match head.state {
+        RunState::Closed { at, ending } => decide_key_expiry(facts.retention, ending, at),
+        RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } | RunState::Paused => None,
+    };
+    match (own, snapshot.key) {
+        (Some(record), _) if record.expires_at != end => {
+            let what = format!("its key expires at {:?}, not at {end:?}", record.expires_at);
+            found.push((KEY_OUTLIVES_RUN, what));
+        }
+        (Some(_), _) => {}
+        (None, _) if end.is_some_and(|end| end <= now) => {}
+        (None, Some(other)) => {
+            found.push((ONE_RUN_PER_KEY, format!("its key still protects it, but names {}", other.run)));
+        }
+        (None, None) => found.push((KEY_OUTLIVES_RUN, "its key is gone while it should live".into())),
+    }
+}
+
+/// Every key, and what all runs together say.
+pub(super) async fn check_all(store: &dyn Store, named: &Named, report: &mut Report) -> StoreResult<()> {
+    let mut after: Option<StoredKey> = None;
+    loop {
+        let page = store.list_keys(after.clone()).await?;
+        let Some((last, _)) = page.last() else { break };
+        if after.as_ref().is_some_and(|after| last <= after) {
+            return Err(StoreError::Broken("the list of keys goes back".into()));
+        }
+        after = Some(last.clone());
+        for (place, record) in &page {
+            report.keys += 1;
+            check_place(place, record.run, named, report);
+        }
+    }
+    for ((_, workflow, subject), runs) in named.subjects.iter().filter(|(_, runs)| runs.len() > 1) {
+        let what = format!("{} open runs of {workflow} on subject {subject}", runs.len());
+        report.add(Violation { invariant: ONE_RUN_PER_KEY, run: runs.first().copied(), what });
+    }
+    Ok(())
+}
+
+/// A key names a run that has it. One that names a run that is gone still refuses a second.
+fn check_place(place: &StoredKey, run: RunId, named: &Named, report: &mut Report) {
+    let Some((workspace, key)) = named.runs.get(&run) else { return };
+    let invariant = match (*workspace == place.workspace, key.as_ref() == Some(&place.key)) {
+        (false, _) => KEY_IN_WORKSPACE,
+        (true, false) => ONE_RUN_PER_KEY,
+        (true, true) => return,
+    };
+    let what = format!("key {} of workspace {} names it", place.key, place.workspace);
+    report.add(Violation { invariant, run: Some(run), what });
+}

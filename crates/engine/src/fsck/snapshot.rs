@@ -1,0 +1,88 @@
+//! Reading a run so that all its parts are of one moment.
+
+use std::collections::BTreeMap;
+
+use crate::model::{
+    IdempotencyKey, KeyKind, RunEvent, RunHead, RunId, RunStatus, StepStatus, Version, WorkspaceId,
+};
+use crate::store::{KeyRecord, RunLog, RunView, Store, StoreError, StoreResult};
+
+/// How often a moving run is read before it is left alone.
+const TRIES: usize = 5;
+
+/// A run with everything that must fit together.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) view: RunView,
+    pub(super) log: RunLog,
+    pub(super) events: Vec<RunEvent>,
+    /// What its key stands for, whichever run that names.
+    pub(super) key: Option<KeyRecord>,
+    /// The children that waiting steps name, as far as they exist.
+    pub(super) children: BTreeMap<RunId, RunStatus>,
+    pub(super) parent: Option<RunStatus>,
+}
+
+/// What came of reading a run.
+#[derive(Debug)]
+pub(super) enum Reading {
+    Still(Box<Snapshot>),
+    /// It changed each time.
+    Moving,
+    /// It was deleted meanwhile.
+    Gone,
+}
+
+pub(super) async fn read(store: &dyn Store, workspace: &WorkspaceId, run: RunId) -> StoreResult<Reading> {
+    for _ in 0..TRIES {
+        let Some(log) = store.find_log(workspace, run).await? else { return Ok(Reading::Gone) };
+        let events = read_events(store, workspace, run).await?;
+        let key = read_key(store, workspace, log.head.facts.key.as_ref()).await?;
+        let waiting = log.steps.iter().filter(|step| step.state.status() == StepStatus::Waiting);
+        let mut children = BTreeMap::new();
+        for child in waiting.filter_map(|step| step.child) {
+            if let Some(found) = store.find_run(workspace, child).await? {
+                children.insert(child, found.head.status());
+            }
+        }
+        let parent = match &log.head.facts.parent {
+            Some(parent) => store.find_run(workspace, parent.run).await?.map(|found| found.head.status()),
+            None => None,
+        };
+        let Some(view) = store.find_run(workspace, run).await? else { return Ok(Reading::Gone) };
+        if stood_still(&log.head, &view.head) {
+            return Ok(Reading::Still(Box::new(Snapshot { view, log, events, key, children, parent })));
+        }
+    }
+    Ok(Reading::Moving)
+}
+
+/// Whatever changes a run raises its version or its arrivals; a renewed lease does not count.
+fn stood_still(first: &RunHead, last: &RunHead) -> bool {
+    (first.version, first.arrivals) == (last.version, last.arrivals)
+}
+
+async fn read_events(store: &dyn Store, workspace: &WorkspaceId, run: RunId) -> StoreResult<Vec<RunEvent>> {
+    let mut events: Vec<RunEvent> = Vec::new();
+    let mut after = Version::default();
+    loop {
+        let page = store.list_events(workspace, run, after).await?;
+        let Some(last) = page.last() else { return Ok(events) };
+        if last.version <= after {
+            return Err(StoreError::Broken(format!("the history of {run} goes back at {after}")));
+        }
+        after = last.version;
+        events.extend(page);
+    }
+}
+
+async fn read_key(
+    store: &dyn Store,
+    workspace: &WorkspaceId,
+    key: Option<&IdempotencyKey>,
+) -> StoreResult<Option<KeyRecord>> {
+    match key {
+        Some(key) => store.find_key(workspace, KeyKind::Run, key).await,
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,162 @@
+//! Where a run stands: what a closed run must not have, what an open one needs, and what came in for it.
+
+use std::collections::BTreeSet;
+
+use super::Found;
+use super::invariant::{
+    BOUNDED_STALLS, CHILDREN_ARE_TOLD, COMMITTED_TOGETHER, NO_LOST_WAKE_UP, NOT_STRANDED, ONE_ENDING,
+    ONE_OUTCOME, ONE_PROMISE, SIGNALS_IN_ORDER,
+};
+use super::snapshot::Snapshot;
+use crate::limits::MAX_STALLS;
+use crate::model::{
+    Asked, ClosePolicy, EventKind, PromiseId, PromiseState, RunState, StepKind, StepRecord, StepStatus,
+    Timestamp,
+};
+
+pub(super) fn check(snapshot: &Snapshot, now: Timestamp, found: &mut Found) {
+    check_result(snapshot, found);
+    check_steps(snapshot, found);
+    check_promises(snapshot, found);
+    check_signals(snapshot, found);
+    check_stalls(snapshot, found);
+    check_parent(snapshot, found);
+    if let RunState::Waiting { wake_at } = snapshot.log.head.state {
+        check_waiting(snapshot, wake_at, now, found);
+    }
+}
+
+fn check_result(snapshot: &Snapshot, found: &mut Found) {
+    let ending = match snapshot.view.head.state {
+        RunState::Closed { ending, .. } => Some(ending),
+        RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } | RunState::Paused => None,
+    };
+    let result = snapshot.view.result.as_ref().map(|result| result.ending());
+    if ending != result {
+        found.push((COMMITTED_TOGETHER, format!("its state ends as {ending:?}, its result as {result:?}")));
+    }
+}
+
+fn check_steps(snapshot: &Snapshot, found: &mut Found) {
+    let mut seen = BTreeSet::new();
+    let is_closed = snapshot.log.head.status().is_closed();
+    for step in &snapshot.log.steps {
+        if !seen.insert(&step.id) {
+            found.push((ONE_OUTCOME, format!("step {} has two records", step.id)));
+        }
+        let status = step.state.status();
+        if is_closed && !status.is_final() {
+            found.push((ONE_ENDING, format!("it has ended, but step {} is {}", step.id, status.as_str())));
+        }
+    }
+}
+
+fn check_promises(snapshot: &Snapshot, found: &mut Found) {
+    let mut seen = BTreeSet::new();
+    for promise in &snapshot.log.promises {
+        if !seen.insert(&promise.id) {
+            found.push((ONE_PROMISE, format!("there are two promises {}", promise.id)));
+        }
+        if promise.run != snapshot.log.head.id() {
+            found.push((ONE_PROMISE, format!("promise {} is that of {}", promise.id, promise.run)));
+        }
+    }
+}
+
+fn check_signals(snapshot: &Snapshot, found: &mut Found) {
+    let mut last = 0;
+    for signal in &snapshot.log.signals {
+        if signal.seq <= last || signal.seq > snapshot.log.head.arrivals || signal.consumed {
+            let arrivals = snapshot.log.head.arrivals;
+            let what = format!("a signal in place {} follows {last} of {arrivals} arrivals", signal.seq);
+            found.push((SIGNALS_IN_ORDER, what));
+        }
+        last = signal.seq;
+    }
+}
+
+fn check_stalls(snapshot: &Snapshot, found: &mut Found) {
+    let head = &snapshot.log.head;
+    let put_aside = head.state == RunState::Paused && head.stalls == MAX_STALLS + 1;
+    if head.stalls > MAX_STALLS && !put_aside {
+        found.push((BOUNDED_STALLS, format!("it lost {} leases in a row and goes on", head.stalls)));
+    }
+}
+
+/// People may retry a child after the end of its parent; it is theirs then.
+fn check_parent(snapshot: &Snapshot, found: &mut Found) {
+    let head = &snapshot.log.head;
+    let Some(parent) = &head.facts.parent else { return };
+    let is_told = head.status().is_closed()
+        || head.asked == Asked::Cancel
+        || parent.on_close == ClosePolicy::Abandon
+        || snapshot.events.iter().any(|event| event.kind == EventKind::Retried);
+    if !is_told && snapshot.parent.is_some_and(|status| status.is_closed()) {
+        found.push((
+            CHILDREN_ARE_TOLD,
+            format!("its parent {} has ended, it knows nothing of it", parent.run),
+        ));
+    }
+}
+
+/// What a waiting step has before it.
+enum Prospect {
+    /// Somebody outside will move it.
+    Arrival,
+    /// It came already.
+    Arrived,
+    /// Nothing but time, or another step.
+    None,
+}
+
+fn check_waiting(snapshot: &Snapshot, wake_at: Option<Timestamp>, now: Timestamp, found: &mut Found) {
+    let mut is_moved = wake_at.is_some();
+    for step in &snapshot.log.steps {
+        match step.state.status() {
+            // People or a probe will move it.
+            StepStatus::InDoubt => is_moved = true,
+            StepStatus::Waiting => match prospect(snapshot, step) {
+                Ok(Prospect::Arrival) => is_moved = true,
+                Ok(Prospect::Arrived) if wake_at.is_none_or(|at| at > now) => {
+                    is_moved = true;
+                    let what = format!("what step {} waits for has come, and the run sleeps on", step.id);
+                    found.push((NO_LOST_WAKE_UP, what));
+                }
+                Ok(Prospect::Arrived | Prospect::None) => {}
+                Err(what) => found.push((COMMITTED_TOGETHER, what)),
+            },
+            StepStatus::Pending
+            | StepStatus::Running
+            | StepStatus::Completed
+            | StepStatus::Failed
+            | StepStatus::Skipped
+            | StepStatus::Cancelled => {}
+        }
+    }
+    if !is_moved {
+        found.push((NOT_STRANDED, "it waits, and nothing will wake it".into()));
+    }
+}
+
+fn prospect(snapshot: &Snapshot, step: &StepRecord) -> Result<Prospect, String> {
+    let head = &snapshot.log.head;
+    match step.kind {
+        StepKind::Promise => {
+            let id = PromiseId::of_run(head.id(), head.generation, &step.id);
+            match snapshot.log.promises.iter().find(|promise| promise.id == id) {
+                Some(promise) if promise.state == PromiseState::Pending => Ok(Prospect::Arrival),
+                Some(_) => Ok(Prospect::Arrived),
+                None => Err(format!("step {} waits for a promise that is not there", step.id)),
+            }
+        }
+        StepKind::Child => match step.child.and_then(|child| snapshot.children.get(&child)) {
+            Some(status) if status.is_closed() => Ok(Prospect::Arrived),
+            Some(_) => Ok(Prospect::Arrival),
+            None => Err(format!("step {} waits for a child that is not there", step.id)),
+        },
+        StepKind::Signal => Ok(Prospect::Arrival),
+        StepKind::Effect | StepKind::Undo | StepKind::Sleep | StepKind::Value | StepKind::Select => {
+            Ok(Prospect::None)
+        }
+    }
+}

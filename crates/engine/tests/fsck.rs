@@ -1,0 +1,399 @@
+//! Each invariant that data can show to be broken: a store that lies about it is found out.
+
+#[path = "fsck/lying_store.rs"]
+mod lying_store;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hapax_engine::clock::ManualClock;
+use hapax_engine::fsck::fsck;
+use hapax_engine::limits::MAX_STALLS;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{
+    Asked, EventKind, Fence, Fingerprint, Generation, Lease, PromiseState, RunHead, RunId, RunState,
+    Settlement, StepState, Timestamp, Version, WorkspaceId,
+};
+use hapax_engine::model::{Drive, RunFacts};
+use hapax_store_conformance::fixture::*;
+use lying_store::{Lie, LyingStore};
+
+fn stage() -> Stage {
+    let clock = Arc::new(ManualClock::default());
+    Stage::new(Arc::new(MemoryStore::new(clock.clone())), clock)
+}
+
+/// The invariants that a check reports when the store tells this lie about the run.
+async fn found(stage: &Stage, about: &RunHead, lie: Lie) -> BTreeSet<u8> {
+    let honest = stage.fsck().await;
+    assert!(honest.is_clean(), "{honest}");
+    assert!(honest.runs > 0 && honest.events > 0, "{honest}");
+    let liar = LyingStore { store: stage.store.clone(), about: about.id(), lie };
+    let report = fsck(&liar).await.unwrap();
+    assert_eq!(report.moving, 0, "the lie must hold in every read");
+    report.violations.into_iter().map(|violation| violation.invariant).collect()
+}
+
+macro_rules! finds {
+    ($stage:expr, $run:expr, $lie:expr, $($invariant:literal),+) => {
+        assert_eq!(found($stage, $run, $lie).await, BTreeSet::from([$($invariant),+]))
+    };
+}
+
+/// A run under a key that did two steps, lost a worker, and waits for a promise.
+async fn waiting(stage: &Stage) -> RunHead {
+    let run = stage.order().key("k").granted_to(ANN).start().await;
+    stage.write(&run).await.does("charge").begins("ship").done().await;
+    stage.pass(LEASE);
+    let run = stage.claim_one(BOB).await;
+    stage.write(&run).await.does("ship").awaits_promise("payment", None).parks().done().await
+}
+
+async fn closed(stage: &Stage) -> RunHead {
+    let run = stage.order().key("k").keep_key_for(HOUR).granted_to(ANN).start().await;
+    stage.write(&run).await.does("charge").completes("1").done().await
+}
+
+fn facts(head: &mut RunHead) -> &mut RunFacts {
+    Arc::make_mut(&mut head.facts)
+}
+
+#[tokio::test]
+async fn an_honest_store_is_clean_and_was_looked_at() {
+    let stage = stage();
+    waiting(&stage).await;
+    let report = stage.fsck().await;
+    assert!(report.is_clean(), "{report}");
+    assert_eq!((report.runs, report.steps, report.events, report.keys), (1, 3, 3, 1));
+}
+
+#[tokio::test]
+async fn invariant_6_a_row_without_its_history() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    finds!(&stage, &run, Lie { head: |head| head.version = head.version.next(), ..Lie::NONE }, 6);
+}
+
+#[tokio::test]
+async fn invariant_6_a_history_without_its_row() {
+    let stage = stage();
+    let run = stage.pending().await;
+    let lie = Lie { head: |head| head.version = Version::default(), ..Lie::NONE };
+    finds!(&stage, &run, lie, 6);
+}
+
+#[tokio::test]
+async fn invariant_6_an_ending_without_its_result() {
+    let stage = stage();
+    let run = closed(&stage).await;
+    finds!(&stage, &run, Lie { view: |view| view.result = None, ..Lie::NONE }, 6);
+}
+
+#[tokio::test]
+async fn invariant_6_a_row_and_a_history_that_end_at_two_instants() {
+    let stage = stage();
+    let run = closed(&stage).await;
+    let lie = Lie { events: |events| events.last_mut().unwrap().at = Timestamp::EPOCH, ..Lie::NONE };
+    finds!(&stage, &run, lie, 6);
+}
+
+#[tokio::test]
+async fn invariant_6_a_wait_without_its_promise() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    finds!(&stage, &run, Lie { log: |log| log.promises.clear(), ..Lie::NONE }, 6, 28);
+}
+
+#[tokio::test]
+async fn invariant_7_a_key_that_names_another_open_run() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    finds!(&stage, &run, Lie { keys: |keys| keys[0].1.run = RunId::from_u128(1), ..Lie::NONE }, 7);
+}
+
+#[tokio::test]
+async fn invariant_7_two_keys_that_name_one_run() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    let lie = Lie {
+        keys: |keys| {
+            let mut second = keys[0].clone();
+            second.0.key = hapax_engine::model::IdempotencyKey::new("l").unwrap();
+            keys.push(second);
+        },
+        ..Lie::NONE
+    };
+    finds!(&stage, &run, lie, 7);
+}
+
+#[tokio::test]
+async fn invariant_7_two_open_runs_on_one_subject() {
+    let stage = stage();
+    let run = stage.order().subject("o-1").start().await;
+    stage.order().subject("o-2").start().await;
+    let lie = Lie {
+        head: |head| facts(head).subject = Some(hapax_engine::model::Subject::new("o-2").unwrap()),
+        ..Lie::NONE
+    };
+    finds!(&stage, &run, lie, 7);
+}
+
+#[tokio::test]
+async fn invariant_8_a_key_that_dies_before_its_run() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    let soon = |keys: &mut Vec<_>| lying_store::key_record(keys).expires_at = Some(Timestamp::EPOCH);
+    finds!(&stage, &run, Lie { keys: soon, ..Lie::NONE }, 8);
+    finds!(&stage, &run, Lie { keys: |keys| keys.clear(), ..Lie::NONE }, 8);
+}
+
+#[tokio::test]
+async fn invariant_8_a_key_that_does_not_outlive_its_run_as_declared() {
+    let stage = stage();
+    let run = closed(&stage).await;
+    let for_ever = |keys: &mut Vec<_>| lying_store::key_record(keys).expires_at = None;
+    finds!(&stage, &run, Lie { keys: for_ever, ..Lie::NONE }, 8);
+    finds!(&stage, &run, Lie { keys: |keys| keys.clear(), ..Lie::NONE }, 8);
+}
+
+#[tokio::test]
+async fn invariant_10_a_key_that_stands_for_another_fingerprint() {
+    let stage = stage();
+    let run = closed(&stage).await;
+    let other =
+        |keys: &mut Vec<_>| lying_store::key_record(keys).fingerprint = Fingerprint::from_bytes([0; 32]);
+    finds!(&stage, &run, Lie { keys: other, ..Lie::NONE }, 10);
+}
+
+#[tokio::test]
+async fn invariant_14_a_key_that_names_a_run_of_another_workspace() {
+    let stage = stage();
+    let run = stage.order().key("k").start().await;
+    stage.order().key("k").workspace("other").start().await;
+    let lie = Lie {
+        keys: |keys| {
+            let abroad = WorkspaceId::new("other").unwrap();
+            keys.iter_mut().for_each(|(place, _)| place.workspace = abroad.clone());
+        },
+        ..Lie::NONE
+    };
+    assert!(found(&stage, &run, lie).await.contains(&14));
+}
+
+#[tokio::test]
+async fn invariant_17_a_grant_that_does_not_raise_the_fence() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    let low = |events: &mut Vec<hapax_engine::model::RunEvent>| {
+        events.iter_mut().for_each(|event| event.fence = Fence::new(1));
+    };
+    assert!(found(&stage, &run, Lie { events: low, ..Lie::NONE }).await.contains(&17));
+}
+
+#[tokio::test]
+async fn invariant_17_a_fence_that_rises_without_a_grant() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    finds!(&stage, &run, Lie { head: |head| head.fence = head.fence.next(), ..Lie::NONE }, 17);
+}
+
+#[tokio::test]
+async fn invariant_18_a_write_under_an_older_fence() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    let late_event = Lie { events: |events| events[2].fence = Fence::new(1), ..Lie::NONE };
+    finds!(&stage, &run, late_event, 18);
+    let late_step = Lie { log: |log| log.steps[1].fence = Fence::new(1), ..Lie::NONE };
+    finds!(&stage, &run, late_step, 18);
+}
+
+#[tokio::test]
+async fn invariant_18_a_write_without_a_lease() {
+    let stage = stage();
+    let run = stage.driven().await;
+    let run = stage.write(&run).await.does("charge").releases().done().await;
+    let lie =
+        Lie { events: |events| (events[0].fence, events[0].note) = (Fence::default(), None), ..Lie::NONE };
+    assert!(found(&stage, &run, lie).await.contains(&18));
+}
+
+#[tokio::test]
+async fn invariant_19_a_second_lease() {
+    let stage = stage();
+    let run = stage.driven().await;
+    stage.pass(LEASE);
+    stage.claim_one(BOB).await;
+    let lie = Lie { events: |events| events[1].kind = EventKind::Claimed, ..Lie::NONE };
+    finds!(&stage, &run, lie, 19);
+    let thief = Lie {
+        head: |head| {
+            head.state = RunState::Running(Drive::Leased(Lease { owner: ANN, until: Timestamp::EPOCH }))
+        },
+        ..Lie::NONE
+    };
+    finds!(&stage, &run, thief, 19);
+}
+
+#[tokio::test]
+async fn invariant_25_a_change_that_the_graph_does_not_have() {
+    let stage = stage();
+    let run = stage.pending().await;
+    stage.steered(&run, hapax_engine::model::Steer::Pause).await;
+    stage.steered(&run, hapax_engine::model::Steer::Resume).await;
+    let lie = Lie { events: |events| events[1].kind = EventKind::Released, ..Lie::NONE };
+    assert!(found(&stage, &run, lie).await.contains(&25));
+}
+
+#[tokio::test]
+async fn invariant_25_a_state_that_the_history_does_not_lead_to() {
+    let stage = stage();
+    let run = stage.pending().await;
+    finds!(&stage, &run, Lie { head: |head| head.state = RunState::Paused, ..Lie::NONE }, 25);
+    finds!(&stage, &run, Lie { head: |head| head.asked = Asked::Cancel, ..Lie::NONE }, 25);
+}
+
+#[tokio::test]
+async fn invariant_26_a_version_that_is_missing() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    let lost_step = Lie { log: |log| drop(log.steps.remove(0)), ..Lie::NONE };
+    finds!(&stage, &run, lost_step, 26);
+    let lost_event = Lie { events: |events| drop(events.remove(0)), ..Lie::NONE };
+    assert!(found(&stage, &run, lost_event).await.contains(&26));
+}
+
+#[tokio::test]
+async fn invariant_26_a_version_that_two_things_have() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    let lie = Lie {
+        log: |log| {
+            let first = log.steps[0].changed_version;
+            log.steps[1].started_version = first;
+        },
+        ..Lie::NONE
+    };
+    finds!(&stage, &run, lie, 26);
+}
+
+/// The versions of earlier attempts are missing by right, but no more than the step can have taken.
+#[tokio::test]
+async fn invariant_26_attempts_leave_holes_but_no_larger_ones() {
+    let stage = stage();
+    let run = stage.driven().await;
+    let run = stage.write(&run).await.begins("charge").done().await;
+    let run = stage.write(&run).await.retries_at("charge", stage.now()).done().await;
+    let run = stage.write(&run).await.does("charge").done().await;
+    assert!(stage.fsck().await.is_clean());
+    let lie = Lie { log: |log| log.steps[0].attempts = 1, ..Lie::NONE };
+    finds!(&stage, &run, lie, 26);
+}
+
+#[tokio::test]
+async fn invariant_26_a_generation_that_is_not_over() {
+    let stage = stage();
+    let run = stage.driven().await;
+    let run = stage.write(&run).await.does("charge").continues_with("2").done().await;
+    finds!(&stage, &run, Lie { head: |head| head.generation = Generation::default(), ..Lie::NONE }, 26);
+}
+
+#[tokio::test]
+async fn invariant_27_an_ending_too_few_or_too_many() {
+    let stage = stage();
+    let run = closed(&stage).await;
+    let lie = Lie { events: |events| drop(events.pop()), ..Lie::NONE };
+    assert!(found(&stage, &run, lie).await.contains(&27));
+    let lie = Lie {
+        events: |events| {
+            let mut second = events[1].clone();
+            second.version = second.version.next();
+            events.push(second);
+        },
+        ..Lie::NONE
+    };
+    assert!(found(&stage, &run, lie).await.is_superset(&BTreeSet::from([25, 27])));
+}
+
+#[tokio::test]
+async fn invariant_27_a_closed_run_with_a_step_under_way() {
+    let stage = stage();
+    let run = closed(&stage).await;
+    finds!(&stage, &run, Lie { log: |log| log.steps[0].state = StepState::Running, ..Lie::NONE }, 27);
+}
+
+#[tokio::test]
+async fn invariant_28_a_run_that_nothing_will_wake() {
+    let stage = stage();
+    let run = stage.driven().await;
+    let until = stage.now().plus(HOUR);
+    let run = stage.write(&run).await.sleeps("nap", until).parks_until(Some(until)).done().await;
+    finds!(
+        &stage,
+        &run,
+        Lie { head: |head| head.state = RunState::Waiting { wake_at: None }, ..Lie::NONE },
+        28
+    );
+}
+
+#[tokio::test]
+async fn invariant_31_a_step_with_two_outcomes() {
+    let stage = stage();
+    let run = stage.driven().await;
+    let run = stage.write(&run).await.does("charge").does("ship").done().await;
+    let lie = Lie { log: |log| log.steps[1].id = log.steps[0].id.clone(), ..Lie::NONE };
+    finds!(&stage, &run, lie, 31);
+}
+
+#[tokio::test]
+async fn invariant_35_a_run_that_loses_workers_for_ever() {
+    let stage = stage();
+    let run = stage.driven().await;
+    finds!(&stage, &run, Lie { head: |head| head.stalls = MAX_STALLS + 1, ..Lie::NONE }, 35);
+}
+
+#[tokio::test]
+async fn invariant_39_a_promise_of_another_run() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    finds!(&stage, &run, Lie { log: |log| log.promises[0].run = RunId::from_u128(1), ..Lie::NONE }, 39);
+}
+
+#[tokio::test]
+async fn invariant_41_a_settled_promise_with_a_sleeping_waiter() {
+    let stage = stage();
+    let run = waiting(&stage).await;
+    let lie = Lie {
+        log: |log| {
+            let settlement = Settlement::Resolved(json("1"));
+            log.promises[0].state = PromiseState::Settled { at: Timestamp::EPOCH, settlement };
+        },
+        ..Lie::NONE
+    };
+    finds!(&stage, &run, lie, 41);
+}
+
+#[tokio::test]
+async fn invariant_44_a_signal_out_of_place() {
+    let stage = stage();
+    let run = stage.pending().await;
+    let _ = stage.signal(&run, "go").await;
+    finds!(&stage, &run, Lie { log: |log| log.signals[0].seq = 2, ..Lie::NONE }, 44);
+}
+
+#[tokio::test]
+async fn invariant_46_a_child_that_nobody_told() {
+    let stage = stage();
+    let parent = stage.driven().await;
+    let order = stage.child_of(&parent, "ship").abandoned();
+    stage.write(&parent).await.awaits_child("ship", &order).gets("ship").completes("1").done().await;
+    let child = stage.claim_one(BOB).await;
+    let lie = Lie {
+        head: |head| {
+            if let Some(parent) = &mut facts(head).parent {
+                parent.on_close = hapax_engine::model::ClosePolicy::Cancel;
+            }
+        },
+        ..Lie::NONE
+    };
+    finds!(&stage, &child, lie, 46);
+}

@@ -1,0 +1,147 @@
+//! A store that answers truthfully but for one lie about one run.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hapax_engine::model::{
+    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunHead, RunId, Timestamp,
+    Version, WorkspaceId,
+};
+use hapax_engine::store::*;
+
+/// What the store says instead of the truth.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lie {
+    pub(crate) head: fn(&mut RunHead),
+    pub(crate) view: fn(&mut RunView),
+    pub(crate) log: fn(&mut RunLog),
+    pub(crate) events: fn(&mut Vec<RunEvent>),
+    pub(crate) keys: fn(&mut Vec<(StoredKey, KeyRecord)>),
+}
+
+impl Lie {
+    pub(crate) const NONE: Lie =
+        Lie { head: |_| (), view: |_| (), log: |_| (), events: |_| (), keys: |_| () };
+}
+
+/// The one key of a test.
+pub(crate) fn key_record(keys: &mut [(StoredKey, KeyRecord)]) -> &mut KeyRecord {
+    &mut keys[0].1
+}
+
+#[derive(Debug)]
+pub(crate) struct LyingStore {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) about: RunId,
+    pub(crate) lie: Lie,
+}
+
+impl LyingStore {
+    fn view(&self, mut view: RunView) -> RunView {
+        if view.head.id() == self.about {
+            (self.lie.head)(&mut view.head);
+            (self.lie.view)(&mut view);
+        }
+        view
+    }
+}
+
+#[async_trait]
+impl Store for LyingStore {
+    fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
+        Ok(self.store.find_run(workspace, run).await?.map(|view| self.view(view)))
+    }
+
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        let log = self.store.find_log(workspace, run).await?;
+        Ok(log.map(|mut log| {
+            if run == self.about {
+                (self.lie.head)(&mut log.head);
+                (self.lie.log)(&mut log);
+            }
+            log
+        }))
+    }
+
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        let page = self.store.list_runs(request).await?;
+        Ok(RunPage { runs: page.runs.into_iter().map(|view| self.view(view)).collect(), next: page.next })
+    }
+
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>> {
+        let mut events = self.store.list_events(workspace, run, Version::default()).await?;
+        if run == self.about {
+            (self.lie.events)(&mut events);
+        }
+        events.retain(|event| event.version > after);
+        Ok(events)
+    }
+
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>> {
+        let keys = self.list_keys(None).await?;
+        let is_asked =
+            |place: &StoredKey| place.workspace == *workspace && place.kind == kind && place.key == *key;
+        Ok(keys.into_iter().find(|(place, _)| is_asked(place)).map(|(_, record)| record))
+    }
+
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
+        let mut keys = self.store.list_keys(None).await?;
+        (self.lie.keys)(&mut keys);
+        keys.retain(|(place, _)| after.as_ref().is_none_or(|after| place > after));
+        Ok(keys)
+    }
+
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
+        self.store.find_promise(workspace, id).await
+    }
+
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
+        self.store.start_run(new).await
+    }
+
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        self.store.claim_runs(request).await
+    }
+
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        self.store.renew_leases(request).await
+    }
+
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        self.store.advance_run(advance).await
+    }
+
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+        self.store.steer_run(request).await
+    }
+
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
+        self.store.send_signal(request).await
+    }
+
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
+        self.store.settle_promise(request).await
+    }
+
+    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+        self.store.purge(request).await
+    }
+
+    async fn close(&self) -> StoreResult<()> {
+        self.store.close().await
+    }
+}

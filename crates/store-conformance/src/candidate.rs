@@ -1,0 +1,30 @@
+//! A store to be judged.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use hapax_engine::store::Store;
+
+/// A fresh store, with what must live as long as it.
+#[derive(Debug)]
+pub struct Candidate {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) _guard: Box<dyn Any + Send>,
+}
+
+impl Candidate {
+    /// A store that needs nothing else.
+    pub fn new(store: impl Store) -> Self {
+        Candidate::with_guard(store, ())
+    }
+
+    /// A store and what it stands on, such as a temporary directory.
+    pub fn with_guard(store: impl Store, guard: impl Any + Send) -> Self {
+        Candidate { store: Arc::new(store), _guard: Box::new(guard) }
+    }
+
+    /// The store.
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+}

@@ -1,0 +1,298 @@
+//! Short words for what cases do to a store, so that they read like sentences.
+
+mod order;
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hapax_engine::clock::{Clock, ManualClock};
+use hapax_engine::fsck::{Report, fsck};
+use hapax_engine::model::{
+    EventKind, Failure, Grant, IdempotencyKey, KeyKind, Name, OwnerId, Parent, Payload, PromiseId, RunEvent,
+    RunHead, RunId, RunResult, Settlement, SignalId, Steer, StepId, StepRecord, Timestamp, Version,
+    WorkflowRef, WorkspaceId,
+};
+use hapax_engine::store::{
+    ClaimRuns, Claimed, HeldLease, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage, RunView,
+    SendSignal, SettleOutcome, SettlePromise, SignalOutcome, SteerOutcome, SteerRun, Store,
+};
+
+pub use order::Order;
+pub use write::Write;
+
+/// Takes apart an outcome that must have the given form, and fails with what it was instead.
+#[macro_export]
+macro_rules! must {
+    ($outcome:expr, $form:pat $(if $guard:expr)? $(=> $taken:expr)?) => {
+        match $outcome {
+            $form $(if $guard)? => ($($taken)?),
+            other => panic!("expected {}, got {other:?}", stringify!($form $(if $guard)?)),
+        }
+    };
+}
+
+/// How long leases are in the cases.
+pub const LEASE: Duration = Duration::from_secs(30);
+/// A second.
+pub const SECOND: Duration = Duration::from_secs(1);
+/// An hour.
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// A worker.
+pub const ANN: OwnerId = OwnerId::from_u128(0xa);
+/// Another worker.
+pub const BOB: OwnerId = OwnerId::from_u128(0xb);
+
+/// A store on its own clock, and the words to work with it.
+#[derive(Debug)]
+pub struct Stage {
+    /// The store under test.
+    pub store: Arc<dyn Store>,
+    /// The clock it follows.
+    pub clock: Arc<ManualClock>,
+    ids: AtomicU64,
+}
+
+impl Stage {
+    /// A stage for `store`, which follows `clock`.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
+        Stage { store, clock, ids: AtomicU64::new(1) }
+    }
+
+    /// The instant by the store's clock.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Lets time go by.
+    pub fn pass(&self, span: Duration) {
+        self.clock.advance(span);
+    }
+
+    /// An id that no run has; later ones are greater.
+    pub fn fresh_id(&self) -> RunId {
+        RunId::from_u128(0x1000 + u128::from(self.ids.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// A run to be ordered: of workflow `order` unless told otherwise.
+    pub fn order(&self) -> Order<'_> {
+        Order::new(self)
+    }
+
+    /// A child that the step `step` of `parent` waits for.
+    pub fn child_of(&self, parent: &RunHead, step: &str) -> Order<'_> {
+        let parent =
+            Parent { run: parent.id(), step: StepId::from_stored(step), on_close: Default::default() };
+        self.order().parent(parent)
+    }
+
+    /// A run that waits to be claimed.
+    pub async fn pending(&self) -> RunHead {
+        self.order().start().await
+    }
+
+    /// A run that ANN drives.
+    pub async fn driven(&self) -> RunHead {
+        self.order().granted_to(ANN).start().await
+    }
+
+    /// A write under the lease by which `head` is held.
+    pub async fn write(&self, head: &RunHead) -> Write<'_> {
+        let log = self.store.find_log(&head.facts.workspace, head.id()).await.unwrap();
+        Write::new(self, head, log.map(|log| log.steps).unwrap_or_default())
+    }
+
+    /// Claims up to `limit` runs.
+    pub async fn claim_upto(&self, limit: usize, owner: OwnerId) -> Claimed {
+        self.store.claim_runs(ClaimRuns { grant: grant(owner), limit }).await.unwrap()
+    }
+
+    /// Claims what is due.
+    pub async fn claim(&self, owner: OwnerId) -> Vec<RunHead> {
+        self.claim_upto(100, owner).await.runs
+    }
+
+    /// Claims the one run that is due.
+    pub async fn claim_one(&self, owner: OwnerId) -> RunHead {
+        let mut runs = self.claim(owner).await;
+        assert_eq!(runs.len(), 1, "one run is due: {runs:?}");
+        runs.remove(0)
+    }
+
+    /// Renews the leases by which `heads` are held; answers with those that are lost.
+    pub async fn renew(&self, owner: OwnerId, heads: &[&RunHead]) -> Vec<RunId> {
+        let held = |head: &&RunHead| HeldLease {
+            workspace: head.facts.workspace.clone(),
+            run: head.id(),
+            fence: head.fence,
+        };
+        let leases = heads.iter().map(held).collect();
+        self.store.renew_leases(RenewLeases { owner, lease_for: LEASE, leases }).await.unwrap()
+    }
+
+    /// Carries out a command.
+    pub async fn steer(&self, run: &RunHead, command: Steer) -> SteerOutcome {
+        self.steer_at(run, command, None).await
+    }
+
+    /// Carries out a command if the run still has the version.
+    pub async fn steer_at(&self, run: &RunHead, command: Steer, expected: Option<Version>) -> SteerOutcome {
+        let workspace = run.facts.workspace.clone();
+        self.store.steer_run(SteerRun { workspace, run: run.id(), command, expected }).await.unwrap()
+    }
+
+    /// Carries out a command that must be accepted.
+    pub async fn steered(&self, run: &RunHead, command: Steer) -> RunHead {
+        must!(self.steer(run, command).await, SteerOutcome::Steered(head) => head)
+    }
+
+    /// Sends the signal `name`.
+    pub async fn signal(&self, run: &RunHead, name_of: &str) -> SignalOutcome {
+        self.store.send_signal(signal_to(run, name_of, None)).await.unwrap()
+    }
+
+    /// Sends the signal `name` under an id of the sender's.
+    pub async fn signal_as(&self, run: &RunHead, name_of: &str, id: &str) -> SignalOutcome {
+        self.store.send_signal(signal_to(run, name_of, Some(id))).await.unwrap()
+    }
+
+    /// Settles the promise that `step` waits for with `value`.
+    pub async fn settle(&self, run: &RunHead, step: &str, value: &str) -> SettleOutcome {
+        self.store.settle_promise(settlement_of(run, step, value)).await.unwrap()
+    }
+
+    /// Deletes what closed before now, and expired keys.
+    pub async fn purge(&self) -> Purged {
+        let request = Purge { runs_closed_before: Some(self.now()), after: None, limit: 100 };
+        self.store.purge(request).await.unwrap()
+    }
+
+    /// The run as it is now.
+    pub async fn view(&self, run: &RunHead) -> RunView {
+        self.find(run).await.expect("the run is there")
+    }
+
+    /// The run as it is now, if it is there.
+    pub async fn find(&self, run: &RunHead) -> Option<RunView> {
+        self.store.find_run(&run.facts.workspace, run.id()).await.unwrap()
+    }
+
+    /// Where the run stands now.
+    pub async fn head(&self, run: &RunHead) -> RunHead {
+        self.view(run).await.head
+    }
+
+    /// Everything a replay of the run needs.
+    pub async fn log(&self, run: &RunHead) -> RunLog {
+        let log = self.store.find_log(&run.facts.workspace, run.id()).await.unwrap();
+        log.expect("the run is there")
+    }
+
+    /// The record of a step.
+    pub async fn step(&self, run: &RunHead, step: &str) -> Option<StepRecord> {
+        self.log(run).await.steps.into_iter().find(|record| record.id.as_str() == step)
+    }
+
+    /// The history of the run.
+    pub async fn events(&self, run: &RunHead) -> Vec<RunEvent> {
+        self.store.list_events(&run.facts.workspace, run.id(), Version::default()).await.unwrap()
+    }
+
+    /// What happened to the run, in order.
+    pub async fn history(&self, run: &RunHead) -> Vec<EventKind> {
+        self.events(run).await.into_iter().map(|event| event.kind).collect()
+    }
+
+    /// What a key of the default workspace stands for.
+    pub async fn key(&self, key: &str) -> Option<KeyRecord> {
+        let key = IdempotencyKey::new(key).unwrap();
+        self.store.find_key(&WorkspaceId::default(), KeyKind::Run, &key).await.unwrap()
+    }
+
+    /// One page of runs of the default workspace.
+    pub async fn list(&self, limit: usize, before: Option<RunId>) -> RunPage {
+        let workspace = Some(WorkspaceId::default());
+        let request = ListRuns { workspace, statuses: Vec::new(), workflow: None, before, limit };
+        self.store.list_runs(request).await.unwrap()
+    }
+
+    /// Checks every invariant on the data as it is.
+    pub async fn fsck(&self) -> Report {
+        fsck(&*self.store).await.unwrap()
+    }
+}
+
+/// A valid name.
+pub fn name(text: &str) -> Name {
+    Name::new("name", text).unwrap()
+}
+
+/// A version of a workflow.
+pub fn workflow(text: &str, version: u32) -> WorkflowRef {
+    WorkflowRef { name: name(text), version }
+}
+
+/// JSON text.
+pub fn json(text: &str) -> Payload {
+    Payload::parse(text).unwrap()
+}
+
+/// An offer to drive the workflows `order` and `refund`.
+pub fn grant(owner: OwnerId) -> Grant {
+    grant_for(owner, [workflow("order", 1), workflow("refund", 1)])
+}
+
+/// An offer to drive these workflows.
+pub fn grant_for(owner: OwnerId, serves: impl IntoIterator<Item = WorkflowRef>) -> Grant {
+    Grant { owner, lease_for: LEASE, serves: Arc::new(serves.into_iter().collect::<BTreeSet<_>>()) }
+}
+
+/// A signal for a run.
+pub fn signal_to(run: &RunHead, name_of: &str, id: Option<&str>) -> SendSignal {
+    SendSignal {
+        workspace: run.facts.workspace.clone(),
+        run: run.id(),
+        name: name(name_of),
+        payload: json(r#"{"from":"outside"}"#),
+        id: id.map(|id| SignalId::new(id).unwrap()),
+        grant: None,
+    }
+}
+
+/// The promise that `step` of the run waits for.
+pub fn promise_of(run: &RunHead, step: &str) -> PromiseId {
+    PromiseId::of_run(run.id(), run.generation, &StepId::from_stored(step))
+}
+
+/// A settlement of the promise that `step` of the run waits for.
+pub fn settlement_of(run: &RunHead, step: &str, value: &str) -> SettlePromise {
+    SettlePromise {
+        workspace: run.facts.workspace.clone(),
+        id: promise_of(run, step),
+        settlement: Settlement::Resolved(json(value)),
+        grant: None,
+    }
+}
+
+/// The command to cancel.
+pub fn cancel() -> Steer {
+    Steer::Cancel { reason: "the customer left".into() }
+}
+
+/// The command to retry all that failed.
+pub fn retry() -> Steer {
+    Steer::Retry { from: None }
+}
+
+/// A result.
+pub fn completed(value: &str) -> RunResult {
+    RunResult::Completed(json(value))
+}
+
+/// A result.
+pub fn failed(why: &str) -> RunResult {
+    RunResult::Failed(Failure::permanent(why))
+}
