@@ -9,7 +9,8 @@ fn holds(mark: &str, diagram: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let begin = format!("<!-- {mark}: generated, see crates/engine/tests/architecture.rs -->\n");
-    let start = text.find(&begin).unwrap_or_else(|| panic!("ARCHITECTURE.md has no mark {mark:?}")) + begin.len();
+    let start =
+        text.find(&begin).unwrap_or_else(|| panic!("ARCHITECTURE.md has no mark {mark:?}")) + begin.len();
     let end = start + text[start..].find("<!-- end -->").expect("the mark is closed");
     let expected = format!("```mermaid\n{diagram}```\n");
     if std::env::var_os("HAPAX_UPDATE").is_some() {

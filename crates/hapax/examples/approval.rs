@@ -9,15 +9,15 @@ use hapax::{Ctx, Failure, Hapax, Result, RunStatus, days};
 
 async fn refund(ctx: Ctx, cents: u64) -> Result<String> {
     if cents < 1_000 {
-        return ctx.step("refund", |_| async { Ok::<_, Failure>("refunded, too small to ask".to_string()) }).await;
+        return ctx
+            .step("refund", |_| async { Ok::<_, Failure>("refunded, too small to ask".to_string()) })
+            .await;
     }
     let asked = ctx.create_promise::<bool>("approved").open()?;
     let id = asked.id().to_string();
     ctx.step("ask-manager", |_| async { Ok::<_, Failure>(format!("please decide on {id}")) }).await?;
-    let branches: Vec<Pin<Box<dyn Future<Output = Result<bool>> + Send + '_>>> = vec![
-        Box::pin(asked.into_future()),
-        Box::pin(async { ctx.sleep(days(3)).await.map(|()| false) }),
-    ];
+    let branches: Vec<Pin<Box<dyn Future<Output = Result<bool>> + Send + '_>>> =
+        vec![Box::pin(asked.into_future()), Box::pin(async { ctx.sleep(days(3)).await.map(|()| false) })];
     let (first, approved) = ctx.select(branches).await?;
     Ok(match (first, approved?) {
         (0, true) => "refunded, approved".to_string(),

@@ -7,7 +7,8 @@ async fn count_document(ctx: Ctx, pages: Vec<String>) -> Result<usize> {
     let ctx = &ctx;
     let counts = ctx
         .join_all(pages.iter().enumerate().map(|(number, page)| async move {
-            ctx.step(&format!("page-{number}"), |_| async move { Ok::<_, Failure>(page.split(' ').count()) }).await
+            ctx.step(&format!("page-{number}"), |_| async move { Ok::<_, Failure>(page.split(' ').count()) })
+                .await
         }))
         .await;
     counts.into_iter().sum()
@@ -17,7 +18,9 @@ async fn count_document(ctx: Ctx, pages: Vec<String>) -> Result<usize> {
 async fn count_library(ctx: Ctx, documents: Vec<Vec<String>>) -> Result<usize> {
     let ctx = &ctx;
     let counts = ctx
-        .join_all(documents.iter().map(|pages| async move { ctx.child::<_, usize>("count-document", pages).await }))
+        .join_all(
+            documents.iter().map(|pages| async move { ctx.child::<_, usize>("count-document", pages).await }),
+        )
         .await;
     counts.into_iter().sum()
 }

@@ -34,8 +34,10 @@ async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
     let order = Order { id: "order-789".into(), cents: 4200 };
     let mut said = String::new();
     for click in 1..=3 {
-        let run =
-            hapax.start("process-order", &order).idempotency_key(format!("process-order-{}", order.id)).await?;
+        let run = hapax
+            .start("process-order", &order)
+            .idempotency_key(format!("process-order-{}", order.id))
+            .await?;
         let receipt: String = run.result().await?;
         said += &format!("click {click}: created {}, {receipt}\n", run.created);
     }
