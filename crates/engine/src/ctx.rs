@@ -83,10 +83,16 @@ fn refused(invalid: crate::model::Invalid) -> Failure {
     Failure::permanent(invalid).with_code("invalid")
 }
 
-/// The recorded outcome of a step, as the code's own type.
-fn recorded_outcome<T: DeserializeOwned>(step: &str, state: StepState) -> Result<T, Failure> {
+/// The recorded outcome of a step, as the code's own type. If it does not fit, the code is not the one that recorded it.
+fn recorded_outcome<T: DeserializeOwned>(
+    activation: &Activation,
+    step: &str,
+    state: StepState,
+) -> Result<T, Failure> {
     match state {
-        StepState::Completed { output, .. } => decoded(step, &output),
+        StepState::Completed { output, .. } => decoded(step, &output).inspect_err(|failure| {
+            activation.desk().violation.get_or_insert(failure.message().to_string());
+        }),
         StepState::Failed { failure, .. } => Err(failure),
         StepState::Cancelled { .. } | StepState::Skipped { .. } => {
             Err(Failure::permanent(format!("step {step} was given up")).with_code("cancelled"))

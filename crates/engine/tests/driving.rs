@@ -512,3 +512,227 @@ async fn bad_input_is_refused_with_a_clear_text_and_changes_nothing() {
     assert!(error.contains("does not fit"), "{error}");
     bench.check().await;
 }
+
+#[tokio::test]
+async fn bad_names_and_outputs_fail_the_run_with_a_text_that_says_why() {
+    let bench = Bench::new();
+    bench
+        .engine
+        .register("bad", |ctx: Ctx, what: String| async move {
+            match what.as_str() {
+                "empty name" => ctx.step("", |_| async { Ok::<_, Failure>(String::new()) }).await,
+                "long name" => {
+                    ctx.step(&"n".repeat(129), |_| async { Ok::<_, Failure>(String::new()) }).await
+                }
+                "odd name" => ctx.step("a#2", |_| async { Ok::<_, Failure>(String::new()) }).await,
+                "NUL" => ctx.step("nul", |_| async { Ok::<_, Failure>("a\0b".to_string()) }).await,
+                "huge" => ctx.step("huge", |_| async { Ok::<_, Failure>("x".repeat(3 << 20)) }).await,
+                "endless sleep" => ctx.sleep(Duration::MAX).await.map(|()| String::new()),
+                "unknown child" => ctx.child::<_, String>("nobody", &()).await,
+                _ => Ok(what),
+            }
+        })
+        .unwrap();
+    for (what, expected) in [
+        ("empty name", "not a valid name"),
+        ("long name", "not a valid name"),
+        ("odd name", "not a valid name"),
+        ("NUL", "NUL"),
+        ("huge", "over the limit"),
+        ("endless sleep", "out of range"),
+        ("unknown child", "no workflow"),
+    ] {
+        let run = bench.engine.start("bad", what).await.unwrap();
+        let error = run.result::<String>().await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{what}: {error}");
+    }
+    let run = bench.engine.start("bad", "fine").await.unwrap();
+    let error = run.result::<u64>().await.unwrap_err().to_string();
+    assert!(error.contains("does not fit"), "{error}");
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn a_record_that_no_longer_fits_the_code_is_told_and_not_run_again() {
+    let bench = Bench::new();
+    bench
+        .engine
+        .register("typed", |ctx: Ctx, _: ()| async move {
+            ctx.step("n", |_| async { Ok::<_, Failure>("seven".to_string()) }).await?;
+            ctx.signal::<()>("go").await
+        })
+        .unwrap();
+    let run = bench.engine.start("typed", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second
+        .register("typed", |ctx: Ctx, _: ()| async move {
+            ctx.step("n", |_| async { Ok::<_, Failure>(7u64) }).await?;
+            ctx.signal::<()>("go").await
+        })
+        .unwrap();
+    second.signal(run.id(), "go", &(), None).await.unwrap();
+    let error = second.run(run.id()).await.unwrap().result::<()>().await.unwrap_err().to_string();
+    assert!(error.contains("does not fit the type"), "{error}");
+    bench.check().await;
+}
+
+/// Invariant 43: a settlement and a timeout have one winner, and the loser is told.
+#[tokio::test]
+async fn a_promise_times_out_or_is_settled_never_both() {
+    let bench = Bench::new();
+    bench
+        .engine
+        .register("waits", |ctx: Ctx, _: ()| async move {
+            ctx.create_promise::<u32>("answer").timeout(Duration::from_secs(60)).await
+        })
+        .unwrap();
+    let run = bench.engine.start("waits", &()).await.unwrap();
+    let promise = format!("{}:answer", run.id());
+    bench.until_promise(&promise).await;
+    bench.clock.advance(Duration::from_secs(60));
+    assert!(matches!(bench.engine.resolve_promise(&promise, &1).await, Err(Error::PromiseTimedOut)));
+    let error = run.result::<u32>().await.unwrap_err().to_string();
+    assert!(error.contains("not settled in time"), "{error}");
+
+    let run = bench.engine.start("waits", &()).await.unwrap();
+    let promise = format!("{}:answer", run.id());
+    bench.until_promise(&promise).await;
+    bench.clock.advance(Duration::from_secs(59));
+    bench.engine.reject_promise(&promise, Failure::permanent("card declined")).await.unwrap();
+    let error = run.result::<u32>().await.unwrap_err().to_string();
+    assert!(error.contains("card declined"), "{error}");
+    bench.check().await;
+}
+
+/// Invariant 45: a run asked to cancel in the middle of an effect lets it end, records it, and starts nothing new.
+#[tokio::test]
+async fn a_cancelled_run_lets_its_effect_end_and_starts_no_other() {
+    let bench = Bench::new();
+    let log = support::Log::default();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let kept = log.clone();
+    bench
+        .engine
+        .register("pay", move |ctx: Ctx, _: ()| {
+            let (log, gate) = (kept.clone(), gate.clone());
+            async move {
+                let undo = log.clone();
+                ctx.step("charge", |_| {
+                    log.add("do charge".into());
+                    let mut gate = gate.clone();
+                    async move { gate.wait_for(|open| *open).await.map(|_| ()).map_err(Failure::retryable) }
+                })
+                .compensate(move |_, ()| {
+                    undo.add("undo charge".into());
+                    async { Ok::<_, Failure>(()) }
+                })
+                .await?;
+                log.step(&ctx, "mail").await
+            }
+        })
+        .unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    bench.eventually("the charge is under way", async || (!log.read().is_empty()).then_some(())).await;
+    run.cancel("enough").await.unwrap();
+    open.send(true).unwrap();
+    assert!(matches!(run.result::<String>().await, Err(Error::Cancelled { .. })));
+    assert_eq!(log.read(), ["do charge", "undo charge"]);
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn a_shielded_part_is_finished_before_a_cancellation_takes_hold() {
+    let bench = Bench::new();
+    let log = support::Log::default();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let kept = log.clone();
+    bench
+        .engine
+        .register("pay", move |ctx: Ctx, _: ()| {
+            let (log, gate) = (kept.clone(), gate.clone());
+            async move {
+                ctx.shield(async {
+                    ctx.step("debit", |_| {
+                        log.add("do debit".into());
+                        let mut gate = gate.clone();
+                        async move { gate.wait_for(|open| *open).await.map(|_| ()).map_err(Failure::retryable) }
+                    })
+                    .await?;
+                    log.step(&ctx, "credit").await
+                })
+                .await?;
+                log.step(&ctx, "mail").await
+            }
+        })
+        .unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    bench.eventually("the debit is under way", async || (!log.read().is_empty()).then_some(())).await;
+    run.cancel("enough").await.unwrap();
+    open.send(true).unwrap();
+    assert!(matches!(run.result::<String>().await, Err(Error::Cancelled { .. })));
+    assert_eq!(log.read(), ["do debit", "do credit"]);
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn a_failed_run_can_be_taken_up_from_a_named_step() {
+    let bench = Bench::new();
+    let log = support::Log::default();
+    let kept = log.clone();
+    let broken = Arc::new(AtomicU32::new(1));
+    let switch = broken.clone();
+    bench
+        .engine
+        .register("pay", move |ctx: Ctx, _: ()| {
+            let (log, broken) = (kept.clone(), switch.clone());
+            async move {
+                log.step(&ctx, "a").await?;
+                log.step(&ctx, "b").await?;
+                if broken.load(Ordering::SeqCst) == 1 {
+                    return Err(Failure::permanent("out of stock"));
+                }
+                log.step(&ctx, "c").await
+            }
+        })
+        .unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    assert!(run.result::<String>().await.is_err());
+    broken.store(0, Ordering::SeqCst);
+    assert!(matches!(run.retry(Some("nope")).await, Err(Error::Refused { .. })));
+    run.retry(Some("b")).await.unwrap();
+    assert_eq!(run.result::<String>().await.unwrap(), "c");
+    assert_eq!(log.read(), ["do a", "do b", "do b", "do c"]);
+    bench.check().await;
+}
+
+/// S0.25, S0.28: a command on a version that is gone is refused and changed nothing.
+#[tokio::test]
+async fn a_command_on_a_stale_version_is_refused() {
+    let bench = Bench::new();
+    bench.engine.register("waits", |ctx: Ctx, _: ()| async move { ctx.signal::<u32>("go").await }).unwrap();
+    let run = bench.engine.start("waits", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    let seen = run.view().await.unwrap().head.version;
+    run.pause().await.unwrap();
+    let cancel = hapax_engine::model::Steer::Cancel { reason: "late".into() };
+    let error = bench.engine.steer(run.id(), cancel, Some(seen)).await.unwrap_err();
+    assert!(matches!(error, Error::Concurrency { .. }));
+    assert!(error.to_string().contains("was modified concurrently"), "{error}");
+    assert_eq!(run.view().await.unwrap().head.status(), RunStatus::Paused);
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn a_subject_has_one_open_run_and_priority_goes_first() {
+    let bench = Bench::new();
+    bench.engine.register("refund", |ctx: Ctx, _: ()| async move { ctx.signal::<u32>("go").await }).unwrap();
+    let first = bench.engine.start("refund", &()).subject("R123").await.unwrap();
+    let second = bench.engine.start("refund", &()).subject("R123").await;
+    assert!(matches!(second, Err(Error::SubjectBusy { run }) if run == first.id()));
+    first.signal("go", &1, None).await.unwrap();
+    first.result::<u32>().await.unwrap();
+    assert!(bench.engine.start("refund", &()).subject("R123").await.unwrap().created);
+    bench.check().await;
+}

@@ -107,7 +107,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             if let Some(record) = self.done {
-                return recorded_outcome(self.step.as_str(), record.state);
+                return recorded_outcome(self.activation, self.step.as_str(), record.state);
             }
             let id = self.id.clone();
             let look =

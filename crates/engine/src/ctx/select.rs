@@ -20,7 +20,7 @@ impl Ctx {
         let id = activation.next_id(&checked_name("step name", "select")?);
         let began = activation.now();
         let recorded: Option<usize> = match activation.enter(&id, StepKind::Select) {
-            Entered::Done(record) => Some(recorded_outcome(id.as_str(), record.state)?),
+            Entered::Done(record) => Some(recorded_outcome(activation, id.as_str(), record.state)?),
             Entered::Open(_) | Entered::Fresh => None,
         };
         if branches.is_empty() || recorded.is_some_and(|first| first >= branches.len()) {

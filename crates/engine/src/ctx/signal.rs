@@ -49,7 +49,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
                 Change::finished(&id, StepKind::Signal, transition, state, 1, began)
             };
             let (until, began, mut found) = match activation.enter(&id, StepKind::Signal) {
-                Entered::Done(record) => return recorded_outcome(id.as_str(), record.state),
+                Entered::Done(record) => return recorded_outcome(activation, id.as_str(), record.state),
                 Entered::Open(record) => match record.state {
                     StepState::Waiting { until } => (until, record.started_at, None),
                     _ => (None, record.started_at, None),

@@ -182,7 +182,7 @@ impl Effect {
                     StepState::Completed { output, .. } => output.clone(),
                     _ => Payload::null(),
                 };
-                return Ok((recorded_outcome(self.id.as_str(), record.state)?, output));
+                return Ok((recorded_outcome(activation, self.id.as_str(), record.state)?, output));
             }
             Entered::Open(record) => {
                 let due_at = match record.state {

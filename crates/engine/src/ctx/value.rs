@@ -30,7 +30,7 @@ impl Ctx {
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", name)?);
         match activation.enter(&id, StepKind::Value) {
-            Entered::Done(record) => recorded_outcome(id.as_str(), record.state),
+            Entered::Done(record) => recorded_outcome(activation, id.as_str(), record.state),
             Entered::Open(_) | Entered::Fresh => {
                 let value = make();
                 let output = Payload::of(&value).map_err(refused)?;
