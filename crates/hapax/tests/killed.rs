@@ -132,7 +132,11 @@ fn killed_at_every_point_nothing_is_lost_and_nothing_recorded_runs_again() {
 
             let mut entries: BTreeMap<String, u32> = BTreeMap::new();
             noted(folder.path()).into_iter().for_each(|key| *entries.entry(key).or_default() += 1);
-            assert_eq!(entries.len(), RUNS * STEPS.len(), "{kill_at}: every effect happened, each under one key");
+            assert_eq!(
+                entries.len(),
+                RUNS * STEPS.len(),
+                "{kill_at}: every effect happened, each under one key"
+            );
             let again: u32 = entries.values().map(|n| n - 1).sum();
             assert!(again as usize <= RUNS, "{kill_at}: {again} ran again, of {before}; at most one a run");
             assert!(entries.values().all(|n| *n <= 2), "{kill_at}: an effect ran more than twice");
