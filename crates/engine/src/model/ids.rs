@@ -14,11 +14,13 @@ use super::{Invalid, Timestamp};
 pub struct RunId(u128);
 
 impl RunId {
-    /// A fresh id that sorts at `at`.
+    /// A fresh id that sorts at `at`: a UUID of version 7. Its random bits come from where those of tokens and waits
+    /// come from, so that a simulation that seeds them sees the same ids, in the same order, again.
     pub fn new(at: Timestamp) -> Self {
         let ms = u64::try_from(at.as_millis()).unwrap_or(0);
-        let stamp = uuid::Timestamp::from_unix_time(ms / 1000, (ms % 1000) as u32 * 1_000_000, 0, 0);
-        RunId(Uuid::new_v7(stamp).as_u128())
+        let mut random = [0; 10];
+        fastrand::fill(&mut random);
+        RunId(uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_u128())
     }
 
     /// The id as a number; stores keep it as 16 bytes.

@@ -113,7 +113,10 @@ impl ActiveRuns {
         self.runs.lock().expect("no holder panics").len()
     }
 
+    /// All of them, in the order of their ids, so that nothing depends on how a map hashes.
     pub(crate) fn all(&self) -> Vec<Arc<Active>> {
-        self.runs.lock().expect("no holder panics").values().cloned().collect()
+        let mut all: Vec<_> = self.runs.lock().expect("no holder panics").values().cloned().collect();
+        all.sort_unstable_by_key(|active| active.run);
+        all
     }
 }

@@ -1,6 +1,6 @@
 //! What a workflow's code and its driver share: the records, the collected changes, and who waits for what.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -66,7 +66,8 @@ pub(crate) struct Desk {
     arrivals_loaded: u64,
     pub(crate) continue_with: Option<Payload>,
     pub(crate) violation: Option<String>,
-    wakers: HashMap<u64, Waker>,
+    /// By place, so that all are woken in the order in which they first waited.
+    wakers: BTreeMap<u64, Waker>,
     last_place: u64,
 }
 
@@ -259,7 +260,7 @@ impl Desk {
             arrivals_loaded: 0,
             continue_with: None,
             violation: None,
-            wakers: HashMap::new(),
+            wakers: BTreeMap::new(),
             last_place: 0,
         }
     }

@@ -1,6 +1,6 @@
 //! The engine: one process's share in driving runs, and the operations on them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
@@ -64,7 +64,7 @@ pub(crate) struct Inner {
     pub(crate) active: ActiveRuns,
     pub(crate) waiters: Waiters,
     pub(crate) counters: Counters,
-    resident: Mutex<HashMap<RunId, Driver>>,
+    resident: Mutex<BTreeMap<RunId, Driver>>,
     /// Wakes the scheduler: something may be due.
     pub(crate) nudge: Notify,
     /// The earliest timer known here, in milliseconds since the epoch.
@@ -362,6 +362,7 @@ impl Engine {
                 break;
             }
             tokio::select! {
+                biased;
                 () = changed => {}
                 () = &mut out_of_time => break,
             }
@@ -519,16 +520,14 @@ impl Inner {
         }
     }
 
-    /// Keeps a parked run in memory, in place of another if there are too many.
+    /// Keeps a parked run in memory, in place of the oldest if there are too many.
     fn keep(&self, driver: Driver) {
         let mut resident = self.resident.lock().expect("no holder panics");
         if self.options.max_resident == 0 || self.phase() != Phase::Running {
             return;
         }
-        if resident.len() >= self.options.max_resident
-            && let Some(any) = resident.keys().next().copied()
-        {
-            resident.remove(&any);
+        if resident.len() >= self.options.max_resident {
+            resident.pop_first();
         }
         resident.insert(driver.activation.facts.id, driver);
     }

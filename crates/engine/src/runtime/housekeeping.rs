@@ -17,6 +17,7 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
         };
         let changed = inner.changed.notified();
         tokio::select! {
+            biased;
             () = inner.clock.sleep_until(inner.clock.now().plus(pause)) => {}
             () = changed => {}
         }

@@ -13,6 +13,7 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
     loop {
         let changed = inner.changed.notified();
         tokio::select! {
+            biased;
             () = inner.clock.sleep_until(inner.clock.now().plus(every)) => {}
             () = changed => {}
         }

@@ -57,6 +57,7 @@ impl RunHandle {
             // Many may wait long for runs that are parked; they must not read the store to death.
             look_after = (look_after * 2).min(inner.options.poll_every * 16);
             tokio::select! {
+                biased;
                 answer = &mut told => match answer {
                     Ok(result) => return Ok(result),
                     Err(_) => told = inner.waiters.wait_for(self.run),

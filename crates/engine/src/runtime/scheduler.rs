@@ -37,6 +37,7 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
         }
         let timer = inner.clock.sleep_until(look_at);
         tokio::select! {
+            biased;
             () = nudged => {}
             () = timer => {}
         }
