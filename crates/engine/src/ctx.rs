@@ -10,6 +10,7 @@ mod select;
 mod signal;
 mod sleep;
 mod step;
+mod transaction;
 mod value;
 
 use std::future::Future;

@@ -3,6 +3,7 @@
 mod advance;
 mod arrival;
 mod canonical;
+mod chance;
 mod effect_key;
 mod event;
 mod failure;
@@ -26,6 +27,7 @@ mod time;
 pub use advance::{Advance, Advancing, IllegalChange, StepChange};
 pub use arrival::{Arrival, decide_arrival};
 pub use canonical::canonical_json;
+pub use chance::seed_chance;
 pub use effect_key::EffectKey;
 pub use event::{EventKind, RunEvent};
 pub use failure::{Failure, FailureClass};

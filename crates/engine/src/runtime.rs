@@ -15,6 +15,7 @@ mod run_handle;
 mod scheduler;
 mod start;
 pub(crate) mod stats;
+pub(crate) mod transact;
 mod waiters;
 
 pub use engine::{Engine, Settling};

@@ -14,6 +14,7 @@ mod send_signal;
 mod settle_promise;
 mod start_run;
 mod steer_run;
+mod transact;
 
 use async_trait::async_trait;
 
@@ -27,6 +28,7 @@ pub use send_signal::{SendSignal, SignalOutcome};
 pub use settle_promise::{SettleOutcome, SettlePromise};
 pub use start_run::StartOutcome;
 pub use steer_run::{SteerOutcome, SteerRun};
+pub use transact::{RecordOutput, Transact, TransactOutcome};
 
 use crate::model::{
     Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
@@ -83,6 +85,17 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     ///   ([`crate::model::Steer::parent_ended`]; refusals are ignored); children that end by it have the same consequences. A parent
     ///   that this wakes, and children that it makes ready to be driven, are among the `woken`.
     async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome>;
+
+    /// Does work of the user's in a transaction of the store's own and writes its record in the same commit: both
+    /// are there afterwards, or neither.
+    ///
+    /// The work is done first; if it fails, its writes are taken back and nothing is recorded. Then the write that
+    /// [`Transact::record`] makes of its output is judged as [`Store::advance_run`] judges it; if it does not take effect, the
+    /// work is taken back. After [`StoreError::Unknown`] the request is not sent again: the caller reads the log instead.
+    async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
+        drop(request);
+        Err(StoreError::Refused("this store has no transactions that user code could share".into()))
+    }
 
     /// Carries out a person's command on a run, by [`crate::model::decide_steer`].
     ///

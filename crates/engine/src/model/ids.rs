@@ -19,7 +19,7 @@ impl RunId {
     pub fn new(at: Timestamp) -> Self {
         let ms = u64::try_from(at.as_millis()).unwrap_or(0);
         let mut random = [0; 10];
-        fastrand::fill(&mut random);
+        super::chance::fill(&mut random);
         RunId(uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_u128())
     }
 
@@ -89,7 +89,9 @@ pub struct OwnerId(u128);
 impl OwnerId {
     /// A fresh identity.
     pub fn fresh() -> Self {
-        OwnerId(Uuid::new_v4().as_u128())
+        let mut random = [0; 16];
+        super::chance::fill(&mut random);
+        OwnerId(uuid::Builder::from_random_bytes(random).into_uuid().as_u128())
     }
 
     /// The id as a number; stores keep it as 16 bytes.
@@ -226,7 +228,9 @@ pub struct WriteToken(i64);
 impl WriteToken {
     /// A token no other write carries.
     pub fn fresh() -> Self {
-        WriteToken(fastrand::i64(..))
+        let mut random = [0; 8];
+        super::chance::fill(&mut random);
+        WriteToken(i64::from_le_bytes(random))
     }
 
     /// The token as a number.

@@ -1,6 +1,6 @@
 //! What a workflow's code and its driver share: the records, the collected changes, and who waits for what.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,6 +11,7 @@ use super::change::Change;
 use super::engine::Inner;
 use super::point::Point;
 use super::stats::Counters;
+use super::transact::Pending;
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
     Asked, Generation, Name, Payload, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult,
@@ -54,6 +55,7 @@ pub(crate) struct Desk {
     pub(crate) changes: Vec<Change>,
     queued: u64,
     pub(crate) durable: u64,
+    pub(crate) transactions: VecDeque<Pending>,
     pub(crate) waits: HashMap<StepId, Option<Timestamp>>,
     pub(crate) gated: usize,
     pub(crate) in_flight: usize,
@@ -250,6 +252,7 @@ impl Desk {
             changes: Vec::new(),
             queued: 0,
             durable: 0,
+            transactions: VecDeque::new(),
             waits: HashMap::new(),
             gated: 0,
             in_flight: 0,

@@ -55,6 +55,7 @@ pub(crate) struct Driver {
     scope: Arc<Scope>,
     work: Work,
     commit: Option<(Commit, Vec<Change>, Closing, u64)>,
+    pub(super) transaction: Option<super::transact::InFlight>,
     timer: Option<(Timestamp, Sleep)>,
     steered: Option<RunHead>,
     turn: Arc<Turn>,
@@ -96,6 +97,7 @@ impl Driver {
             scope,
             work,
             commit: None,
+            transaction: None,
             timer: None,
             steered: None,
             turn,
@@ -128,6 +130,9 @@ impl Driver {
             if let Some(end) = self.poll_commit(&engine, active, cx) {
                 return Some(end);
             }
+            if let Some(end) = self.poll_transaction(&engine, cx) {
+                return Some(end);
+            }
             self.poll_timer(cx);
             self.poll_work();
             match self.next_write() {
@@ -136,6 +141,7 @@ impl Driver {
                         return Some(End::Lost);
                     }
                 }
+                None if !self.is_writing() && self.begin_transaction(&engine) => {}
                 None if self.step_aside() => {}
                 None => return None,
             }
@@ -172,7 +178,9 @@ impl Driver {
         cx: &mut Context<'_>,
     ) -> Option<End> {
         let Some((commit, ..)) = self.commit.as_mut() else {
-            self.look_at_steering();
+            if self.transaction.is_none() {
+                self.look_at_steering();
+            }
             return None;
         };
         let Poll::Ready((advance, outcome)) = commit.as_mut().poll(cx) else { return None };
@@ -215,7 +223,7 @@ impl Driver {
     }
 
     /// The write took effect.
-    fn written(
+    pub(super) fn written(
         &mut self,
         engine: &Arc<Inner>,
         advance: Advance,
@@ -367,6 +375,7 @@ impl Driver {
     /// Undoes the effects that know how to be undone, last first, and then ends with `result`.
     fn undo(&self, result: RunResult) -> Work {
         let effects = self.scope.take();
+        self.activation.desk().transactions.clear();
         self.turn.wanted.store(true, Ordering::SeqCst);
         if effects.is_empty() {
             return Work::Over(Closing::End(result));
@@ -375,9 +384,14 @@ impl Driver {
         Work::Undoing(Box::pin(undo_all(self.activation.clone(), effects)), result)
     }
 
+    /// Is a write or a transaction in flight? There is one at a time: each is guarded by the version the last one made.
+    fn is_writing(&self) -> bool {
+        self.commit.is_some() || self.transaction.is_some()
+    }
+
     /// What to write now, if anything.
     fn next_write(&mut self) -> Option<Closing> {
-        if self.commit.is_some() {
+        if self.is_writing() {
             return None;
         }
         let desk = self.activation.desk();
@@ -385,7 +399,7 @@ impl Driver {
             return Some(closing.clone());
         }
         if desk.in_flight == 0 && !desk.replaying {
-            let only_waits = desk.gated == 0 && !desk.waits.is_empty();
+            let only_waits = desk.gated == 0 && !desk.waits.is_empty() && desk.transactions.is_empty();
             let may_park = !desk.is_stopped() || desk.stop == Some(Stop::Release);
             if only_waits && may_park {
                 return Some(Closing::Wait { wake_at: desk.next_timer(), arrivals_seen: desk.arrivals_seen });
@@ -404,7 +418,7 @@ impl Driver {
 
     /// Nothing to write and the code waits: is there a turn to take? True if there was.
     fn step_aside(&mut self) -> bool {
-        if self.commit.is_some() || matches!(self.work, Work::Over(_)) {
+        if self.is_writing() || matches!(self.work, Work::Over(_)) {
             return false;
         }
         let mut desk = self.activation.desk();

@@ -1,0 +1,75 @@
+//! Steps in the store's own transaction.
+
+use std::any::Any;
+
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use super::{Ctx, checked_name, decoded, recorded_outcome};
+use crate::model::{
+    Failure, RetryDecision, RetryPolicy, StepKind, StepState, StepTransition, Timestamp, decide_retry,
+};
+use crate::runtime::change::Change;
+use crate::runtime::desk::Entered;
+use crate::runtime::transact::{Pending, Reply};
+
+impl Ctx {
+    /// Takes a step whose effect and record are one commit. `make_work` makes the work in the form the store asks for;
+    /// the store crates give this a typed face. It may be made several times, but takes effect once.
+    pub async fn transact_step<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        policy: RetryPolicy,
+        mut make_work: impl FnMut() -> Box<dyn Any + Send>,
+    ) -> Result<T, Failure> {
+        let activation = &*self.activation;
+        let step = activation.next_id(&checked_name("step name", name)?);
+        let (mut attempts, mut due_at, started_at) = match activation.enter(&step, StepKind::Effect) {
+            Entered::Done(record) => return recorded_outcome(activation, step.as_str(), record.state),
+            Entered::Open(record) => match record.state {
+                StepState::Pending { due_at, .. } => (record.attempts, Some(due_at), Some(record.started_at)),
+                _ => (record.attempts, None, Some(record.started_at)),
+            },
+            Entered::Fresh => (0, None, None),
+        };
+        loop {
+            if let Some(due_at) = due_at.take() {
+                let due = move |_: &mut _, now: Timestamp| (now >= due_at).then_some(());
+                activation.wait_for(step.clone(), Some(due_at), due).await;
+            }
+            activation.gate().await;
+            let began = started_at.unwrap_or_else(|| activation.now());
+            attempts += 1;
+            let failure = loop {
+                let (reply, told) = oneshot::channel();
+                let pending =
+                    Pending { step: step.clone(), work: make_work(), attempts, started_at: began, reply };
+                activation.desk().transactions.push_back(pending);
+                match told.await {
+                    Ok(Reply::Done(output)) => return decoded(step.as_str(), &output),
+                    Ok(Reply::Failed(failure)) => break failure,
+                    // The run changed under it, or is being given up: the gate knows which.
+                    Ok(Reply::Again) | Err(_) => drop(activation.gate().await),
+                }
+            };
+            let now = activation.now();
+            let change = |transition, state| {
+                Change::finished(&step, StepKind::Effect, transition, state, attempts, began)
+            };
+            match decide_retry(&policy, attempts, &failure, now, fastrand::f64()) {
+                RetryDecision::GiveUp => {
+                    let state = StepState::Failed { at: now, failure: failure.clone() };
+                    activation.queue([change(StepTransition::Fail, state)]);
+                    return Err(failure);
+                }
+                RetryDecision::At(at) => {
+                    activation.queue([change(
+                        StepTransition::ScheduleRetry,
+                        StepState::Pending { due_at: at, failure },
+                    )]);
+                    due_at = Some(at);
+                }
+            }
+        }
+    }
+}
