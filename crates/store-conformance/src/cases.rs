@@ -86,6 +86,7 @@ macro_rules! with_every_case {
             }
             leases {
                 a_renewed_lease_ends_later
+                a_write_does_not_shorten_a_renewed_lease
                 an_ended_lease_that_nobody_took_is_prolonged
                 a_lease_that_was_taken_is_lost
                 what_was_given_back_is_not_held

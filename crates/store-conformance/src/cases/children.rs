@@ -195,7 +195,10 @@ pub(super) async fn a_child_started_by_the_last_write_of_its_parent_is_cancelled
 pub(super) async fn a_child_that_could_be_refused_is_refused_with_the_write(t: &Stage) {
     let parent = t.driven().await;
     let order = || t.child_of(&parent, "ship");
-    for child in [order().workspace("abroad"), order().key("k"), order().subject("s")] {
+    let stranger = t.order().workspace("abroad").start().await;
+    for child in
+        [order().workspace("abroad"), order().key("k"), order().subject("s"), order().id(stranger.id())]
+    {
         let advance = t.write(&parent).await.awaits_child("ship", &child).advance();
         must!(t.store.advance_run(advance).await, Err(StoreError::Refused(_)));
         let new = child.new_run();

@@ -1,7 +1,7 @@
 //! Keeping leases alive.
 
 use hapax_engine::limits::MAX_RENEWALS;
-use hapax_engine::model::Fence;
+use hapax_engine::model::{Fence, RunHead};
 use hapax_engine::store::{HeldLease, RenewLeases, StoreError};
 
 use crate::fixture::*;
@@ -19,6 +19,25 @@ pub(super) async fn a_renewed_lease_ends_later(t: &Stage) {
     t.pass(LEASE - SECOND);
     assert!(t.claim(BOB).await.is_empty(), "the old end does not count");
     t.write(&held).await.does("charge").done().await;
+}
+
+/// Invariant 20: a write of the holder does not shorten the lease that was renewed meanwhile.
+pub(super) async fn a_write_does_not_shorten_a_renewed_lease(t: &Stage) {
+    let held = t.driven().await;
+    t.pass(LEASE / 2);
+    assert!(t.renew(ANN, &[&held]).await.is_empty());
+    let renewed = t.head(&held).await.state.lease();
+    let after = t.write(&held).await.does("charge").done().await;
+    assert_eq!(after.state.lease(), renewed);
+    t.pass(LEASE / 2);
+    let after = t.write(&held_at(&held, &after)).await.continues_with("2").done().await;
+    assert_eq!(after.state.lease(), renewed);
+    assert!(t.claim(BOB).await.is_empty());
+}
+
+/// The run as a holder knows it that heard of no renewal.
+fn held_at(first: &RunHead, now: &RunHead) -> RunHead {
+    RunHead { state: first.state, ..now.clone() }
 }
 
 /// Time goes by the store's clock: a lease that ended but was not taken is still the caller's.
