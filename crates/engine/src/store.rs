@@ -72,7 +72,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// the caller's own, whatever other verbs did since; nobody is named as woken); the run is leased under the same fence:
     /// `Stale`; else `LeaseLost`. A promise in `timed_out` that is not stored as pending, nor opened by the same write, is `Stale`,
     /// too. A child of another workspace, or with a key or a subject, is [`StoreError::Refused`]. When it takes effect:
-    /// - the run becomes `advance.head`, but keeps the store's own count of arrivals; a run that parks having seen fewer
+    /// - the run becomes `advance.head`, but a run that stays leased keeps its lease as it was last renewed, and the count of
+    ///   arrivals stays the store's own; a run that parks having seen fewer
     ///   arrivals than there are is due at once (`wake_at` = now) and among the `woken`;
     /// - a run that stays leased keeps the end of its lease as the store has it: renewals move it without taking a version;
     /// - `input` replaces the run's input and deletes its step records of older generations (those last changed before the

@@ -6,5 +6,9 @@
 pub mod fixture;
 
 mod candidate;
+mod cases;
+mod suite;
 
 pub use candidate::Candidate;
+#[doc(hidden)]
+pub use suite::run_case;

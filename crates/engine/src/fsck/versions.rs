@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::Found;
 use super::invariant::{COMMITTED_TOGETHER, ONE_OUTCOME, VERSIONS_COUNT};
 use super::snapshot::Snapshot;
-use crate::model::{EventKind, StepKind, StepRecord, Version};
+use crate::model::{EventKind, StepKind, StepRecord, StepStatus, Version};
 
 pub(super) fn check(snapshot: &Snapshot, found: &mut Found) {
     let taken = taken_versions(snapshot, found);
@@ -108,8 +108,8 @@ fn check_holes(snapshot: &Snapshot, base: Version, taken: impl Iterator<Item = V
     }
 }
 
-/// How many versions a step may have taken beyond those its record shows: an attempt begins and ends, and the end of
-/// an effect may be doubted first.
+/// How many versions a step may have taken beyond those its record shows: an attempt begins and ends, the end of an
+/// effect may be doubted first, and a step between two attempts may be given up.
 fn unseen_versions(step: &StepRecord) -> u64 {
     let per_attempt = match step.kind {
         StepKind::Effect | StepKind::Undo => 3,
@@ -120,6 +120,7 @@ fn unseen_versions(step: &StepRecord) -> u64 {
         | StepKind::Value
         | StepKind::Select => 2,
     };
+    let given_up = u64::from(step.state.status() == StepStatus::Cancelled);
     let shown = if step.started_version == step.changed_version { 1 } else { 2 };
-    (u64::from(step.attempts.max(1)) * per_attempt).saturating_sub(shown)
+    (u64::from(step.attempts.max(1)) * per_attempt + given_up).saturating_sub(shown)
 }

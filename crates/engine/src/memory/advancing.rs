@@ -8,7 +8,7 @@ use crate::store::{AdvanceOutcome, StoreError, StoreResult};
 
 impl State {
     pub(super) fn advance_run(&mut self, advance: Advance, now: Timestamp) -> StoreResult<AdvanceOutcome> {
-        check(&advance)?;
+        self.check_children(&advance)?;
         let Some(row) = self.row_in(advance.workspace(), advance.run()) else {
             return Ok(AdvanceOutcome::LeaseLost);
         };
@@ -40,11 +40,18 @@ impl State {
         let (id, workspace) = (advance.run(), advance.workspace().clone());
         let mut woken = Vec::new();
         let mut head = advance.head;
-        if let RunState::Waiting { .. } = head.state
-            && head.arrivals < before.arrivals
-        {
-            head.state = RunState::Waiting { wake_at: Some(now) };
-            woken.push(id);
+        match head.state {
+            // Only renewals move a lease: the holder may not know yet how long it has.
+            RunState::Running(Drive::Leased(_)) => head.state = before.state,
+            RunState::Waiting { .. } if head.arrivals < before.arrivals => {
+                head.state = RunState::Waiting { wake_at: Some(now) };
+                woken.push(id);
+            }
+            RunState::Pending { .. }
+            | RunState::Running(Drive::Ready { .. })
+            | RunState::Waiting { .. }
+            | RunState::Paused
+            | RunState::Closed { .. } => {}
         }
         head.arrivals = before.arrivals;
         if let RunState::Running(Drive::Leased(_)) = head.state {
@@ -104,18 +111,19 @@ impl State {
         let due = matches!(head.state, RunState::Pending { due_at } if due_at <= now);
         due.then_some(head.id())
     }
-}
 
-/// A child is named by the step that waits for it, so it has no key and no subject that could stand against it.
-fn check(advance: &Advance) -> StoreResult<()> {
-    for child in &advance.children {
-        let facts = &child.facts;
-        if facts.workspace != *advance.workspace() {
-            return Err(StoreError::Refused("a child belongs to the workspace of its parent".into()));
+    /// A child is named by the step that waits for it, so it has no key and no subject that could stand against it.
+    fn check_children(&self, advance: &Advance) -> StoreResult<()> {
+        for child in &advance.children {
+            let facts = &child.facts;
+            let taken = self.row(facts.id).is_some_and(|row| row.head.facts.workspace != facts.workspace);
+            if taken || facts.workspace != *advance.workspace() {
+                return Err(StoreError::Refused("a child belongs to the workspace of its parent".into()));
+            }
+            if facts.key.is_some() || facts.subject.is_some() {
+                return Err(StoreError::Refused("a child has neither key nor subject".into()));
+            }
         }
-        if facts.key.is_some() || facts.subject.is_some() {
-            return Err(StoreError::Refused("a child has neither key nor subject".into()));
-        }
+        Ok(())
     }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::model::{RunHead, RunId};
 
 /// What became of an [`crate::model::Advance`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum AdvanceOutcome {
     /// It took effect; go on. Runs it made due (a parent, children) are named, so that they need not wait for a poll.

@@ -12,7 +12,7 @@ pub struct ClaimRuns {
 }
 
 /// What it got.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claimed {
     /// Runs granted to the caller, each under a new fence.
     pub runs: Vec<RunHead>,

@@ -6,7 +6,7 @@ use crate::model::{
 };
 
 /// One run for people: where it stands, what it works on, what it ended with.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunView {
     /// Where it stands.
     pub head: RunHead,
@@ -17,7 +17,7 @@ pub struct RunView {
 }
 
 /// Everything a replay needs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLog {
     /// Where the run stands.
     pub head: RunHead,
@@ -49,7 +49,7 @@ pub struct ListRuns {
 }
 
 /// One page of runs, newest first.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunPage {
     /// The runs.
     pub runs: Vec<RunView>,

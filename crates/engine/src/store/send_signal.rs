@@ -20,7 +20,7 @@ pub struct SendSignal {
 }
 
 /// What became of it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum SignalOutcome {
     /// Stored; if the run was waiting and the offer was taken, the caller drives it now.

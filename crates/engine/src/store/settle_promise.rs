@@ -16,7 +16,7 @@ pub struct SettlePromise {
 }
 
 /// What became of it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum SettleOutcome {
     /// It is settled with this; if the run was waiting and the offer was taken, the caller drives it now.

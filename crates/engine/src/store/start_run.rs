@@ -3,7 +3,7 @@
 use crate::model::{Fingerprint, RunHead, RunId, Timestamp};
 
 /// What became of a start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum StartOutcome {
     /// A new run; if it was granted, the caller drives it.

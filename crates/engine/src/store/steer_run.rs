@@ -16,7 +16,7 @@ pub struct SteerRun {
 }
 
 /// What became of it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum SteerOutcome {
     /// Done, or durably asked for; the run as it is now.

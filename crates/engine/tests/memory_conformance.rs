@@ -1,0 +1,13 @@
+//! The memory store does what every store must do.
+
+use std::sync::Arc;
+
+use hapax_engine::clock::ManualClock;
+use hapax_engine::memory::MemoryStore;
+use hapax_store_conformance::Candidate;
+
+async fn make_store(clock: Arc<ManualClock>) -> Candidate {
+    Candidate::new(MemoryStore::new(clock))
+}
+
+hapax_store_conformance::conformance_suite!(make_store);

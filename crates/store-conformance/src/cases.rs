@@ -1,0 +1,288 @@
+//! Every case, by topic: this list is what a store promises.
+//!
+//! A case that is written and not listed is unused code, which the build refuses; the suite is made from this list alone.
+
+mod advancing;
+mod children;
+mod claiming;
+mod concurrency;
+mod continuing;
+mod keys;
+mod leases;
+mod listing;
+mod own_writes;
+mod promises;
+mod purging;
+mod signals;
+mod starting;
+mod steering;
+mod subjects;
+mod waiting;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::fixture::Stage;
+
+/// Calls a macro with its arguments and the list of all cases.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_every_case {
+    ($($called:ident)::+ ! ($($argument:tt)*)) => {
+        $($called)::+! {
+            ($($argument)*)
+            starting {
+                a_new_run_waits_to_be_claimed
+                a_run_offered_to_its_starter_is_born_leased
+                an_offer_for_other_workflows_is_not_taken
+                a_delayed_run_is_not_granted_early
+                the_facts_of_a_run_are_kept_as_given
+                inputs_are_kept_byte_for_byte
+                a_run_is_seen_only_in_its_workspace
+                an_id_of_another_workspace_is_refused
+                what_never_was_is_not_found
+            }
+            keys {
+                the_same_key_finds_the_same_run
+                without_a_key_every_start_is_a_new_run
+                a_key_with_another_input_is_a_conflict
+                the_same_key_in_two_workspaces_is_two_keys
+                a_key_says_what_it_stands_for
+                keys_are_compared_exactly
+                a_key_never_expires_while_its_run_is_open
+                a_key_outlives_its_run_by_its_retention
+                a_key_without_an_end_lives_for_ever
+                a_failed_run_keeps_its_key
+                a_failed_or_cancelled_run_frees_its_key_if_so_declared
+                a_run_cancelled_from_outside_frees_its_key_if_so_declared
+                a_key_given_on_is_not_touched_by_its_first_run
+                the_key_of_a_purged_run_still_stands
+                an_expired_key_is_there_until_it_is_purged
+                keys_are_listed_in_order
+                a_retention_beyond_all_time_is_kept
+            }
+            subjects {
+                a_subject_has_one_open_run
+                a_run_that_rests_holds_its_subject
+                the_end_of_a_run_frees_its_subject
+                subjects_are_told_apart_by_workspace_and_workflow
+                a_key_decides_before_a_subject
+            }
+            claiming {
+                a_claim_grants_a_lease
+                runs_are_granted_in_order
+                runs_of_several_workflows_are_granted_in_one_order
+                a_run_is_granted_when_it_is_due
+                only_served_workflows_are_granted
+                runs_of_every_workspace_are_granted
+                a_claim_says_when_to_come_again
+                resting_runs_are_not_due
+                only_an_ended_lease_is_taken_over
+                an_owner_takes_over_from_itself_under_a_new_fence
+                a_released_run_is_granted_at_once
+                a_run_that_keeps_losing_its_worker_is_put_aside
+                progress_forgives_lost_leases
+                a_timer_wakes_a_waiting_run
+            }
+            leases {
+                a_renewed_lease_ends_later
+                a_write_does_not_shorten_a_renewed_lease
+                an_ended_lease_that_nobody_took_is_prolonged
+                a_lease_that_was_taken_is_lost
+                what_was_given_back_is_not_held
+                each_lease_is_judged_by_itself
+                too_many_renewals_are_refused
+            }
+            advancing {
+                a_step_takes_two_versions
+                records_read_back_in_the_order_they_started
+                every_kind_of_step_is_kept
+                a_record_is_replaced_as_its_step_moves_on
+                an_older_version_writes_nothing
+                a_paused_worker_cannot_write_after_a_takeover
+                who_gave_the_lease_back_writes_nothing
+                a_closed_run_is_not_written
+                a_run_that_is_not_there_is_not_written
+                an_ended_lease_that_nobody_took_still_writes
+                the_holder_hears_what_was_asked_at_its_next_write
+                the_last_step_and_the_end_are_one_write
+                a_failed_run_says_why
+                a_write_does_not_forget_arrivals
+                a_write_may_carry_many_records
+            }
+            own_writes {
+                a_start_sent_again_finds_its_own_run
+                a_start_sent_again_after_the_end_finds_the_end
+                a_write_sent_again_takes_effect_once
+                a_write_sent_again_after_others_changed_the_run_is_still_its_own
+                an_older_write_sent_again_is_refused
+                a_write_that_gave_the_lease_back_is_known_again
+                an_end_sent_again_is_one_arrival
+                a_command_sent_again_changes_nothing
+                an_arrival_sent_again_arrives_once
+            }
+            waiting {
+                an_arrival_before_the_park_is_not_lost
+                an_arrival_after_the_park_wakes
+                the_end_of_a_child_names_the_parent_it_wakes
+                a_park_sleeps_only_if_it_has_seen_everything
+                an_arrival_and_a_timer_wake_at_the_earlier
+                whoever_brings_the_arrival_may_drive_the_run
+                an_offer_is_taken_only_for_a_waiting_run_that_is_served
+                arrivals_during_a_pause_are_kept
+            }
+            signals {
+                a_signal_is_kept_before_anybody_waits_for_it
+                signals_are_kept_in_order
+                without_an_id_every_sending_is_a_signal
+                an_id_that_was_seen_is_a_duplicate_for_ever
+                the_same_id_at_two_runs_is_two_signals
+                a_signal_to_an_ended_run_is_refused
+                a_consumed_signal_is_gone_and_the_others_stay
+                a_run_holds_only_so_many_signals
+            }
+            promises {
+                a_promise_is_opened_with_its_step
+                the_first_settlement_stands
+                a_rejection_is_a_settlement
+                a_settlement_outlasts_the_deadline
+                a_promise_times_out_by_the_clock_alone
+                a_timeout_is_written_with_its_step
+                a_timeout_loses_to_an_earlier_settlement
+                an_unknown_promise_does_not_time_out
+                a_promise_may_open_and_time_out_in_one_write
+                opening_a_promise_again_leaves_it_as_it_is
+                a_promise_of_an_ended_run_can_be_settled
+                each_promise_is_settled_by_itself
+            }
+            children {
+                a_child_is_started_with_its_step
+                a_child_that_is_not_due_is_not_named
+                a_child_is_started_once
+                a_parent_reads_what_its_child_ended_with
+                a_failed_child_tells_its_parent
+                a_child_cancelled_from_outside_tells_its_parent
+                the_end_of_a_parent_cancels_a_child_that_never_ran
+                the_end_of_a_parent_asks_living_children_to_cancel
+                the_end_of_a_parent_changes_nothing_where_nothing_is_left_to_ask
+                an_abandoned_child_goes_on
+                the_end_of_a_parent_reaches_grandchildren
+                a_run_cancelled_from_outside_takes_its_children_along
+                a_child_started_by_the_last_write_of_its_parent_is_cancelled
+                a_child_that_could_be_refused_is_refused_with_the_write
+            }
+            steering {
+                a_resting_run_is_paused_at_once
+                a_driven_run_is_asked_to_pause
+                a_run_that_never_ran_is_cancelled_at_once
+                a_run_that_has_run_is_woken_to_cancel
+                a_driven_run_is_asked_to_cancel
+                an_ended_run_is_not_changed
+                a_command_on_an_older_version_is_refused
+                a_retry_reopens_a_failed_run
+                a_retry_from_a_step_runs_again_what_came_after
+                a_run_whose_steps_were_undone_is_not_retried
+                a_retry_does_not_take_a_key_that_another_run_has
+                a_retry_does_not_take_a_subject_that_another_run_has
+                a_retry_takes_back_a_purged_key
+                a_retry_does_not_make_a_key_younger
+                a_run_put_aside_can_be_cancelled
+            }
+            continuing {
+                a_run_continues_with_a_new_input_and_no_records
+                records_of_one_write_fall_to_their_generations
+                a_promise_opened_while_continuing_stays
+                unconsumed_signals_wait_for_the_next_generation
+                a_run_may_continue_and_park_in_one_write
+                a_refused_continuation_deletes_nothing
+            }
+            purging {
+                an_old_closed_run_goes_with_all_its_rows
+                only_what_closed_before_goes
+                without_an_instant_only_keys_go
+                a_child_stays_while_its_parent_is_open
+                a_child_goes_after_its_parent
+                a_purge_is_bounded_and_says_where_to_go_on
+                a_purge_that_just_fits_has_reached_the_end
+                expired_keys_go_the_longest_expired_first
+                a_purged_run_leaves_no_trace_in_claims
+            }
+            listing {
+                runs_are_listed_newest_first
+                a_page_shows_inputs_and_results
+                lists_are_narrowed
+                narrowed_pages_go_on_where_they_ended
+                a_history_is_read_from_any_version_on
+                a_long_history_comes_in_pages
+                everything_is_cut_to_its_limit
+            }
+            concurrency {
+                starts_with_one_key_make_one_run
+                starts_with_one_key_and_many_inputs_conflict
+                starts_on_one_subject_make_one_run
+                claims_never_grant_one_run_twice
+                of_writes_on_one_version_one_wins
+                one_write_sent_many_times_takes_effect_once
+                of_many_settlements_one_wins
+                signals_each_have_their_place
+                a_park_never_sleeps_over_a_racing_signal
+                of_many_offers_one_is_taken
+                a_cancellation_races_with_the_end
+                a_start_races_with_the_purge_of_its_key
+                two_purges_at_once_delete_everything_once
+            }
+        }
+    };
+}
+
+/// One thing that a store must do.
+pub(crate) struct Case {
+    pub(crate) topic: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) run: for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
+}
+
+macro_rules! table {
+    (() $($topic:ident { $($name:ident)* })*) => {
+        pub(crate) const CASES: &[Case] = &[$($(
+            Case { topic: stringify!($topic), name: stringify!($name), run: |stage| Box::pin($topic::$name(stage)) },
+        )*)*];
+
+        #[cfg(test)]
+        const SOURCES: &[(&str, &str)] =
+            &[$((stringify!($topic), include_str!(concat!("cases/", stringify!($topic), ".rs"))),)*];
+    };
+}
+
+with_every_case!(table!());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_that_is_written_is_listed_once() {
+        for (topic, source) in SOURCES {
+            let written = source.lines().filter_map(|line| line.strip_prefix("pub(super) async fn "));
+            let written: Vec<&str> = written.filter_map(|line| line.split('(').next()).collect();
+            let listed: Vec<&str> =
+                CASES.iter().filter(|case| case.topic == *topic).map(|case| case.name).collect();
+            assert_eq!(written, listed, "the cases of {topic}, in the order of the file");
+        }
+        let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases")).unwrap();
+        assert_eq!(files.count(), SOURCES.len(), "every file is a topic");
+    }
+
+    #[test]
+    fn every_case_says_what_it_proves() {
+        for (topic, source) in SOURCES {
+            let mut before = "";
+            for line in source.lines() {
+                if line.starts_with("pub(super) async fn ") {
+                    assert!(before.starts_with("/// "), "{topic}: {line}");
+                }
+                before = line;
+            }
+        }
+    }
+}

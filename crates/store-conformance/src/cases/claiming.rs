@@ -1,0 +1,182 @@
+//! Granting leases on due runs.
+
+use hapax_engine::limits::MAX_STALLS;
+use hapax_engine::model::{EventKind, Fence, Priority, RunId, RunState, RunStatus, Steer};
+use hapax_engine::store::ClaimRuns;
+
+use crate::fixture::*;
+
+/// S0.23, S0.24: a grant takes one version, raises the fence, and says when the run was first driven.
+pub(super) async fn a_claim_grants_a_lease(t: &Stage) {
+    let run = t.pending().await;
+    t.pass(SECOND);
+    let held = t.claim_one(ANN).await;
+    let lease = held.state.lease().expect("it is leased");
+    assert_eq!((lease.owner, lease.until), (ANN, t.now().plus(LEASE)));
+    assert_eq!((held.version, held.fence), (run.version.next(), Fence::new(1)));
+    assert_eq!((held.started_at, held.changed_at), (Some(t.now()), t.now()));
+    assert_eq!(t.head(&run).await, held);
+    assert_eq!(t.history(&run).await, [EventKind::Started, EventKind::Claimed]);
+    let first_driven = held.started_at;
+    t.pass(SECOND);
+    t.write(&held).await.releases().done().await;
+    assert_eq!(t.claim_one(BOB).await.started_at, first_driven, "the first start wins");
+}
+
+/// Higher priority first, then the longest due, then the smaller id.
+pub(super) async fn runs_are_granted_in_order(t: &Stage) {
+    let low = t.order().priority(Priority::Low).start().await;
+    t.pass(SECOND);
+    let twins = (t.pending().await, t.pending().await);
+    let last = t.order().due_in(SECOND).start().await;
+    t.pass(2 * SECOND);
+    let high = t.order().priority(Priority::High).start().await;
+    let order = [high.id(), twins.0.id(), twins.1.id(), last.id(), low.id()];
+    let mut granted: Vec<RunId> = Vec::new();
+    for limit in [1, 3, 9] {
+        granted.extend(t.claim_upto(limit, ANN).await.runs.iter().map(|run| run.id()));
+    }
+    assert_eq!(granted, order);
+}
+
+/// The order holds across the workflows that are served.
+pub(super) async fn runs_of_several_workflows_are_granted_in_one_order(t: &Stage) {
+    let mut order = Vec::new();
+    for workflow in ["refund", "order", "refund", "order"] {
+        order.push(t.order().workflow(workflow, 1).start().await.id());
+        t.pass(SECOND);
+    }
+    let granted: Vec<RunId> = t.claim_upto(3, ANN).await.runs.iter().map(|run| run.id()).collect();
+    assert_eq!(granted, order[..3]);
+}
+
+/// Invariant 47: due at the instant, and not before.
+pub(super) async fn a_run_is_granted_when_it_is_due(t: &Stage) {
+    let run = t.order().due_in(HOUR).start().await;
+    t.pass(HOUR - std::time::Duration::from_millis(1));
+    let claimed = t.claim_upto(10, ANN).await;
+    assert!(claimed.runs.is_empty());
+    assert_eq!(claimed.next_wake_at, run.state.wake_at());
+    t.pass(std::time::Duration::from_millis(1));
+    assert_eq!(t.claim_one(ANN).await.id(), run.id());
+}
+
+/// A worker gets only what it has the code of, name and version.
+pub(super) async fn only_served_workflows_are_granted(t: &Stage) {
+    let old = t.order().start().await;
+    let new = t.order().workflow("order", 2).start().await;
+    let claim = |serves| ClaimRuns { grant: grant_for(ANN, serves), limit: 10 };
+    let none = t.store.claim_runs(claim(vec![workflow("refund", 1)])).await.unwrap();
+    assert!(none.runs.is_empty() && none.next_wake_at.is_none());
+    let nothing = t.store.claim_runs(claim(vec![])).await.unwrap();
+    assert!(nothing.runs.is_empty() && nothing.next_wake_at.is_none());
+    let second = t.store.claim_runs(claim(vec![workflow("order", 2)])).await.unwrap();
+    assert_eq!(second.runs.iter().map(|run| run.id()).collect::<Vec<_>>(), [new.id()]);
+    assert_eq!(t.claim_one(ANN).await.id(), old.id());
+}
+
+/// Runs of all workspaces are served.
+pub(super) async fn runs_of_every_workspace_are_granted(t: &Stage) {
+    t.order().start().await;
+    t.order().workspace("abroad").start().await;
+    assert_eq!(t.claim(ANN).await.len(), 2);
+}
+
+/// The answer says when to come again: at once if more is due, else when time alone makes something due.
+pub(super) async fn a_claim_says_when_to_come_again(t: &Stage) {
+    assert_eq!(t.claim_upto(1, ANN).await.next_wake_at, None);
+    let (_, second) = (t.pending().await, t.pending().await);
+    t.pass(SECOND);
+    let low = t.order().priority(Priority::Low).due_in(SECOND).start().await;
+    let first = t.claim_upto(1, ANN).await;
+    assert_eq!(first.next_wake_at, second.state.wake_at());
+    assert_eq!(t.claim_upto(0, ANN).await.next_wake_at, second.state.wake_at());
+    assert_eq!(t.claim_upto(1, ANN).await.next_wake_at, low.state.wake_at());
+    t.pass(SECOND);
+    let last = t.claim_upto(1, ANN).await;
+    assert_eq!(last.runs[0].id(), low.id());
+    assert_eq!(last.next_wake_at, Some(first.runs[0].state.wake_at().unwrap()), "a lease ends by time alone");
+}
+
+/// Runs that only an arrival or a person can move make nobody come again.
+pub(super) async fn resting_runs_are_not_due(t: &Stage) {
+    let run = t.driven().await;
+    t.write(&run).await.awaits_signal("go").parks().done().await;
+    let paused = t.pending().await;
+    t.steered(&paused, Steer::Pause).await;
+    let closed = t.driven().await;
+    t.write(&closed).await.completes("1").done().await;
+    t.pass(1000 * HOUR);
+    let claimed = t.claim_upto(10, BOB).await;
+    assert!(claimed.runs.is_empty() && claimed.next_wake_at.is_none(), "{claimed:?}");
+}
+
+/// S0.21, invariants 17, 19: a living lease is not taken; one that has ended is, under a higher fence.
+pub(super) async fn only_an_ended_lease_is_taken_over(t: &Stage) {
+    let held = t.driven().await;
+    t.pass(LEASE - std::time::Duration::from_millis(1));
+    assert!(t.claim(BOB).await.is_empty());
+    t.pass(std::time::Duration::from_millis(1));
+    let taken = t.claim_one(BOB).await;
+    assert_eq!((taken.fence, taken.version, taken.stalls), (held.fence.next(), held.version.next(), 1));
+    assert_eq!(taken.started_at, held.started_at);
+    assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::TakenOver]);
+}
+
+/// Lesson 8, invariant 22: even its own owner gets a run only under a new fence.
+pub(super) async fn an_owner_takes_over_from_itself_under_a_new_fence(t: &Stage) {
+    let held = t.driven().await;
+    t.pass(LEASE);
+    assert_eq!(t.claim_one(ANN).await.fence, held.fence.next());
+}
+
+/// A run that was released is granted without a stall.
+pub(super) async fn a_released_run_is_granted_at_once(t: &Stage) {
+    let held = t.driven().await;
+    t.write(&held).await.releases().done().await;
+    let next = t.claim_one(BOB).await;
+    assert_eq!((next.stalls, next.fence), (0, held.fence.next()));
+    assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::Released, EventKind::Claimed]);
+}
+
+/// Fault 44, invariant 35: a run that loses its worker too often is put aside, written, and not granted.
+pub(super) async fn a_run_that_keeps_losing_its_worker_is_put_aside(t: &Stage) {
+    let held = t.driven().await;
+    for _ in 0..MAX_STALLS {
+        t.pass(LEASE);
+        t.claim_one(BOB).await;
+    }
+    t.pass(LEASE);
+    let other = t.pending().await;
+    let claimed = t.claim_upto(1, BOB).await;
+    assert!(claimed.runs.is_empty(), "what is put aside counts towards the limit");
+    assert_eq!(claimed.next_wake_at, other.state.wake_at());
+    let aside = t.head(&held).await;
+    assert_eq!((aside.status(), aside.fence.get()), (RunStatus::Paused, u64::from(MAX_STALLS) + 1));
+    assert_eq!(t.history(&held).await.last(), Some(&EventKind::Quarantined));
+    t.steered(&held, Steer::Resume).await;
+    let again = t.claim(ANN).await.into_iter().find(|run| run.id() == held.id()).expect("it may go on");
+    assert_eq!(again.stalls, 0);
+}
+
+/// Progress forgives lost leases.
+pub(super) async fn progress_forgives_lost_leases(t: &Stage) {
+    t.driven().await;
+    t.pass(LEASE);
+    let taken = t.claim_one(BOB).await;
+    assert_eq!(taken.stalls, 1);
+    assert_eq!(t.write(&taken).await.does("charge").done().await.stalls, 0);
+}
+
+/// A timer wakes a waiting run, once.
+pub(super) async fn a_timer_wakes_a_waiting_run(t: &Stage) {
+    let run = t.driven().await;
+    let until = t.now().plus(HOUR);
+    let parked = t.write(&run).await.sleeps("nap", until).parks_until(Some(until)).done().await;
+    assert_eq!(parked.state, RunState::Waiting { wake_at: Some(until) });
+    assert!(t.claim(BOB).await.is_empty());
+    t.pass(HOUR);
+    let woken = t.claim_one(BOB).await;
+    assert_eq!((woken.stalls, woken.fence), (0, parked.fence.next()));
+    assert!(t.claim(BOB).await.is_empty());
+}

@@ -1,0 +1,173 @@
+//! Promises: settled once, or timed out.
+
+use hapax_engine::model::{Failure, PromiseState, RunHead, RunStatus, Settlement, StepState, WorkspaceId};
+use hapax_engine::store::{AdvanceOutcome, SettleOutcome, SettlePromise};
+
+use crate::fixture::*;
+use crate::must;
+
+/// A run that waits for a payment, for an hour at most.
+async fn waiting(t: &Stage) -> RunHead {
+    let run = t.driven().await;
+    let deadline = t.now().plus(HOUR);
+    t.write(&run).await.awaits_promise("payment", Some(deadline)).parks_until(Some(deadline)).done().await
+}
+
+async fn state(t: &Stage, run: &RunHead) -> PromiseState {
+    let id = promise_of(run, "payment");
+    t.store.find_promise(&WorkspaceId::default(), &id).await.unwrap().expect("it is there").state
+}
+
+/// S4.24: a promise is opened in the write of the step that waits for it.
+pub(super) async fn a_promise_is_opened_with_its_step(t: &Stage) {
+    let run = waiting(t).await;
+    let promise =
+        t.store.find_promise(&WorkspaceId::default(), &promise_of(&run, "payment")).await.unwrap().unwrap();
+    assert_eq!((promise.run, promise.deadline_at), (run.id(), Some(t.now().plus(HOUR))));
+    assert_eq!(promise.state, PromiseState::Pending);
+    assert_eq!(t.log(&run).await.promises, [promise]);
+    assert!(matches!(t.step(&run, "payment").await.unwrap().state, StepState::Waiting { until: Some(_) }));
+}
+
+/// Invariants 39, 40, G4.3: the first settlement stands; the same again is the same, another is told what stands.
+pub(super) async fn the_first_settlement_stands(t: &Stage) {
+    let run = waiting(t).await;
+    t.pass(SECOND);
+    must!(t.settle(&run, "payment", r#"{"a":1,"b":2}"#).await, SettleOutcome::Settled { granted: None });
+    let first = Settlement::Resolved(json(r#"{"a":1,"b":2}"#));
+    let stands = PromiseState::Settled { at: t.now(), settlement: first.clone() };
+    assert_eq!(state(t, &run).await, stands);
+    t.pass(SECOND);
+    let same = t.settle(&run, "payment", r#"{ "b": 2.0, "a": 1 }"#).await;
+    must!(same, SettleOutcome::AlreadySettled { same: true, settlement } if settlement == first);
+    let other = t.settle(&run, "payment", r#"{"a":2}"#).await;
+    must!(other, SettleOutcome::AlreadySettled { same: false, settlement } if settlement == first);
+    let rejection = SettlePromise {
+        settlement: Settlement::Rejected(Failure::permanent("no")),
+        ..settlement_of(&run, "payment", "1")
+    };
+    must!(
+        t.store.settle_promise(rejection).await.unwrap(),
+        SettleOutcome::AlreadySettled { same: false, .. }
+    );
+    assert_eq!(state(t, &run).await, stands);
+    assert_eq!(t.head(&run).await.arrivals, 1, "only the first is an arrival");
+}
+
+/// A rejection is a settlement with all it says.
+pub(super) async fn a_rejection_is_a_settlement(t: &Stage) {
+    let run = waiting(t).await;
+    let why = Failure::permanent("card \"ü\" declined").with_code("declined").retry_after(SECOND);
+    let rejection = SettlePromise {
+        settlement: Settlement::Rejected(why.clone()),
+        ..settlement_of(&run, "payment", "1")
+    };
+    must!(t.store.settle_promise(rejection.clone()).await.unwrap(), SettleOutcome::Settled { .. });
+    assert_eq!(
+        state(t, &run).await,
+        PromiseState::Settled { at: t.now(), settlement: Settlement::Rejected(why) }
+    );
+    must!(t.store.settle_promise(rejection).await.unwrap(), SettleOutcome::AlreadySettled { same: true, .. });
+}
+
+/// A settled promise stays settled after its deadline.
+pub(super) async fn a_settlement_outlasts_the_deadline(t: &Stage) {
+    let run = waiting(t).await;
+    must!(t.settle(&run, "payment", "1").await, SettleOutcome::Settled { .. });
+    t.pass(2 * HOUR);
+    must!(t.settle(&run, "payment", "1").await, SettleOutcome::AlreadySettled { same: true, .. });
+    assert!(matches!(state(t, &run).await, PromiseState::Settled { .. }));
+}
+
+/// CONTRACT 7, invariant 43: from its deadline on a promise has timed out, whether or not anybody wrote so.
+pub(super) async fn a_promise_times_out_by_the_clock_alone(t: &Stage) {
+    let run = waiting(t).await;
+    t.pass(HOUR - std::time::Duration::from_millis(1));
+    assert_eq!(state(t, &run).await, PromiseState::Pending);
+    t.pass(std::time::Duration::from_millis(1));
+    assert_eq!(state(t, &run).await, PromiseState::TimedOut);
+    must!(t.settle(&run, "payment", "1").await, SettleOutcome::TimedOut);
+    assert_eq!(t.head(&run).await.arrivals, 0);
+    assert_eq!(t.log(&run).await.promises[0].state, PromiseState::Pending, "a replay sees what was written");
+}
+
+/// A timeout is written with the step that saw it, and stands.
+pub(super) async fn a_timeout_is_written_with_its_step(t: &Stage) {
+    waiting(t).await;
+    t.pass(HOUR);
+    let held = t.claim_one(BOB).await;
+    let held = t.write(&held).await.times_out("payment").done().await;
+    assert_eq!(t.log(&held).await.promises[0].state, PromiseState::TimedOut);
+    must!(t.settle(&held, "payment", "1").await, SettleOutcome::TimedOut);
+    let mut again = t.write(&held).await.does("charge").advance();
+    again.timed_out.push(promise_of(&held, "payment"));
+    must!(t.store.advance_run(again).await.unwrap(), AdvanceOutcome::Stale(_));
+}
+
+/// Invariant 43: of timeout and settlement exactly one wins, and the loser is told.
+pub(super) async fn a_timeout_loses_to_an_earlier_settlement(t: &Stage) {
+    let run = t.driven().await;
+    let held = t.write(&run).await.awaits_promise("payment", Some(t.now().plus(HOUR))).done().await;
+    let timeout = t.write(&held).await.times_out("payment").advance();
+    must!(t.settle(&held, "payment", "1").await, SettleOutcome::Settled { .. });
+    let now = must!(t.store.advance_run(timeout).await.unwrap(), AdvanceOutcome::Stale(head) => head);
+    assert_eq!((now.version, now.arrivals), (held.version, 1));
+    assert!(matches!(state(t, &held).await, PromiseState::Settled { .. }));
+    assert!(matches!(t.step(&held, "payment").await.unwrap().state, StepState::Waiting { .. }));
+    t.write(&now).await.gets("payment").done().await;
+}
+
+/// A promise that never was cannot time out.
+pub(super) async fn an_unknown_promise_does_not_time_out(t: &Stage) {
+    let held = t.driven().await;
+    let mut advance = t.write(&held).await.does("charge").advance();
+    advance.timed_out.push(promise_of(&held, "nothing"));
+    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Stale(head) if head == held);
+    assert!(t.log(&held).await.steps.is_empty());
+}
+
+/// A promise may be opened and time out in one write.
+pub(super) async fn a_promise_may_open_and_time_out_in_one_write(t: &Stage) {
+    let held = t.driven().await;
+    t.write(&held).await.awaits_promise("payment", Some(t.now())).times_out("payment").done().await;
+    assert_eq!(t.log(&held).await.promises[0].state, PromiseState::TimedOut);
+}
+
+/// Invariant 42: the same program point after a crash gives the same promise.
+pub(super) async fn opening_a_promise_again_leaves_it_as_it_is(t: &Stage) {
+    let held = t.driven().await;
+    let held = t.write(&held).await.awaits_promise("payment", None).done().await;
+    must!(t.settle(&held, "payment", "1").await, SettleOutcome::Settled { .. });
+    let held = t.head(&held).await;
+    let opened = t.log(&held).await.promises.remove(0);
+    let mut advance = t.write(&held).await.gets("payment").advance();
+    advance.promises.push(hapax_engine::model::Promise { state: PromiseState::Pending, ..opened.clone() });
+    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    assert_eq!(t.log(&held).await.promises, [opened]);
+}
+
+/// A promise whose run has ended can be settled; it wakes nobody.
+pub(super) async fn a_promise_of_an_ended_run_can_be_settled(t: &Stage) {
+    let held = t.driven().await;
+    let held = t.write(&held).await.awaits_promise("payment", None).done().await;
+    let closed = t.write(&held).await.gives_up("payment").completes("1").done().await;
+    let request = SettlePromise { grant: Some(grant(BOB)), ..settlement_of(&held, "payment", "1") };
+    must!(t.store.settle_promise(request).await.unwrap(), SettleOutcome::Settled { granted: None });
+    let after = t.head(&held).await;
+    assert_eq!(
+        (after.status(), after.version, after.state),
+        (RunStatus::Completed, closed.version, closed.state)
+    );
+    assert!(t.claim(BOB).await.is_empty());
+}
+
+/// Promises of one run are told apart.
+pub(super) async fn each_promise_is_settled_by_itself(t: &Stage) {
+    let held = t.driven().await;
+    let held =
+        t.write(&held).await.awaits_promise("payment", None).awaits_promise("approval", None).done().await;
+    must!(t.settle(&held, "approval", "1").await, SettleOutcome::Settled { .. });
+    assert_eq!(state(t, &held).await, PromiseState::Pending);
+    assert_eq!(t.log(&held).await.promises.len(), 2);
+    must!(t.settle(&held, "Payment", "1").await, SettleOutcome::NoSuchPromise);
+}
