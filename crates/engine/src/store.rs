@@ -75,7 +75,6 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// - the run becomes `advance.head`, but a run that stays leased keeps its lease as it was last renewed, and the count of
     ///   arrivals stays the store's own; a run that parks having seen fewer
     ///   arrivals than there are is due at once (`wake_at` = now) and among the `woken`;
-    /// - a run that stays leased keeps the end of its lease as the store has it: renewals move it without taking a version;
     /// - `input` replaces the run's input and deletes its step records of older generations (those last changed before the
     ///   version of `ContinuedAsNew`, also in this very write), its promises (not those that this write opens), and its
     ///   consumed signals (not their ids);

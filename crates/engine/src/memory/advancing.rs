@@ -54,10 +54,6 @@ impl State {
             | RunState::Closed { .. } => {}
         }
         head.arrivals = before.arrivals;
-        if let RunState::Running(Drive::Leased(_)) = head.state {
-            // Renewals move the end of the lease without telling whoever computed the new head.
-            head.state = before.state;
-        }
         let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
         let continued = continued.map(|event| event.version);
         self.write_steps(id, advance.steps, continued);
