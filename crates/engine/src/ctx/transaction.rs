@@ -20,7 +20,7 @@ impl Ctx {
         &self,
         name: &str,
         policy: RetryPolicy,
-        mut make_work: impl FnMut() -> Box<dyn Any + Send>,
+        mut make_work: impl FnMut() -> Box<dyn Any + Send + Sync>,
     ) -> Result<T, Failure> {
         let activation = &*self.activation;
         let step = activation.next_id(&checked_name("step name", name)?);

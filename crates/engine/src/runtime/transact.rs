@@ -19,7 +19,7 @@ use crate::store::{StoreError, StoreResult, Transact, TransactOutcome};
 /// A step's work, waiting to be done by the driver when no other write is in flight.
 pub(crate) struct Pending {
     pub(crate) step: StepId,
-    pub(crate) work: Box<dyn Any + Send>,
+    pub(crate) work: Box<dyn Any + Send + Sync>,
     pub(crate) attempts: u32,
     pub(crate) started_at: Timestamp,
     pub(crate) reply: oneshot::Sender<Reply>,
@@ -59,7 +59,7 @@ impl Driver {
         let collected = changes.clone();
         let Pending { step, work, attempts, started_at, reply } = pending;
         let record = Box::new(move |output: Payload| {
-            let mut changes = collected;
+            let mut changes = collected.clone();
             changes.push(Change::finished(
                 &step,
                 StepKind::Effect,

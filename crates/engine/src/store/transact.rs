@@ -8,13 +8,13 @@ use crate::model::{Advance, Failure, IllegalChange, Payload, RunHead, RunId};
 /// Work to be done and recorded in one commit.
 pub struct Transact {
     /// The work, in the form the store asks for; each store that has transactions says which.
-    pub work: Box<dyn Any + Send>,
+    pub work: Box<dyn Any + Send + Sync>,
     /// Makes the write that records the output.
     pub record: RecordOutput,
 }
 
-/// Turns the output of the work into the write that records it.
-pub type RecordOutput = Box<dyn FnOnce(Payload) -> Result<Advance, IllegalChange> + Send>;
+/// Turns the output of the work into the write that records it. A store may have to try more than once.
+pub type RecordOutput = Box<dyn Fn(Payload) -> Result<Advance, IllegalChange> + Send + Sync>;
 
 impl fmt::Debug for Transact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
