@@ -35,9 +35,12 @@ mod settle_promise;
 mod start_run;
 mod steer_run;
 mod store;
+mod transact;
 mod writer;
 
 pub use open_error::OpenError;
 pub use options::SqliteOptions;
 pub use owner_lock::Owner;
+pub use rusqlite;
 pub use store::SqliteStore;
+pub use transact::SqliteTransactions;

@@ -13,7 +13,7 @@ use hapax_engine::model::{
 use hapax_engine::store::{
     AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
     RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreError, StoreResult, StoredKey,
+    Store, StoreError, StoreResult, StoredKey, Transact, TransactOutcome,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -23,6 +23,7 @@ use crate::open::{open, open_read_only};
 use crate::open_error::OpenError;
 use crate::options::SqliteOptions;
 use crate::readers::Readers;
+use crate::transact::Transaction;
 use crate::writer::{self, Message};
 use crate::{list_runs, read};
 
@@ -114,6 +115,15 @@ impl Store for SqliteStore {
 
     async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
         self.write(advance).await
+    }
+
+    async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
+        match Transaction::new(request) {
+            Some(transaction) => self.write(transaction).await,
+            None => Err(StoreError::Refused(
+                "the work is not for SQLite; use hapax::sqlite::SqliteTransactions on this store".into(),
+            )),
+        }
     }
 
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
