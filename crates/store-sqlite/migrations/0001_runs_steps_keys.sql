@@ -1,7 +1,8 @@
 -- Runs, their steps, their history, and what arrives for them.
 --
 -- Instants are milliseconds since the Unix epoch, ids are 16 bytes in big-endian order, payloads are JSON text.
--- Enums are small numbers; codes.rs spells them out, and the CHECKs below hold the same rules as the enums.
+-- Enums are small numbers; codes.rs spells them out, and the CHECKs below hold the same rules as the enums. They are
+-- written without IN, for which SQLite would build a table of its own each time a row is written.
 -- No foreign keys: each would cost the hot path a lookup for a rule that every write obeys anyway.
 
 -- 'HAPX': how this file is known again.
@@ -45,7 +46,7 @@ CREATE TABLE runs (
     -- Ended and dated are the same thing.
     CHECK ((status >= 4) = (closed_at IS NOT NULL)),
     -- Pending and running runs are due some time; paused and ended ones never by time alone.
-    CHECK (CASE WHEN status IN (0, 1) THEN wake_at IS NOT NULL WHEN status = 2 THEN 1 ELSE wake_at IS NULL END)
+    CHECK (CASE WHEN status <= 1 THEN wake_at IS NOT NULL WHEN status = 2 THEN 1 ELSE wake_at IS NULL END)
 ) STRICT, WITHOUT ROWID;
 
 -- Serves claim_runs: due runs of one workflow and priority, the longest due first; and when the next one will be.
@@ -55,7 +56,7 @@ CREATE INDEX runs_due ON runs (workflow, workflow_version, priority, wake_at, id
 CREATE INDEX runs_open ON runs (workspace, id) WHERE closed_at IS NULL;
 
 -- Serves list_runs by PAUSED, FAILED or CANCELLED: the ones people look for, and few.
-CREATE INDEX runs_set_aside ON runs (workspace, status, id) WHERE status IN (3, 5, 6);
+CREATE INDEX runs_set_aside ON runs (workspace, status, id) WHERE status = 3 OR status >= 5;
 
 -- What never changes about a run, and its input, which only continue-as-new replaces.
 -- The one table whose key is not led by the workspace: a run id names one run in the whole store (a start under an id of
@@ -102,6 +103,8 @@ CREATE TABLE open_subjects (
     PRIMARY KEY (workspace, workflow, subject)
 ) STRICT, WITHOUT ROWID;
 
+-- Rows lie in the order they were written, whatever run they belong to, so that one commit of many runs fills few
+-- pages; only the narrow index is sorted by run.
 CREATE TABLE steps (
     workspace       INTEGER NOT NULL,
     run             BLOB    NOT NULL CHECK (length(run) = 16),
@@ -117,11 +120,11 @@ CREATE TABLE steps (
     at              INTEGER,                                 -- due at, until, done at, or in doubt since
     value           TEXT,                                    -- the output, or the failure as JSON
     child           BLOB CHECK (child IS NULL OR length(child) = 16),
-    PRIMARY KEY (workspace, run, generation, step),
+    UNIQUE (workspace, run, generation, step),
     -- Pending, completed and failed steps carry a value; only a running one, or a wait without a timer, has no instant.
-    CHECK ((status IN (0, 3, 4)) = (value IS NOT NULL)),
+    CHECK ((status = 0 OR status = 3 OR status = 4) = (value IS NOT NULL)),
     CHECK (CASE status WHEN 1 THEN at IS NULL WHEN 2 THEN 1 ELSE at IS NOT NULL END)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- The history of a run as a whole; steps are history of their own.
 CREATE TABLE events (
@@ -158,7 +161,7 @@ CREATE TABLE promises (
     settled_at  INTEGER,
     value       TEXT,                                        -- the value, or the failure as JSON
     PRIMARY KEY (workspace, id),
-    CHECK ((status IN (1, 2)) = (settled_at IS NOT NULL) AND (settled_at IS NULL) = (value IS NULL))
+    CHECK ((status = 1 OR status = 2) = (settled_at IS NOT NULL) AND (settled_at IS NULL) = (value IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 -- Serves find_log, continue-as-new and purge: the promises of a run.

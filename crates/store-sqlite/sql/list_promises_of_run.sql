@@ -1,1 +1,4 @@
-SELECT id, run, deadline_at, status, settled_at, value FROM promises WHERE workspace = ?1 AND run = ?2 ORDER BY id
+SELECT id, run, deadline_at, status, settled_at, value
+FROM promises INDEXED BY promises_of_run
+WHERE workspace = ?1 AND run = ?2
+ORDER BY id

@@ -5,7 +5,7 @@ PRAGMA wal_autocheckpoint = 0;
 -- A log that grew beyond this is cut after it was emptied. Well above its usual size, because writing over a file
 -- that is there is several times faster than making it grow.
 PRAGMA journal_size_limit = 134217728;
-PRAGMA cache_size = -65536;
+PRAGMA cache_size = -16384;
 PRAGMA temp_store = MEMORY;
 PRAGMA mmap_size = 0;
 PRAGMA trusted_schema = OFF;

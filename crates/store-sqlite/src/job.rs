@@ -37,7 +37,7 @@ pub(crate) struct Job<V: Verb> {
 
 impl<V: Verb> Job<V> {
     /// A job and where its outcome will be told.
-    pub(crate) fn new(request: V) -> (Box<dyn Task>, oneshot::Receiver<StoreResult<V::Outcome>>) {
+    pub(crate) fn with_reply(request: V) -> (Box<dyn Task>, oneshot::Receiver<StoreResult<V::Outcome>>) {
         let (reply, told) = oneshot::channel();
         (Box::new(Job { request, outcome: None, reply }), told)
     }

@@ -35,9 +35,7 @@ impl Verb for Purge {
 
     fn apply(&self, session: &mut Session<'_>) -> Result<Purged, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE);
-        let mut delete = session.prepare(include_str!("../sql/delete_expired_keys.sql"))?;
-        let keys = delete.execute(params![millis(session.now), limit as i64])?;
-        let mut purged = Purged { keys, ..Purged::default() };
+        let mut purged = Purged { keys: delete_expired_keys(session, limit)?, ..Purged::default() };
         let Some(closed_before) = self.runs_closed_before else { return Ok(purged) };
         let seen = look_at(session, self.after, closed_before, limit + 1)?;
         for seen in seen.iter().take(limit).filter(|seen| seen.forgettable) {
@@ -49,6 +47,19 @@ impl Verb for Purge {
         purged.next = (seen.len() > limit).then(|| seen[limit - 1].run);
         Ok(purged)
     }
+}
+
+fn delete_expired_keys(session: &Session<'_>, limit: usize) -> Result<usize, Fault> {
+    let mut list = session.prepare(include_str!("../sql/list_expired_keys.sql"))?;
+    let expired: Vec<(i64, i64, String)> =
+        rows::collect(list.query(params![millis(session.now), limit as i64])?, |mut row| {
+            Ok((row.get()?, row.get()?, row.get()?))
+        })?;
+    let mut delete = session.prepare(include_str!("../sql/delete_key.sql"))?;
+    for key in &expired {
+        delete.execute(params![key.0, key.1, key.2])?;
+    }
+    Ok(expired.len())
 }
 
 fn look_at(

@@ -80,7 +80,7 @@ impl<'r> Columns<'r> {
         let place = self.next;
         self.next += 1;
         let text = self.row.get_ref(place)?.as_str_or_null();
-        text.map_err(|error| broken(error))
+        text.map_err(broken)
     }
 }
 

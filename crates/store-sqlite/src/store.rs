@@ -74,7 +74,7 @@ impl SqliteStore {
         let Some(inbox) = &self.inbox else {
             return Err(StoreError::Refused("the file was opened read-only".into()));
         };
-        let (task, told) = Job::new(request);
+        let (task, told) = Job::with_reply(request);
         if inbox.send(Message::Task(task)).await.is_err() {
             return Err(StoreError::Unavailable("the store is closed".into()));
         }
