@@ -30,7 +30,7 @@ impl Verb for Poison {
 
     fn apply(&self, session: &mut Session<'_>) -> Result<WorkflowNo, Fault> {
         let number = session.number_workflow(&Name::new("workflow", self.0).unwrap())?;
-        session.connection().execute("UPDATE workflows SET name = NULL", [])?;
+        session.connection().execute("UPDATE hapax_workflows SET name = NULL", [])?;
         Ok(number)
     }
 }
@@ -41,7 +41,7 @@ impl Verb for Panicking {
     type Outcome = ();
 
     fn apply(&self, session: &mut Session<'_>) -> Result<(), Fault> {
-        session.connection().execute("INSERT INTO workflows (name) VALUES ('half')", [])?;
+        session.connection().execute("INSERT INTO hapax_workflows (name) VALUES ('half')", [])?;
         panic!("a fault of the store");
     }
 }
@@ -81,8 +81,9 @@ impl Bench {
     /// What is there, as another connection sees it.
     fn names(&self) -> Vec<String> {
         let reader = open_for_reading(&self.folder.path().join("test.db")).unwrap();
-        let mut list =
-            reader.prepare("SELECT name FROM workspaces UNION SELECT name FROM workflows").unwrap();
+        let mut list = reader
+            .prepare("SELECT name FROM hapax_workspaces UNION SELECT name FROM hapax_workflows")
+            .unwrap();
         list.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 }
@@ -148,7 +149,9 @@ fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
 
         fn apply(&self, session: &mut Session<'_>) -> Result<(), Fault> {
             let (name, kib) = (format!("fill-{:04}", self.0), "x".repeat(1024));
-            session.connection().execute("INSERT INTO workflows (name) VALUES (?1 || ?2)", [name, kib])?;
+            session
+                .connection()
+                .execute("INSERT INTO hapax_workflows (name) VALUES (?1 || ?2)", [name, kib])?;
             Ok(())
         }
     }
@@ -210,7 +213,7 @@ fn a_long_read_does_not_keep_the_log_from_being_emptied_afterwards() {
             let text = "x".repeat(3000);
             let mut insert = session
                 .connection()
-                .prepare_cached("INSERT OR REPLACE INTO workflows VALUES (?1, ?2 || ?1)")?;
+                .prepare_cached("INSERT OR REPLACE INTO hapax_workflows VALUES (?1, ?2 || ?1)")?;
             for id in 0..200 {
                 insert.execute(rusqlite::params![id, format!("{}{text}", self.0)])?;
             }
@@ -220,7 +223,7 @@ fn a_long_read_does_not_keep_the_log_from_being_emptied_afterwards() {
     let mut bench = Bench::new();
     let frames = |bench: &Bench| log_frames(bench.writer.connection.as_ref().unwrap()).unwrap();
     let reader = open_for_reading(&bench.folder.path().join("test.db")).unwrap();
-    reader.execute_batch("BEGIN; SELECT count(*) FROM workflows;").unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM hapax_workflows;").unwrap();
     for n in 0..30 {
         bench.write(Rewrite(n)).unwrap();
         bench.writer.checkpoint();
