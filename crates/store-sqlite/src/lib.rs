@@ -35,9 +35,17 @@ mod settle_promise;
 mod start_run;
 mod steer_run;
 mod store;
+mod transact;
+mod transaction_step;
+mod user_work;
 mod writer;
 
 pub use open_error::OpenError;
 pub use options::SqliteOptions;
 pub use owner_lock::Owner;
 pub use store::SqliteStore;
+pub use transaction_step::TransactionStep;
+pub use user_work::SqliteWork;
+
+/// The SQLite binding that work in a transaction is written with.
+pub use rusqlite;

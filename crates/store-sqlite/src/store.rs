@@ -13,7 +13,7 @@ use hapax_engine::model::{
 use hapax_engine::store::{
     AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
     RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreError, StoreResult, StoredKey,
+    Store, StoreError, StoreResult, StoredKey, Transact, TransactOutcome,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -114,6 +114,10 @@ impl Store for SqliteStore {
 
     async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
         self.write(advance).await
+    }
+
+    async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
+        self.write(request).await
     }
 
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {

@@ -200,8 +200,8 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 
 fn reopen(path: &Path) -> rusqlite::Result<Connection> {
     tracing::warn!(path = %path.display(), "opening the file again after an error");
-    let connection = open_for_writing(path)?;
-    set_up_writer(&connection)?;
+    let mut connection = open_for_writing(path)?;
+    set_up_writer(&mut connection)?;
     Ok(connection)
 }
 

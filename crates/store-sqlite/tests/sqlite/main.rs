@@ -7,4 +7,5 @@ mod opening;
 mod owning;
 mod sql_files;
 mod torn_log;
+mod transacting;
 mod verbs;
