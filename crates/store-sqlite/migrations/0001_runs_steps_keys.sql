@@ -9,18 +9,18 @@
 PRAGMA application_id = 1212239960;
 
 -- Names are long and few; rows carry a small number instead. Rows here are never changed or deleted.
-CREATE TABLE workspaces (
+CREATE TABLE hapax_workspaces (
     id   INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
 ) STRICT;
 
-CREATE TABLE workflows (
+CREATE TABLE hapax_workflows (
     id   INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
 ) STRICT;
 
 -- The hot row: what changes while a run is driven, and what a claim looks at. Kept narrow, since an update writes all of it.
-CREATE TABLE runs (
+CREATE TABLE hapax_runs (
     workspace        INTEGER NOT NULL,
     id               BLOB    NOT NULL,
     version          INTEGER NOT NULL,
@@ -50,18 +50,18 @@ CREATE TABLE runs (
 ) STRICT, WITHOUT ROWID;
 
 -- Serves claim_runs: due runs of one workflow and priority, the longest due first; and when the next one will be.
-CREATE INDEX runs_due ON runs (workflow, workflow_version, priority, wake_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX hapax_runs_due ON hapax_runs (workflow, workflow_version, priority, wake_at, id) WHERE wake_at IS NOT NULL;
 
 -- Serves list_runs by PENDING, RUNNING or WAITING: open runs are few beside the ended ones.
-CREATE INDEX runs_open ON runs (workspace, id) WHERE closed_at IS NULL;
+CREATE INDEX hapax_runs_open ON hapax_runs (workspace, id) WHERE closed_at IS NULL;
 
 -- Serves list_runs by PAUSED, FAILED or CANCELLED: the ones people look for, and few.
-CREATE INDEX runs_set_aside ON runs (workspace, status, id) WHERE status = 3 OR status >= 5;
+CREATE INDEX hapax_runs_set_aside ON hapax_runs (workspace, status, id) WHERE status = 3 OR status >= 5;
 
 -- What never changes about a run, and its input, which only continue-as-new replaces.
 -- The one table whose key is not led by the workspace: a run id names one run in the whole store (a start under an id of
 -- another workspace is refused), and purge and the list over all workspaces walk in the order of ids.
-CREATE TABLE run_facts (
+CREATE TABLE hapax_run_facts (
     id                 BLOB    NOT NULL PRIMARY KEY,
     workspace          INTEGER NOT NULL,
     created_at         INTEGER NOT NULL,
@@ -83,10 +83,10 @@ CREATE TABLE run_facts (
 ) STRICT, WITHOUT ROWID;
 
 -- Serves the end of a parent: the children that are to be cancelled with it.
-CREATE INDEX run_facts_children ON run_facts (workspace, parent) WHERE cancel_with_parent = 1;
+CREATE INDEX hapax_run_facts_children ON hapax_run_facts (workspace, parent) WHERE cancel_with_parent = 1;
 
 -- What a run ended with; gone again when a failed run is retried.
-CREATE TABLE run_results (
+CREATE TABLE hapax_run_results (
     workspace INTEGER NOT NULL,
     run       BLOB    NOT NULL,
     status    INTEGER NOT NULL CHECK (status BETWEEN 4 AND 6),
@@ -95,7 +95,7 @@ CREATE TABLE run_results (
 ) STRICT, WITHOUT ROWID;
 
 -- The open run of each workflow and subject: a row is there exactly while its run is open.
-CREATE TABLE open_subjects (
+CREATE TABLE hapax_open_subjects (
     workspace INTEGER NOT NULL,
     workflow  INTEGER NOT NULL,
     subject   TEXT    NOT NULL,
@@ -105,7 +105,7 @@ CREATE TABLE open_subjects (
 
 -- Rows lie in the order they were written, whatever run they belong to, so that one commit of many runs fills few
 -- pages; only the narrow index is sorted by run.
-CREATE TABLE steps (
+CREATE TABLE hapax_steps (
     workspace       INTEGER NOT NULL,
     run             BLOB    NOT NULL CHECK (length(run) = 16),
     generation      INTEGER NOT NULL,
@@ -127,7 +127,7 @@ CREATE TABLE steps (
 ) STRICT;
 
 -- The history of a run as a whole; steps are history of their own.
-CREATE TABLE events (
+CREATE TABLE hapax_events (
     workspace INTEGER NOT NULL,
     run       BLOB    NOT NULL CHECK (length(run) = 16),
     version   INTEGER NOT NULL,
@@ -138,7 +138,7 @@ CREATE TABLE events (
     PRIMARY KEY (workspace, run, version)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE keys (
+CREATE TABLE hapax_keys (
     workspace     INTEGER NOT NULL,
     kind          INTEGER NOT NULL CHECK (kind = 0),
     key           TEXT    NOT NULL,
@@ -150,9 +150,9 @@ CREATE TABLE keys (
 ) STRICT, WITHOUT ROWID;
 
 -- Serves purge: expired keys, the longest dead first.
-CREATE INDEX keys_by_expiry ON keys (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX hapax_keys_by_expiry ON hapax_keys (expires_at) WHERE expires_at IS NOT NULL;
 
-CREATE TABLE promises (
+CREATE TABLE hapax_promises (
     workspace   INTEGER NOT NULL,
     id          TEXT    NOT NULL,
     run         BLOB    NOT NULL CHECK (length(run) = 16),
@@ -165,10 +165,10 @@ CREATE TABLE promises (
 ) STRICT, WITHOUT ROWID;
 
 -- Serves find_log, continue-as-new and purge: the promises of a run.
-CREATE INDEX promises_of_run ON promises (workspace, run);
+CREATE INDEX hapax_promises_of_run ON hapax_promises (workspace, run);
 
 -- Signals that no step has taken yet; a consumed one is deleted.
-CREATE TABLE signals (
+CREATE TABLE hapax_signals (
     workspace INTEGER NOT NULL,
     run       BLOB    NOT NULL CHECK (length(run) = 16),
     seq       INTEGER NOT NULL,
@@ -180,7 +180,7 @@ CREATE TABLE signals (
 ) STRICT, WITHOUT ROWID;
 
 -- Every signal id a run has seen, so that a resend stays a resend after the signal was consumed.
-CREATE TABLE signal_ids (
+CREATE TABLE hapax_signal_ids (
     workspace INTEGER NOT NULL,
     run       BLOB    NOT NULL CHECK (length(run) = 16),
     id        TEXT    NOT NULL,
@@ -188,7 +188,7 @@ CREATE TABLE signal_ids (
 ) STRICT, WITHOUT ROWID;
 
 -- A run's head as the model has it; rows.rs reads these columns by place.
-CREATE VIEW heads AS
+CREATE VIEW hapax_heads AS
 SELECT
     r.id               AS id,
     s.name             AS workspace_name,
@@ -219,9 +219,9 @@ SELECT
     f.cancel_with_parent AS cancel_with_parent,
     r.token            AS token,
     r.workspace        AS workspace
-FROM runs AS r
-    CROSS JOIN run_facts  AS f ON f.id = r.id
-    CROSS JOIN workflows  AS w ON w.id = r.workflow
-    CROSS JOIN workspaces AS s ON s.id = r.workspace;
+FROM hapax_runs AS r
+    CROSS JOIN hapax_run_facts  AS f ON f.id = r.id
+    CROSS JOIN hapax_workflows  AS w ON w.id = r.workflow
+    CROSS JOIN hapax_workspaces AS s ON s.id = r.workspace;
 
 PRAGMA user_version = 1;

@@ -1,1 +1,1 @@
-DELETE FROM signals WHERE workspace = ?1 AND run = ?2 AND seq = ?3
+DELETE FROM hapax_signals WHERE workspace = ?1 AND run = ?2 AND seq = ?3

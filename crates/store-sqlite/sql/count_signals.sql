@@ -1,1 +1,1 @@
-SELECT count(*) FROM signals WHERE workspace = ?1 AND run = ?2
+SELECT count(*) FROM hapax_signals WHERE workspace = ?1 AND run = ?2

@@ -1,1 +1,1 @@
-DELETE FROM events WHERE workspace = ?1 AND run = ?2
+DELETE FROM hapax_events WHERE workspace = ?1 AND run = ?2

@@ -1,1 +1,1 @@
-DELETE FROM keys WHERE workspace = ?1 AND kind = ?2 AND key = ?3
+DELETE FROM hapax_keys WHERE workspace = ?1 AND kind = ?2 AND key = ?3

@@ -1,1 +1,1 @@
-DELETE FROM promises WHERE workspace = ?1 AND run = ?2
+DELETE FROM hapax_promises WHERE workspace = ?1 AND run = ?2

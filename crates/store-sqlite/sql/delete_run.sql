@@ -1,1 +1,1 @@
-DELETE FROM runs WHERE workspace = ?1 AND id = ?2
+DELETE FROM hapax_runs WHERE workspace = ?1 AND id = ?2

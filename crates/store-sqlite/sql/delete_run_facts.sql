@@ -1,1 +1,1 @@
-DELETE FROM run_facts WHERE workspace = ?1 AND id = ?2
+DELETE FROM hapax_run_facts WHERE workspace = ?1 AND id = ?2

@@ -1,1 +1,1 @@
-DELETE FROM signal_ids WHERE workspace = ?1 AND run = ?2
+DELETE FROM hapax_signal_ids WHERE workspace = ?1 AND run = ?2

@@ -1,1 +1,1 @@
-SELECT * FROM heads WHERE workspace = ?1 AND id = ?2
+SELECT * FROM hapax_heads WHERE workspace = ?1 AND id = ?2

@@ -1,1 +1,1 @@
-SELECT run FROM open_subjects WHERE workspace = ?1 AND workflow = ?2 AND subject = ?3
+SELECT run FROM hapax_open_subjects WHERE workspace = ?1 AND workflow = ?2 AND subject = ?3

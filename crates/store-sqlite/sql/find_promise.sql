@@ -1,1 +1,1 @@
-SELECT id, run, deadline_at, status, settled_at, value FROM promises WHERE workspace = ?1 AND id = ?2
+SELECT id, run, deadline_at, status, settled_at, value FROM hapax_promises WHERE workspace = ?1 AND id = ?2

@@ -1,1 +1,1 @@
-SELECT status, value FROM run_results WHERE workspace = ?1 AND run = ?2
+SELECT status, value FROM hapax_run_results WHERE workspace = ?1 AND run = ?2

@@ -1,2 +1,2 @@
 -- Which workspace a run id is taken in.
-SELECT workspace FROM run_facts WHERE id = ?1
+SELECT workspace FROM hapax_run_facts WHERE id = ?1

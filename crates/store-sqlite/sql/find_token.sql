@@ -1,1 +1,1 @@
-SELECT token FROM runs WHERE workspace = ?1 AND id = ?2
+SELECT token FROM hapax_runs WHERE workspace = ?1 AND id = ?2

@@ -1,1 +1,1 @@
-SELECT id FROM workflows WHERE name = ?1
+SELECT id FROM hapax_workflows WHERE name = ?1

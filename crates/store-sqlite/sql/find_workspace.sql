@@ -1,1 +1,1 @@
-SELECT id FROM workspaces WHERE name = ?1
+SELECT id FROM hapax_workspaces WHERE name = ?1

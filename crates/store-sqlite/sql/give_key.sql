@@ -1,5 +1,5 @@
 -- A key that names this run already keeps the instant it was first seen.
-INSERT INTO keys (workspace, kind, key, run, fingerprint, first_seen_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+INSERT INTO hapax_keys (workspace, kind, key, run, fingerprint, first_seen_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT (workspace, kind, key) DO UPDATE
 SET first_seen_at = CASE WHEN run = excluded.run THEN first_seen_at ELSE excluded.first_seen_at END,
     run = excluded.run, fingerprint = excluded.fingerprint, expires_at = NULL

@@ -1,1 +1,1 @@
-INSERT INTO run_results (workspace, run, status, value) VALUES (?1, ?2, ?3, ?4)
+INSERT INTO hapax_run_results (workspace, run, status, value) VALUES (?1, ?2, ?3, ?4)

@@ -1,1 +1,1 @@
-INSERT INTO workflows (name) VALUES (?1) RETURNING id
+INSERT INTO hapax_workflows (name) VALUES (?1) RETURNING id

@@ -1,1 +1,1 @@
-INSERT INTO workspaces (name) VALUES (?1) RETURNING id
+INSERT INTO hapax_workspaces (name) VALUES (?1) RETURNING id

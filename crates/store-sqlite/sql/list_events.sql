@@ -1,5 +1,5 @@
 SELECT version, at, fence, kind, note
-FROM events
+FROM hapax_events
 WHERE workspace = ?1 AND run = ?2 AND version > ?3
 ORDER BY version
 LIMIT ?4

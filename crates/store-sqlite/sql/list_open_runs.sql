@@ -1,5 +1,5 @@
 -- Of one status among PENDING, RUNNING and WAITING.
-SELECT id FROM runs INDEXED BY runs_open
+SELECT id FROM hapax_runs INDEXED BY hapax_runs_open
 WHERE workspace = ?1 AND id < ?2 AND (?3 IS NULL OR workflow = ?3) AND closed_at IS NULL AND status = ?5
 ORDER BY id DESC
 LIMIT ?4

@@ -1,4 +1,4 @@
 SELECT id, run, deadline_at, status, settled_at, value
-FROM promises INDEXED BY promises_of_run
+FROM hapax_promises INDEXED BY hapax_promises_of_run
 WHERE workspace = ?1 AND run = ?2
 ORDER BY id

@@ -1,9 +1,9 @@
 -- In the order of ids, whatever the workspace; old, and with a parent that is closed or gone.
 SELECT f.id, f.workspace,
     r.closed_at < ?2 AND NOT EXISTS (
-        SELECT 1 FROM runs AS p WHERE p.workspace = f.workspace AND p.id = f.parent AND p.closed_at IS NULL)
-FROM run_facts AS f
-    CROSS JOIN runs AS r ON r.workspace = f.workspace AND r.id = f.id
+        SELECT 1 FROM hapax_runs AS p WHERE p.workspace = f.workspace AND p.id = f.parent AND p.closed_at IS NULL)
+FROM hapax_run_facts AS f
+    CROSS JOIN hapax_runs AS r ON r.workspace = f.workspace AND r.id = f.id
 WHERE f.id > ?1
 ORDER BY f.id
 LIMIT ?3

@@ -1,1 +1,1 @@
-SELECT seq, name, id, payload, at FROM signals WHERE workspace = ?1 AND run = ?2 ORDER BY seq
+SELECT seq, name, id, payload, at FROM hapax_signals WHERE workspace = ?1 AND run = ?2 ORDER BY seq

@@ -1,2 +1,2 @@
 -- By name, as keys are listed.
-SELECT id, name FROM workspaces WHERE name >= ?1 ORDER BY name
+SELECT id, name FROM hapax_workspaces WHERE name >= ?1 ORDER BY name

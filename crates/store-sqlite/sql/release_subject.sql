@@ -1,1 +1,1 @@
-DELETE FROM open_subjects WHERE workspace = ?1 AND workflow = ?2 AND subject = ?3 AND run = ?4
+DELETE FROM hapax_open_subjects WHERE workspace = ?1 AND workflow = ?2 AND subject = ?3 AND run = ?4

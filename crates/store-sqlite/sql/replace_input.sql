@@ -1,1 +1,1 @@
-UPDATE run_facts SET input = ?2 WHERE id = ?1
+UPDATE hapax_run_facts SET input = ?2 WHERE id = ?1

@@ -1,2 +1,2 @@
 -- At exclusive opening: whoever held these leases is dead.
-UPDATE runs INDEXED BY runs_open SET wake_at = ?1 WHERE closed_at IS NULL AND lease_owner IS NOT NULL AND wake_at > ?1
+UPDATE hapax_runs INDEXED BY hapax_runs_open SET wake_at = ?1 WHERE closed_at IS NULL AND lease_owner IS NOT NULL AND wake_at > ?1

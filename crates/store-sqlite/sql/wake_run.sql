@@ -1,1 +1,1 @@
-UPDATE runs SET arrivals = ?3, wake_at = ?4 WHERE workspace = ?1 AND id = ?2
+UPDATE hapax_runs SET arrivals = ?3, wake_at = ?4 WHERE workspace = ?1 AND id = ?2

@@ -6,6 +6,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::limits::{BUSY_TIMEOUT, MAX_STATEMENTS};
+use crate::user_work::authorize;
 
 /// A connection that writes, without having looked at what the file is.
 pub(crate) fn open_for_writing(path: &Path) -> rusqlite::Result<Connection> {
@@ -13,7 +14,7 @@ pub(crate) fn open_for_writing(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Makes a connection to a file of ours the writer.
-pub(crate) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn set_up_writer(connection: &mut Connection) -> rusqlite::Result<()> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if !mode.eq_ignore_ascii_case("wal") {
         let why = format!("the file stays in journal mode {mode}; it must lie on a local disk");
@@ -22,7 +23,8 @@ pub(crate) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
             Some(why),
         ));
     }
-    connection.execute_batch(include_str!("../sql/set_up_writer.sql"))
+    connection.execute_batch(include_str!("../sql/set_up_writer.sql"))?;
+    connection.authorizer(Some(authorize))
 }
 
 /// A connection that only reads.

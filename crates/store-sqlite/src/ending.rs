@@ -85,7 +85,7 @@ fn cancel_child(
     child: RunId,
 ) -> Result<Option<RunHead>, Fault> {
     let Some(head) = session.find_head(workspace, child)? else { return Ok(None) };
-    let command = Steer::Cancel { reason: format!("its parent {parent} ended") };
+    let command = Steer::parent_ended(parent);
     let Ok(steered) = decide_steer(&head, &command, &[], session.now) else { return Ok(None) };
     session.write_head(workspace, &steered.head)?;
     session.insert_event(workspace, child, &steered.event)?;

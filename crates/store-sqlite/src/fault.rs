@@ -10,6 +10,8 @@ pub(crate) enum Fault {
     Sql(rusqlite::Error),
     /// The file holds what the model does not know, or this store has a fault.
     Broken(String),
+    /// User code ended the transaction it was given, and with it that of everybody else in the batch.
+    Ended(String),
     /// The request can never succeed. Only to be raised before anything was written.
     Refused(String),
 }
@@ -26,6 +28,7 @@ impl Fault {
         match self {
             Fault::Sql(error) => rolled_back(&error),
             Fault::Broken(text) => StoreError::Broken(text),
+            Fault::Ended(text) => StoreError::Unavailable(text),
             Fault::Refused(text) => StoreError::Refused(text),
         }
     }

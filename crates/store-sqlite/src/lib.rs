@@ -36,6 +36,8 @@ mod start_run;
 mod steer_run;
 mod store;
 mod transact;
+mod transaction_step;
+mod user_work;
 mod writer;
 
 pub use open_error::OpenError;
@@ -43,4 +45,8 @@ pub use options::SqliteOptions;
 pub use owner_lock::Owner;
 pub use rusqlite;
 pub use store::SqliteStore;
-pub use transact::SqliteTransactions;
+pub use transaction_step::TransactionStep;
+pub use user_work::SqliteWork;
+
+/// The SQLite binding that work in a transaction is written with.
+pub use rusqlite;

@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_migration_that_fails_changes_nothing() {
         let mut connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch("CREATE TABLE steps (x)").unwrap();
+        connection.execute_batch("CREATE TABLE hapax_steps (x)").unwrap();
         assert!(migrate(&mut connection).is_err());
         let tables: i64 =
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();

@@ -36,7 +36,7 @@ pub(crate) fn open(path: &Path, shared: bool, now: Timestamp) -> Result<Opened, 
         Kind::Ours { version } => check_known(path, version)?,
         Kind::Empty => {}
     }
-    set_up_writer(&writer).map_err(failed)?;
+    set_up_writer(&mut writer).map_err(failed)?;
     migrate(&mut writer).map_err(failed)?;
     if !shared {
         wake_leased_runs(&writer, now).map_err(failed)?;

@@ -118,12 +118,7 @@ impl Store for SqliteStore {
     }
 
     async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
-        match Transaction::new(request) {
-            Some(transaction) => self.write(transaction).await,
-            None => Err(StoreError::Refused(
-                "the work is not for SQLite; use hapax::sqlite::SqliteTransactions on this store".into(),
-            )),
-        }
+        self.write(request).await
     }
 
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {

@@ -1,101 +1,61 @@
-//! User code in the writer's transaction: its writes and the record of its step are one commit.
+//! User work and its record in one commit.
 
-use std::future::Future;
-use std::sync::Arc;
-
-use hapax_engine::Ctx;
-use hapax_engine::model::{Failure, Payload, RetryPolicy};
-use hapax_engine::store::{AdvanceOutcome, RecordOutput, Transact, TransactOutcome};
-use rusqlite::Connection;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use hapax_engine::model::{Failure, Payload};
+use hapax_engine::store::{AdvanceOutcome, Transact, TransactOutcome};
 
 use crate::fault::Fault;
 use crate::job::Verb;
 use crate::session::Session;
+use crate::user_work::SqliteWork;
 
-type Work = Arc<dyn Fn(&Connection) -> Result<Payload, Failure> + Send + Sync>;
+/// The names of savepoints that begin so are out of the user's reach.
+const SAVE: &str = "SAVEPOINT hapax_work";
+const KEEP: &str = "RELEASE hapax_work";
+const TAKE_BACK: &str = "ROLLBACK TO hapax_work";
 
-/// The form in which this store takes the work of a transaction.
-struct SqliteWork(Work);
-
-/// Steps that write to your own tables in the store's file.
-pub trait SqliteTransactions {
-    /// Takes a step whose writes through the connection commit together with its record: exactly once, crash or not.
-    ///
-    /// The work runs on the thread that writes, inside its transaction: keep it short, and neither commit nor roll
-    /// back in it. If it fails, its writes are taken back and it is tried again like any step.
-    fn transaction<T, W, E>(&self, name: &str, work: W) -> impl Future<Output = Result<T, Failure>> + Send
-    where
-        W: Fn(&Connection) -> Result<T, E> + Send + Sync + 'static,
-        E: Into<Failure> + 'static,
-        T: Serialize + DeserializeOwned + Send + 'static;
-}
-
-impl SqliteTransactions for Ctx {
-    async fn transaction<T, W, E>(&self, name: &str, work: W) -> Result<T, Failure>
-    where
-        W: Fn(&Connection) -> Result<T, E> + Send + Sync + 'static,
-        E: Into<Failure> + 'static,
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        let work: Work = Arc::new(move |connection| {
-            let output = work(connection).map_err(Into::into)?;
-            Payload::of(&output).map_err(|invalid| Failure::permanent(invalid).with_code("output_refused"))
-        });
-        self.transact_step(name, RetryPolicy::default(), || Box::new(SqliteWork(work.clone()))).await
-    }
-}
-
-/// A transaction on its way through the writer.
-pub(crate) struct Transaction {
-    work: Work,
-    record: RecordOutput,
-}
-
-impl Transaction {
-    /// The work, if it is in the form this store takes.
-    pub(crate) fn new(request: Transact) -> Option<Self> {
-        let work = request.work.downcast::<SqliteWork>().ok()?;
-        Some(Transaction { work: work.0, record: request.record })
-    }
-}
-
-impl Verb for Transaction {
+impl Verb for Transact {
     type Outcome = TransactOutcome;
 
     fn apply(&self, session: &mut Session<'_>) -> Result<TransactOutcome, Fault> {
-        let connection = session.connection();
-        connection.execute_batch("SAVEPOINT work")?;
-        let worked = (self.work)(connection);
-        if connection.is_autocommit() {
-            return Err(Fault::Broken(
-                "the work of a transaction ended it; it must neither commit nor roll back".into(),
-            ));
-        }
-        let outcome = match worked {
-            Err(failure) => TransactOutcome::WorkFailed(failure),
-            Ok(output) => self.record(session, output)?,
+        let Some(work) = self.work.downcast_ref::<SqliteWork>() else {
+            return Err(Fault::Refused("work on this store is given as SqliteWork".into()));
         };
-        match outcome {
-            TransactOutcome::Done { .. } => connection.execute_batch("RELEASE work")?,
-            TransactOutcome::WorkFailed(_) | TransactOutcome::Stale(_) | TransactOutcome::LeaseLost => {
-                connection.execute_batch("ROLLBACK TO work; RELEASE work")?;
-            }
+        session.prepare(SAVE)?.execute([])?;
+        let done = work.run(session.connection());
+        // A conflict clause, a trigger or a full disk can end a transaction without any COMMIT or ROLLBACK.
+        if session.connection().is_autocommit() {
+            let why = done.err().map_or_else(|| "no failure".to_owned(), |failure| failure.to_string());
+            return Err(Fault::Ended(format!("the work ended its own transaction: {why}")));
         }
+        let outcome = match done {
+            Ok(output) => record(self, session, output)?,
+            Err(failure) => TransactOutcome::WorkFailed(failure),
+        };
+        if !matches!(outcome, TransactOutcome::Done { .. }) {
+            session.prepare(TAKE_BACK)?.execute([])?;
+        }
+        session.prepare(KEEP)?.execute([])?;
         Ok(outcome)
     }
 }
 
-impl Transaction {
-    fn record(&self, session: &mut Session<'_>, output: Payload) -> Result<TransactOutcome, Fault> {
-        let advance = (self.record)(output.clone()).map_err(|illegal| Fault::Broken(illegal.to_string()))?;
-        Ok(match advance.apply(session)? {
-            AdvanceOutcome::Advanced { woken } => {
-                TransactOutcome::Done { output, advance: Box::new(advance), woken }
-            }
-            AdvanceOutcome::Stale(head) => TransactOutcome::Stale(Box::new(head)),
-            AdvanceOutcome::LeaseLost => TransactOutcome::LeaseLost,
-        })
+fn record(transact: &Transact, session: &mut Session<'_>, output: Payload) -> Result<TransactOutcome, Fault> {
+    let advance = match (transact.record)(output.clone()) {
+        Ok(advance) => advance,
+        Err(illegal) => {
+            return Ok(TransactOutcome::WorkFailed(Failure::permanent(illegal).with_code("illegal_change")));
+        }
+    };
+    match advance.apply(session) {
+        Ok(AdvanceOutcome::Advanced { woken }) => {
+            Ok(TransactOutcome::Done { output, advance: Box::new(advance), woken })
+        }
+        Ok(AdvanceOutcome::Stale(head)) => Ok(TransactOutcome::Stale(Box::new(head))),
+        Ok(AdvanceOutcome::LeaseLost) => Ok(TransactOutcome::LeaseLost),
+        // The work has written, so this is not the refusal before any write that it was for the record alone.
+        Err(Fault::Refused(why)) => {
+            Ok(TransactOutcome::WorkFailed(Failure::permanent(why).with_code("record_refused")))
+        }
+        Err(fault) => Err(fault),
     }
 }

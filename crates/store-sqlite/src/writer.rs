@@ -53,17 +53,7 @@ pub(crate) fn spawn(
     opened: Opened,
     clock: Arc<dyn Clock>,
 ) -> std::io::Result<(mpsc::Sender<Message>, JoinHandle<()>)> {
-    let Opened { path, writer, lock } = opened;
-    let identity = FileIdentity::of(&path)?;
-    let mut writer = Writer {
-        path,
-        identity,
-        clock,
-        numbers: Numbers::default(),
-        connection: Some(writer),
-        is_starved: false,
-        _lock: lock,
-    };
+    let mut writer = Writer::new(opened, clock)?;
     let (sender, inbox) = mpsc::channel(MAX_QUEUED);
     let thread = std::thread::Builder::new().name("hapax-sqlite-writer".into()).spawn(move || {
         let closers = writer.run(inbox);
@@ -77,6 +67,13 @@ pub(crate) fn spawn(
 }
 
 impl Writer {
+    fn new(opened: Opened, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        let Opened { path, writer, lock } = opened;
+        let identity = FileIdentity::of(&path)?;
+        let (numbers, connection) = (Numbers::default(), Some(writer));
+        Ok(Writer { path, identity, clock, numbers, connection, is_starved: false, _lock: lock })
+    }
+
     /// Works until nobody can send any more; answers with those who wait for that.
     fn run(&mut self, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::Sender<()>> {
         let mut messages = Vec::with_capacity(MAX_BATCH);
@@ -203,8 +200,8 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 
 fn reopen(path: &Path) -> rusqlite::Result<Connection> {
     tracing::warn!(path = %path.display(), "opening the file again after an error");
-    let connection = open_for_writing(path)?;
-    set_up_writer(&connection)?;
+    let mut connection = open_for_writing(path)?;
+    set_up_writer(&mut connection)?;
     Ok(connection)
 }
 
@@ -212,3 +209,6 @@ fn reopen(path: &Path) -> rusqlite::Result<Connection> {
 fn log_frames(connection: &Connection) -> rusqlite::Result<i64> {
     connection.prepare_cached(include_str!("../sql/measure_log.sql"))?.query_row([], |row| row.get(1))
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
     Advance, Advancing, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyRetention, Name, NewRun, OwnerId,
     Payload, Priority, RunFacts, RunHead, RunId, StepChange, StepId, StepKind, StepState, StepTransition,
-    WorkflowRef, WorkspaceId,
+    Timestamp, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::{AdvanceOutcome, ClaimRuns, StartOutcome, Store};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
@@ -98,19 +98,23 @@ pub(crate) async fn start(store: &SqliteStore, new: NewRun) -> RunHead {
     }
 }
 
-/// The completion of one step, as the holder of the lease writes it.
-pub(crate) fn step(write: &mut Advancing, store: &SqliteStore, name: &str) {
-    let change = StepChange {
+/// A step that is done.
+pub(crate) fn completed(name: &str, at: Timestamp, output: Payload) -> StepChange {
+    StepChange {
         id: StepId::from_stored(name),
         kind: StepKind::Effect,
         previous: None,
         transition: StepTransition::Complete,
-        state: StepState::Completed { at: store.now(), output: Payload::of(name).unwrap() },
+        state: StepState::Completed { at, output },
         attempts: 1,
-        started_at: store.now(),
+        started_at: at,
         child: None,
-    };
-    write.step(change).unwrap();
+    }
+}
+
+/// The completion of one step, as the holder of the lease writes it.
+pub(crate) fn step(write: &mut Advancing, store: &SqliteStore, name: &str) {
+    write.step(completed(name, store.now(), Payload::of(name).unwrap())).unwrap();
 }
 
 pub(crate) fn one_step(store: &SqliteStore, head: &RunHead, name: &str) -> Advance {

@@ -58,7 +58,7 @@ fn closing(store: &SqliteStore, head: &RunHead, result: RunResult) -> hapax_engi
     write.finish()
 }
 
-fn completed() -> RunResult {
+fn done() -> RunResult {
     RunResult::Completed(Payload::of("done").unwrap())
 }
 
@@ -110,7 +110,7 @@ async fn a_key_names_one_run_and_a_subject_one_open_run() {
     let second = new_run(RunFacts { subject, ..facts(5) });
     let busy = store.start_run(second.clone()).await.unwrap();
     assert!(matches!(busy, StartOutcome::SubjectBusy { run } if run == held.id()));
-    advance(&store, closing(&store, &held, completed())).await;
+    advance(&store, closing(&store, &held, done())).await;
     start(&store, second).await;
 }
 
@@ -392,10 +392,10 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
 
     let claimed = store.claim_runs(claim(1)).await.unwrap().runs;
     let fourth = claimed.iter().find(|run| run.id().as_u128() == 4).unwrap();
-    let ended = store.advance_run(closing(&store, fourth, completed())).await.unwrap();
+    let ended = store.advance_run(closing(&store, fourth, done())).await.unwrap();
     assert!(matches!(ended, AdvanceOutcome::Advanced { woken } if woken == [parent.id()]));
     let log = store.find_log(&workspace(), parent.id()).await.unwrap().unwrap();
-    assert_eq!(log.children, [(RunId::from_u128(4), Some(completed()))]);
+    assert_eq!(log.children, [(RunId::from_u128(4), Some(done()))]);
 
     let parent = store.claim_runs(claim(1)).await.unwrap().runs.remove(0);
     advance(&store, closing(&store, &parent, failed())).await;
@@ -417,7 +417,7 @@ async fn a_key_ages_from_the_end_of_its_run_and_is_purged() {
     let key = new.facts.key.clone().unwrap();
     let find = || async { store.find_key(&workspace(), KeyKind::Run, &key).await.unwrap() };
     assert_eq!(find().await.unwrap().expires_at, None);
-    advance(&store, closing(&store, &held, completed())).await;
+    advance(&store, closing(&store, &held, done())).await;
     assert_eq!(find().await.unwrap().expires_at, Some(store.now().plus(LEASE)));
 
     let purge = |before| Purge { runs_closed_before: before, after: None, limit: 10 };
@@ -501,7 +501,7 @@ async fn lists_are_newest_first_and_filtered() {
         start(&store, granted(facts(id))).await;
     }
     let find = |id| head(&store, RunId::from_u128(id));
-    advance(&store, closing(&store, &find(2).await, completed())).await;
+    advance(&store, closing(&store, &find(2).await, done())).await;
     advance(&store, closing(&store, &find(3).await, failed())).await;
     let mut pause = Advancing::new(&find(4).await, store.now());
     pause.pause().unwrap();
