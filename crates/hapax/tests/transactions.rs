@@ -1,7 +1,7 @@
 //! Steps that write to the user's own tables in the store's file.
 
-use hapax::sqlite::SqliteTransactions;
-use hapax::sqlite::rusqlite::{self, Connection};
+use hapax::sqlite::TransactionStep;
+use hapax::sqlite::rusqlite::Connection;
 use hapax::{Ctx, Failure, Hapax, Point, PointWatcher, Result};
 
 fn booked(path: &std::path::Path) -> i64 {
@@ -13,7 +13,7 @@ async fn pay(ctx: Ctx, cents: i64) -> Result<i64> {
     let rows = ctx
         .transaction("ledger", move |connection| {
             connection.execute("INSERT INTO ledger (cents) VALUES (?1)", [cents])?;
-            connection.query_row("SELECT count(*) FROM ledger", [], |row| row.get(0))
+            Ok(connection.query_row("SELECT count(*) FROM ledger", [], |row| row.get(0))?)
         })
         .await?;
     ctx.step("mail", |_| async { Ok::<_, Failure>(()) }).await?;
@@ -96,7 +96,7 @@ async fn a_store_without_transactions_says_so() {
     let hapax = Hapax::open("memory:").await.unwrap();
     hapax
         .register("pay", |ctx: Ctx, (): ()| async move {
-            ctx.transaction("ledger", |_| Ok::<_, rusqlite::Error>(())).await
+            ctx.transaction("ledger", |_| Ok(())).await
         })
         .unwrap();
     let run = hapax.start("pay", &()).await.unwrap();

@@ -43,7 +43,6 @@ mod writer;
 pub use open_error::OpenError;
 pub use options::SqliteOptions;
 pub use owner_lock::Owner;
-pub use rusqlite;
 pub use store::SqliteStore;
 pub use transaction_step::TransactionStep;
 pub use user_work::SqliteWork;

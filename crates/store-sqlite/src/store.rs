@@ -23,7 +23,6 @@ use crate::open::{open, open_read_only};
 use crate::open_error::OpenError;
 use crate::options::SqliteOptions;
 use crate::readers::Readers;
-use crate::transact::Transaction;
 use crate::writer::{self, Message};
 use crate::{list_runs, read};
 
