@@ -2,13 +2,18 @@
 //!
 //! `make_store` is an async function that takes the clock the store must follow and returns a [`Candidate`]. A behaviour
 //! that is not tested here is not promised by [`hapax_engine::store::Store`].
+//! `differential_suite!(make_store);` compares its answers to random requests with those of the memory store.
 
 pub mod fixture;
 
 mod candidate;
 mod cases;
+mod differential;
 mod suite;
 
 pub use candidate::Candidate;
+#[doc(hidden)]
+pub use differential::run_differential;
+pub use differential::{Exercised, differential};
 #[doc(hidden)]
 pub use suite::run_case;

@@ -1,0 +1,134 @@
+//! Random requests to two stores that must answer alike: the memory store is the model, the other is judged by it.
+//!
+//! The requests are drawn from a small universe of runs, keys, subjects and names, so that they meet. Some are out of
+//! date, wrong, or sent before. A test that draws them must also show that it drew everything: see [`Exercised`].
+
+mod draft;
+mod exercised;
+mod request;
+mod sketch;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use hapax_engine::clock::ManualClock;
+use hapax_engine::fsck::fsck;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{RunId, Version, WorkspaceId};
+use hapax_engine::store::{ListRuns, Store};
+
+use crate::Candidate;
+use crate::suite::block_on;
+use draft::{Drafter, Move};
+use request::Request;
+
+pub use exercised::Exercised;
+
+/// One test that sends random requests to a store and to the memory store: `differential_suite!(make_store);`.
+///
+/// The environment chooses the seeds: `HAPAX_DIFFERENTIAL_SEEDS` says how many, `HAPAX_DIFFERENTIAL_FIRST_SEED` which is first.
+#[macro_export]
+macro_rules! differential_suite {
+    ($make_store:expr) => {
+        mod differential {
+            #[allow(unused_imports)]
+            use super::*;
+
+            #[test]
+            fn random_requests_are_answered_as_by_the_memory_store() {
+                $crate::run_differential($make_store);
+            }
+        }
+    };
+}
+
+/// How many requests each seed sends.
+const REQUESTS: usize = 600;
+
+#[doc(hidden)]
+pub fn run_differential<F: Future<Output = Candidate>>(make_store: impl Fn(Arc<ManualClock>) -> F) {
+    let number = |name: &str, usual: u64| {
+        std::env::var(name)
+            .map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    };
+    let first = number("HAPAX_DIFFERENTIAL_FIRST_SEED", 0);
+    let seeds = number("HAPAX_DIFFERENTIAL_SEEDS", 40);
+    let mut exercised = Exercised::default();
+    for seed in first..first + seeds {
+        block_on(async {
+            let clock = Arc::new(ManualClock::default());
+            let model = Arc::new(MemoryStore::new(clock.clone()));
+            let candidate = make_store(clock.clone()).await;
+            exercised.add(differential(seed, REQUESTS, model, candidate.store(), clock).await);
+            candidate.store().close().await.expect("it closes");
+        });
+    }
+    exercised.assert_complete();
+}
+
+/// Sends `ops` requests drawn by `seed` to both stores, which follow `clock`; panics where they differ.
+pub async fn differential(
+    seed: u64,
+    ops: usize,
+    model: Arc<dyn Store>,
+    subject: Arc<dyn Store>,
+    clock: Arc<ManualClock>,
+) -> Exercised {
+    let mut drafter = Drafter::new(seed);
+    let mut exercised = Exercised::default();
+    for op in 0..ops {
+        match drafter.next(&*model).await {
+            Move::Pass(span) => clock.advance(span),
+            Move::Ask(request) => {
+                let (expected, answer) = (request.ask(&*model).await, request.ask(&*subject).await);
+                let place = || format!("seed {seed}, request {op}: {request:#?}");
+                assert_eq!(expected, answer, "{}", place());
+                exercised.note(&expected);
+                drafter.learn(&request, &expected, &*model).await;
+                if let Some((workspace, run)) = request.run() {
+                    same_run(&*model, &*subject, &workspace, run, &place).await;
+                }
+            }
+        }
+    }
+    same_whole(&*model, &*subject, &format!("seed {seed}, at the end"), &mut exercised).await;
+    exercised
+}
+
+/// Everything that can be read of one run is alike.
+async fn same_run(
+    model: &dyn Store,
+    subject: &dyn Store,
+    workspace: &WorkspaceId,
+    run: RunId,
+    place: &dyn Fn() -> String,
+) {
+    let reads = [
+        Request::FindRun(workspace.clone(), run),
+        Request::FindLog(workspace.clone(), run),
+        Request::ListEvents(workspace.clone(), run, Version::default()),
+    ];
+    for read in reads {
+        assert_eq!(read.ask(model).await, read.ask(subject).await, "{read:?} after {}", place());
+    }
+}
+
+/// Everything that can be read is alike, and breaks no invariant.
+async fn same_whole(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut Exercised) {
+    let all = ListRuns { workspace: None, statuses: Vec::new(), workflow: None, before: None, limit: 1000 };
+    let runs = model.list_runs(all.clone()).await.unwrap();
+    assert!(runs.next.is_none(), "the universe is small");
+    assert_eq!(runs, subject.list_runs(all).await.unwrap(), "{place}");
+    assert_eq!(model.list_keys(None).await.unwrap(), subject.list_keys(None).await.unwrap(), "{place}");
+    for view in &runs.runs {
+        let (workspace, run) = (&view.head.facts.workspace, view.head.id());
+        same_run(model, subject, workspace, run, &|| place.to_owned()).await;
+        for event in model.list_events(workspace, run, Version::default()).await.unwrap() {
+            exercised.note_event(event.kind);
+        }
+    }
+    for (store, name) in [(model, "the model"), (subject, "the subject")] {
+        let report = fsck(store).await.unwrap();
+        assert!(report.is_clean() && report.runs == runs.runs.len(), "{place}, {name}: {report}");
+    }
+}

@@ -1,0 +1,411 @@
+//! Drawing requests: mostly sensible ones, on runs as somebody once saw them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use hapax_engine::model::{
+    Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyOnFailure, KeyRetention, Name, NewRun,
+    OwnerId, Priority, PromiseId, RunFacts, RunHead, RunId, RunStatus, Settlement, SignalId, Steer, StepId,
+    Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
+};
+use hapax_engine::store::*;
+
+use super::request::{Answer, Request};
+use super::sketch::{PROMISES, STEPS, Sketch};
+use crate::fixture::{json, name, workflow};
+
+/// What comes next.
+pub(super) enum Move {
+    Pass(Duration),
+    Ask(Request),
+}
+
+const LEASE: Duration = Duration::from_secs(30);
+const INPUTS: [&str; 2] = [r#"{"item":1}"#, r#"{"item":2}"#];
+
+/// Draws requests; the same seed draws the same ones.
+pub(super) struct Drafter {
+    pub(super) rng: Rng,
+    ids: u128,
+    /// Runs as they were when they were seen.
+    known: Vec<RunHead>,
+    /// Requests that may be sent again.
+    sent: Vec<Request>,
+    /// What must come before anything is drawn.
+    planned: Vec<Move>,
+}
+
+impl Drafter {
+    pub(super) fn new(seed: u64) -> Self {
+        Drafter {
+            rng: Rng::with_seed(seed),
+            ids: 0,
+            known: Vec::new(),
+            sent: Vec::new(),
+            planned: Vec::new(),
+        }
+    }
+
+    pub(super) async fn next(&mut self, model: &dyn Store) -> Move {
+        if let Some(planned) = self.planned.pop() {
+            return planned;
+        }
+        let now = model.now();
+        let request = match self.rng.u32(..100) {
+            0..15 => Request::Start(self.start(model).await),
+            15..27 => Request::Claim(self.claim()),
+            27..30 => Request::Renew(self.renew()),
+            30..58 => match self.advance(model).await {
+                Some(advance) => advance,
+                None => Request::Claim(self.claim()),
+            },
+            58..66 => Request::Steer(self.steer(model).await),
+            66..73 => Request::Signal(self.signal()),
+            73..80 => Request::Settle(self.settle(model).await),
+            80..83 => Request::Purge(self.purge(now)),
+            83..88 => self.read(model).await,
+            88..93 => match self.rng.choice(&self.sent).cloned() {
+                Some(again) => again,
+                None => self.read(model).await,
+            },
+            93 if self.chance(20) => {
+                self.plan_neglect();
+                return Move::Pass(LEASE);
+            }
+            _ => return Move::Pass(self.span()),
+        };
+        Move::Ask(request)
+    }
+
+    /// Notes what the answer shows, so that later requests know runs as they were.
+    pub(super) async fn learn(&mut self, request: &Request, answer: &Answer, model: &dyn Store) {
+        for head in answer.heads() {
+            self.note(head);
+        }
+        if let Request::Advance(advance) = request {
+            for child in &advance.children {
+                let found = model.find_run(&child.facts.workspace, child.facts.id).await.unwrap();
+                found.into_iter().for_each(|view| self.note(view.head));
+            }
+            if self.rng.u32(..4) > 0
+                && let Some(view) = model.find_run(advance.workspace(), advance.run()).await.unwrap()
+            {
+                self.note(view.head);
+            }
+        }
+        if let Request::Purge(_) = request {
+            self.forget_purged(model).await;
+        }
+        if *answer != Answer::Refused {
+            self.sent.push(request.clone());
+        }
+        if self.sent.len() > 12 {
+            self.sent.swap_remove(self.rng.usize(..self.sent.len()));
+        }
+    }
+
+    fn note(&mut self, head: RunHead) {
+        self.known.push(head);
+        if self.known.len() > 24 {
+            self.known.swap_remove(self.rng.usize(..self.known.len()));
+        }
+    }
+
+    /// What was said about a run that is gone must not be said about another that is given its id.
+    async fn forget_purged(&mut self, model: &dyn Store) {
+        let mut sent = Vec::new();
+        for request in std::mem::take(&mut self.sent) {
+            let is_gone = match request.run() {
+                Some((workspace, run)) => model.find_run(&workspace, run).await.unwrap().is_none(),
+                None => false,
+            };
+            if !is_gone || matches!(request, Request::Start(_)) {
+                sent.push(request);
+            }
+        }
+        self.sent = sent;
+        let mut known = Vec::new();
+        for head in std::mem::take(&mut self.known) {
+            let is_there = model.find_run(&head.facts.workspace, head.id()).await.unwrap().is_some();
+            if is_there || self.rng.u32(..8) == 0 {
+                known.push(head);
+            }
+        }
+        self.known = known;
+    }
+
+    /// Lets leases end so often that runs are put aside.
+    fn plan_neglect(&mut self) {
+        let everything = || ClaimRuns { grant: grant_to(OwnerId::from_u128(9), &workflows()), limit: 100 };
+        for _ in 0..=hapax_engine::limits::MAX_STALLS {
+            self.planned.push(Move::Ask(Request::Claim(everything())));
+            self.planned.push(Move::Pass(LEASE));
+        }
+    }
+
+    pub(super) fn fresh_id(&mut self) -> RunId {
+        self.ids += 1;
+        RunId::from_u128(self.ids)
+    }
+
+    fn span(&mut self) -> Duration {
+        Duration::from_millis(self.one_of(&[1, 100, 1_000, 10_000, 31_000, 3_600_000]))
+    }
+
+    pub(super) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.rng.usize(..choices.len())]
+    }
+
+    pub(super) fn chance(&mut self, percent: u32) -> bool {
+        self.rng.u32(..100) < percent
+    }
+
+    /// A run as it was, or one that never was.
+    fn run(&mut self) -> (WorkspaceId, RunId) {
+        let (mut workspace, mut run) = match self.rng.choice(&self.known) {
+            Some(head) => (head.facts.workspace.clone(), head.id()),
+            None => (WorkspaceId::default(), RunId::from_u128(u128::MAX)),
+        };
+        match self.rng.u32(..100) {
+            0..3 => workspace = self.workspace(),
+            3..6 => run = RunId::from_u128(u128::MAX),
+            _ => {}
+        }
+        (workspace, run)
+    }
+
+    fn workspace(&mut self) -> WorkspaceId {
+        WorkspaceId::new(self.one_of(&["default", "default", "default", "default", "abroad"])).unwrap()
+    }
+
+    fn key(&mut self) -> IdempotencyKey {
+        IdempotencyKey::new(self.one_of(&["k1", "k2", "k3"])).unwrap()
+    }
+
+    fn owner(&mut self) -> OwnerId {
+        OwnerId::from_u128(self.rng.u128(1..4))
+    }
+
+    pub(super) fn grant(&mut self) -> Grant {
+        let all = workflows();
+        let served = match self.chance(80) {
+            true => all.to_vec(),
+            false => vec![all[self.rng.usize(..all.len())].clone()],
+        };
+        grant_to(self.owner(), &served)
+    }
+
+    pub(super) fn maybe_grant(&mut self) -> Option<Grant> {
+        self.chance(50).then(|| self.grant())
+    }
+
+    async fn start(&mut self, model: &dyn Store) -> NewRun {
+        let now = model.now();
+        let input = self.one_of(&INPUTS);
+        let key = self.chance(60).then(|| self.key());
+        let subject = self.chance(50).then(|| Subject::new(self.one_of(&["s1", "s2"])).unwrap());
+        let workflow = workflows()[self.rng.usize(..3)].clone();
+        let fingerprint = key
+            .as_ref()
+            .map(|_| Fingerprint::of_run(&workflow.name, &json(input), &IgnorePaths::default()).unwrap());
+        let (workspace, id) = match self.taken_id(model).await {
+            Some(taken) if self.chance(5) => (WorkspaceId::new("abroad").unwrap(), taken),
+            _ => (self.workspace(), self.fresh_id()),
+        };
+        let facts = RunFacts {
+            workspace,
+            id,
+            workflow,
+            key,
+            fingerprint,
+            retention: self.retention(),
+            subject,
+            priority: self.one_of(&Priority::FIRST_TO_LAST),
+            deadline_at: self.chance(10).then(|| now.plus(LEASE)),
+            parent: None,
+            created_at: now,
+        };
+        let due_at = self.chance(15).then(|| now.plus(self.span()));
+        NewRun { facts: Arc::new(facts), input: json(input), due_at, grant: self.maybe_grant() }
+    }
+
+    /// The id of a run of the default workspace.
+    async fn taken_id(&mut self, model: &dyn Store) -> Option<RunId> {
+        let id = self.rng.choice(&self.known)?.id();
+        model.find_run(&WorkspaceId::default(), id).await.unwrap().map(|view| view.head.id())
+    }
+
+    fn retention(&mut self) -> KeyRetention {
+        let keep_for = self.one_of(&[None, Some(Duration::from_secs(5)), Some(Duration::from_secs(3600))]);
+        let on_failure = self.one_of(&[KeyOnFailure::Keep, KeyOnFailure::Release]);
+        KeyRetention { keep_for, on_failure }
+    }
+
+    fn claim(&mut self) -> ClaimRuns {
+        ClaimRuns { grant: self.grant(), limit: self.rng.usize(..6) }
+    }
+
+    fn renew(&mut self) -> RenewLeases {
+        let mut owner = self.owner();
+        let mut leases = Vec::new();
+        for _ in 0..self.rng.usize(..4) {
+            let Some(head) = self.rng.choice(&self.known) else { break };
+            owner = head.state.lease().map_or(owner, |lease| lease.owner);
+            leases.push(HeldLease {
+                workspace: head.facts.workspace.clone(),
+                run: head.id(),
+                fence: head.fence,
+            });
+        }
+        RenewLeases { owner, lease_for: LEASE, leases }
+    }
+
+    /// A write by somebody who holds, or held, a run.
+    async fn advance(&mut self, model: &dyn Store) -> Option<Request> {
+        for _ in 0..6 {
+            let known = self.rng.choice(&self.known).cloned()?;
+            let Some(log) = model.find_log(&known.facts.workspace, known.id()).await.unwrap() else {
+                continue;
+            };
+            let is_current = self.chance(90);
+            if is_current && log.head.state.lease().is_none() {
+                continue;
+            }
+            let base = if is_current { log.head.clone() } else { known };
+            if base.status() == RunStatus::Running {
+                return Some(Request::Advance(Box::new(Sketch::new(self, &base, &log, model.now()).draw())));
+            }
+        }
+        None
+    }
+
+    async fn steer(&mut self, model: &dyn Store) -> SteerRun {
+        let (mut workspace, mut run) = self.run();
+        let command = match self.rng.u32(..100) {
+            0..20 => Steer::Pause,
+            20..45 => Steer::Resume,
+            45..60 => Steer::Cancel { reason: "the customer left".into() },
+            _ => {
+                if let Some(head) = self.failed_run(model).await {
+                    (workspace, run) = (head.facts.workspace.clone(), head.id());
+                }
+                let from = self.chance(40).then(|| StepId::from_stored(self.one_of(&STEPS)));
+                Steer::Retry { from }
+            }
+        };
+        let current = model.find_run(&workspace, run).await.unwrap().map(|view| view.head.version);
+        let expected = match self.rng.u32(..10) {
+            0 => Some(Version::new(1)),
+            1..3 => current,
+            _ => None,
+        };
+        SteerRun { workspace, run, command, expected }
+    }
+
+    async fn failed_run(&mut self, model: &dyn Store) -> Option<RunHead> {
+        let request = ListRuns {
+            workspace: None,
+            statuses: vec![RunStatus::Failed],
+            workflow: None,
+            before: None,
+            limit: 100,
+        };
+        let failed = model.list_runs(request).await.unwrap().runs;
+        self.rng.choice(&failed).map(|view| view.head.clone())
+    }
+
+    fn signal(&mut self) -> SendSignal {
+        let (workspace, run) = self.run();
+        let id = self.chance(50).then(|| SignalId::new(self.one_of(&["s1", "s2", "s3"])).unwrap());
+        let name = self.name_of(&["go", "stop"]);
+        SendSignal {
+            workspace,
+            run,
+            name,
+            payload: json(self.one_of(&INPUTS)),
+            id,
+            grant: self.maybe_grant(),
+        }
+    }
+
+    fn name_of(&mut self, choices: &[&'static str]) -> Name {
+        name(self.one_of(choices))
+    }
+
+    /// Mostly a promise that is there, sometimes one that was or never will be.
+    async fn promise(&mut self, model: &dyn Store) -> (WorkspaceId, PromiseId) {
+        for _ in 0..6 {
+            let Some(head) = self.rng.choice(&self.known).cloned() else { break };
+            let workspace = head.facts.workspace.clone();
+            if self.chance(10) {
+                let step = StepId::from_stored(self.one_of(&PROMISES));
+                return (workspace, PromiseId::of_run(head.id(), head.generation, &step));
+            }
+            let log = model.find_log(&workspace, head.id()).await.unwrap();
+            let promises = log.map(|log| log.promises).unwrap_or_default();
+            if let Some(promise) = self.rng.choice(&promises) {
+                return (workspace, promise.id.clone());
+            }
+        }
+        (WorkspaceId::default(), PromiseId::from_stored("nothing"))
+    }
+
+    async fn settle(&mut self, model: &dyn Store) -> SettlePromise {
+        let (workspace, id) = self.promise(model).await;
+        let settlement = match self.rng.u32(..4) {
+            0 => Settlement::Rejected(Failure::permanent("declined").with_code("no")),
+            1 => Settlement::Resolved(json(r#"{ "item" : 1.0 }"#)),
+            _ => Settlement::Resolved(json(self.one_of(&INPUTS))),
+        };
+        SettlePromise { workspace, id, settlement, grant: self.maybe_grant() }
+    }
+
+    fn purge(&mut self, now: Timestamp) -> Purge {
+        let back = self.one_of(&[0, 1_000, 100_000, 1_000_000]);
+        let before = Timestamp::from_millis(now.as_millis() - back);
+        let after = self.rng.choice(&self.known).map(RunHead::id);
+        Purge {
+            runs_closed_before: self.chance(80).then_some(before),
+            after: after.filter(|_| self.chance(30)),
+            limit: self.one_of(&[1, 2, 5, 100, 100, 100]),
+        }
+    }
+
+    async fn read(&mut self, model: &dyn Store) -> Request {
+        let (workspace, run) = self.run();
+        match self.rng.u32(..7) {
+            0 => Request::FindRun(workspace, run),
+            1 => Request::FindLog(workspace, run),
+            2 => Request::ListEvents(workspace, run, Version::new(self.rng.u64(..12))),
+            3 => Request::FindKey(workspace, self.key()),
+            4 => {
+                let after = StoredKey { workspace, kind: hapax_engine::model::KeyKind::Run, key: self.key() };
+                Request::ListKeys(self.chance(70).then_some(after))
+            }
+            5 => {
+                let (workspace, id) = self.promise(model).await;
+                Request::FindPromise(workspace, id)
+            }
+            _ => {
+                let status = RunStatus::ALL[self.rng.usize(..RunStatus::ALL.len())];
+                Request::ListRuns(ListRuns {
+                    workspace: self.chance(60).then_some(workspace),
+                    statuses: if self.chance(40) { vec![status, RunStatus::Waiting] } else { Vec::new() },
+                    workflow: self.chance(30).then(|| self.name_of(&["order", "refund"])),
+                    before: self.chance(30).then_some(run),
+                    limit: self.rng.usize(1..8),
+                })
+            }
+        }
+    }
+}
+
+pub(super) fn workflows() -> [WorkflowRef; 3] {
+    [workflow("order", 1), workflow("order", 2), workflow("refund", 1)]
+}
+
+fn grant_to(owner: OwnerId, serves: &[WorkflowRef]) -> Grant {
+    Grant { owner, lease_for: LEASE, serves: Arc::new(serves.iter().cloned().collect::<BTreeSet<_>>()) }
+}

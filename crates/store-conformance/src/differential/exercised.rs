@@ -1,0 +1,190 @@
+//! What random requests met with: a test that never saw an outcome has not tested it.
+
+use std::collections::BTreeMap;
+
+use hapax_engine::model::{EventKind, Refusal};
+use hapax_engine::store::*;
+
+use super::request::Answer;
+
+/// How often each verb was answered in each way.
+#[derive(Debug, Default, Clone)]
+pub struct Exercised(BTreeMap<String, u64>);
+
+/// Every answer that a run of seeds must have met with.
+const WANTED: &[&str] = &[
+    "start: created",
+    "start: existing",
+    "start: spent",
+    "start: key conflict",
+    "start: subject busy",
+    "claim: nothing",
+    "claim: granted",
+    "renew: all held",
+    "renew: some lost",
+    "advance: advanced",
+    "advance: advanced, others woken",
+    "advance: stale",
+    "advance: lease lost",
+    "steer: steered",
+    "steer: no such run",
+    "steer: refused, ended",
+    "steer: refused, already asked",
+    "steer: refused, not paused",
+    "steer: refused, not failed",
+    "steer: refused, no such step",
+    "steer: refused, undone",
+    "steer: refused, key taken",
+    "steer: refused, subject busy",
+    "steer: refused, stale",
+    "signal: stored",
+    "signal: stored, granted",
+    "signal: duplicate",
+    "signal: ended",
+    "signal: no such run",
+    "settle: settled",
+    "settle: settled, granted",
+    "settle: already settled, same",
+    "settle: already settled, other",
+    "settle: timed out",
+    "settle: no such promise",
+    "purge: keys",
+    "purge: runs",
+    "purge: more to do",
+    "purge: nothing",
+    "find run: found",
+    "find run: none",
+    "find log: found",
+    "find log: none",
+    "list runs: more",
+    "list runs: last",
+    "list events: some",
+    "list events: none",
+    "find key: found",
+    "find key: none",
+    "list keys: some",
+    "list keys: none",
+    "find promise: found",
+    "find promise: none",
+    "refused",
+];
+
+impl Exercised {
+    pub(super) fn note(&mut self, answer: &Answer) {
+        *self.0.entry(label(answer)).or_default() += 1;
+    }
+
+    pub(super) fn note_event(&mut self, kind: EventKind) {
+        *self.0.entry(event_label(kind)).or_default() += 1;
+    }
+
+    /// Adds what another seed met with.
+    pub fn add(&mut self, other: Exercised) {
+        for (label, count) in other.0 {
+            *self.0.entry(label).or_default() += count;
+        }
+    }
+
+    /// Panics if an outcome or an event was never met with.
+    pub fn assert_complete(&self) {
+        let wanted = WANTED.iter().map(|label| (*label).to_owned());
+        let wanted = wanted.chain(EventKind::ALL.into_iter().map(event_label));
+        let missing: Vec<String> = wanted.filter(|label| !self.0.contains_key(label)).collect();
+        assert!(missing.is_empty(), "never met with: {missing:#?}\nmet with: {:#?}", self.0);
+    }
+}
+
+fn event_label(kind: EventKind) -> String {
+    format!("event: {}", kind.as_str())
+}
+
+fn label(answer: &Answer) -> String {
+    let found = |verb: &str, found: bool| format!("{verb}: {}", if found { "found" } else { "none" });
+    let some = |verb: &str, none: bool| format!("{verb}: {}", if none { "none" } else { "some" });
+    match answer {
+        Answer::Start(outcome) => format!("start: {}", start(outcome)),
+        Answer::Claim(claimed) => {
+            format!("claim: {}", if claimed.runs.is_empty() { "nothing" } else { "granted" })
+        }
+        Answer::Renew(lost) => format!("renew: {}", if lost.is_empty() { "all held" } else { "some lost" }),
+        Answer::Advance(outcome) => format!("advance: {}", advance(outcome)),
+        Answer::Steer(SteerOutcome::Steered(_)) => "steer: steered".into(),
+        Answer::Steer(SteerOutcome::NoSuchRun) => "steer: no such run".into(),
+        Answer::Steer(SteerOutcome::Refused(refusal, _)) => format!("steer: refused, {}", refused(refusal)),
+        Answer::Signal(outcome) => format!("signal: {}", signal(outcome)),
+        Answer::Settle(outcome) => format!("settle: {}", settle(outcome)),
+        Answer::Purge(purged) => format!("purge: {}", purge(*purged)),
+        Answer::FindRun(run) => found("find run", run.is_some()),
+        Answer::FindLog(log) => found("find log", log.is_some()),
+        Answer::ListRuns(page) => format!("list runs: {}", if page.next.is_some() { "more" } else { "last" }),
+        Answer::ListEvents(events) => some("list events", events.is_empty()),
+        Answer::FindKey(key) => found("find key", key.is_some()),
+        Answer::ListKeys(keys) => some("list keys", keys.is_empty()),
+        Answer::FindPromise(promise) => found("find promise", promise.is_some()),
+        Answer::Refused => "refused".into(),
+    }
+}
+
+fn start(outcome: &StartOutcome) -> &'static str {
+    match outcome {
+        StartOutcome::Created(_) => "created",
+        StartOutcome::Existing(_) => "existing",
+        StartOutcome::Spent { .. } => "spent",
+        StartOutcome::KeyConflict { .. } => "key conflict",
+        StartOutcome::SubjectBusy { .. } => "subject busy",
+    }
+}
+
+fn advance(outcome: &AdvanceOutcome) -> &'static str {
+    match outcome {
+        AdvanceOutcome::Advanced { woken } if woken.is_empty() => "advanced",
+        AdvanceOutcome::Advanced { .. } => "advanced, others woken",
+        AdvanceOutcome::Stale(_) => "stale",
+        AdvanceOutcome::LeaseLost => "lease lost",
+    }
+}
+
+fn refused(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Ended(_) => "ended",
+        Refusal::AlreadyAsked => "already asked",
+        Refusal::NotPaused(_) => "not paused",
+        Refusal::NotFailed(_) => "not failed",
+        Refusal::NoSuchStep(_) => "no such step",
+        Refusal::Undone => "undone",
+        Refusal::KeyTaken(_) => "key taken",
+        Refusal::SubjectBusy(_) => "subject busy",
+        Refusal::Stale(_) => "stale",
+    }
+}
+
+fn signal(outcome: &SignalOutcome) -> &'static str {
+    match outcome {
+        SignalOutcome::Stored { granted: None, .. } => "stored",
+        SignalOutcome::Stored { granted: Some(_), .. } => "stored, granted",
+        SignalOutcome::Duplicate => "duplicate",
+        SignalOutcome::Ended(_) => "ended",
+        SignalOutcome::TooMany => "too many",
+        SignalOutcome::NoSuchRun => "no such run",
+    }
+}
+
+fn settle(outcome: &SettleOutcome) -> &'static str {
+    match outcome {
+        SettleOutcome::Settled { granted: None } => "settled",
+        SettleOutcome::Settled { granted: Some(_) } => "settled, granted",
+        SettleOutcome::AlreadySettled { same: true, .. } => "already settled, same",
+        SettleOutcome::AlreadySettled { same: false, .. } => "already settled, other",
+        SettleOutcome::TimedOut => "timed out",
+        SettleOutcome::NoSuchPromise => "no such promise",
+    }
+}
+
+fn purge(purged: Purged) -> &'static str {
+    match purged {
+        Purged { next: Some(_), .. } => "more to do",
+        Purged { runs: 1.., .. } => "runs",
+        Purged { keys: 1.., .. } => "keys",
+        Purged { .. } => "nothing",
+    }
+}

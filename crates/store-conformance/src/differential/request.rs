@@ -1,0 +1,141 @@
+//! One call of a store as data, so that it can be made twice and its answers compared.
+
+use hapax_engine::model::{
+    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunHead, RunId, Version,
+    WorkspaceId,
+};
+use hapax_engine::store::*;
+
+#[derive(Debug, Clone)]
+pub(super) enum Request {
+    Start(NewRun),
+    Claim(ClaimRuns),
+    Renew(RenewLeases),
+    Advance(Box<Advance>),
+    Steer(SteerRun),
+    Signal(SendSignal),
+    Settle(SettlePromise),
+    Purge(Purge),
+    FindRun(WorkspaceId, RunId),
+    FindLog(WorkspaceId, RunId),
+    ListRuns(ListRuns),
+    ListEvents(WorkspaceId, RunId, Version),
+    FindKey(WorkspaceId, IdempotencyKey),
+    ListKeys(Option<StoredKey>),
+    FindPromise(WorkspaceId, PromiseId),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answer {
+    Start(StartOutcome),
+    Claim(Claimed),
+    Renew(Vec<RunId>),
+    Advance(AdvanceOutcome),
+    Steer(SteerOutcome),
+    Signal(SignalOutcome),
+    Settle(SettleOutcome),
+    Purge(Purged),
+    FindRun(Option<RunView>),
+    FindLog(Option<Box<RunLog>>),
+    ListRuns(RunPage),
+    ListEvents(Vec<RunEvent>),
+    FindKey(Option<KeyRecord>),
+    ListKeys(Vec<(StoredKey, KeyRecord)>),
+    FindPromise(Option<Promise>),
+    /// The request was refused; each store has its own words for it.
+    Refused,
+}
+
+impl Request {
+    pub(super) async fn ask(&self, store: &dyn Store) -> Answer {
+        match self.clone().send(store).await {
+            Ok(answer) => answer,
+            Err(StoreError::Refused(_)) => Answer::Refused,
+            Err(error) => panic!("{error}, asked for {self:#?}"),
+        }
+    }
+
+    async fn send(self, store: &dyn Store) -> StoreResult<Answer> {
+        Ok(match self {
+            Request::Start(new) => Answer::Start(store.start_run(new).await?),
+            Request::Claim(request) => Answer::Claim(store.claim_runs(request).await?),
+            Request::Renew(request) => Answer::Renew(store.renew_leases(request).await?),
+            Request::Advance(advance) => Answer::Advance(sorted(store.advance_run(*advance).await?)),
+            Request::Steer(request) => Answer::Steer(store.steer_run(request).await?),
+            Request::Signal(request) => Answer::Signal(store.send_signal(request).await?),
+            Request::Settle(request) => Answer::Settle(store.settle_promise(request).await?),
+            Request::Purge(request) => Answer::Purge(store.purge(request).await?),
+            Request::FindRun(workspace, run) => Answer::FindRun(store.find_run(&workspace, run).await?),
+            Request::FindLog(workspace, run) => {
+                Answer::FindLog(store.find_log(&workspace, run).await?.map(in_order).map(Box::new))
+            }
+            Request::ListRuns(request) => Answer::ListRuns(store.list_runs(request).await?),
+            Request::ListEvents(workspace, run, after) => {
+                Answer::ListEvents(store.list_events(&workspace, run, after).await?)
+            }
+            Request::FindKey(workspace, key) => {
+                Answer::FindKey(store.find_key(&workspace, KeyKind::Run, &key).await?)
+            }
+            Request::ListKeys(after) => Answer::ListKeys(store.list_keys(after).await?),
+            Request::FindPromise(workspace, id) => {
+                Answer::FindPromise(store.find_promise(&workspace, &id).await?)
+            }
+        })
+    }
+
+    /// The run it is about, if it is about one.
+    pub(super) fn run(&self) -> Option<(WorkspaceId, RunId)> {
+        match self {
+            Request::Start(new) => Some((new.facts.workspace.clone(), new.facts.id)),
+            Request::Advance(advance) => Some((advance.workspace().clone(), advance.run())),
+            Request::Steer(request) => Some((request.workspace.clone(), request.run)),
+            Request::Signal(request) => Some((request.workspace.clone(), request.run)),
+            Request::FindRun(workspace, run)
+            | Request::FindLog(workspace, run)
+            | Request::ListEvents(workspace, run, _) => Some((workspace.clone(), *run)),
+            Request::Claim(_)
+            | Request::Renew(_)
+            | Request::Settle(_)
+            | Request::Purge(_)
+            | Request::ListRuns(_)
+            | Request::FindKey(..)
+            | Request::ListKeys(_)
+            | Request::FindPromise(..) => None,
+        }
+    }
+}
+
+impl Answer {
+    /// The runs it shows as they are.
+    pub(super) fn heads(&self) -> Vec<RunHead> {
+        match self {
+            Answer::Start(StartOutcome::Created(head) | StartOutcome::Existing(head))
+            | Answer::Advance(AdvanceOutcome::Stale(head))
+            | Answer::Steer(SteerOutcome::Steered(head) | SteerOutcome::Refused(_, head))
+            | Answer::Signal(SignalOutcome::Stored { granted: Some(head), .. })
+            | Answer::Settle(SettleOutcome::Settled { granted: Some(head) }) => vec![head.clone()],
+            Answer::Claim(claimed) => claimed.runs.clone(),
+            Answer::FindRun(Some(view)) => vec![view.head.clone()],
+            Answer::FindLog(Some(log)) => vec![log.head.clone()],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The order of the woken says nothing.
+fn sorted(outcome: AdvanceOutcome) -> AdvanceOutcome {
+    match outcome {
+        AdvanceOutcome::Advanced { mut woken } => {
+            woken.sort();
+            AdvanceOutcome::Advanced { woken }
+        }
+        other => other,
+    }
+}
+
+/// The order of promises and children says nothing.
+fn in_order(mut log: RunLog) -> RunLog {
+    log.promises.sort_by(|a, b| a.id.cmp(&b.id));
+    log.children.sort_by_key(|(child, _)| *child);
+    log
+}

@@ -1,0 +1,308 @@
+//! Drawing a write under a lease: legal changes of steps, then perhaps a park, an end or a new generation.
+//!
+//! It keeps to what an engine would do (it sees what has come before it parks, and ends its steps before it ends),
+//! because the invariants speak of engines that do; how it is guarded is left to chance.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_engine::model::{
+    Advance, Advancing, Asked, ClosePolicy, Failure, Fence, KeyRetention, NewRun, Parent, Priority, Promise,
+    PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult, RunState, STEP_TRANSITIONS, StepChange,
+    StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp, Version, WriteToken,
+};
+use hapax_engine::store::RunLog;
+
+use super::draft::{Drafter, workflows};
+use crate::fixture::json;
+
+/// Every step a run may have.
+pub(super) const STEPS: [&str; 10] =
+    ["charge", "ship", "pack", "charge~undo", "payment", "approval", "go", "kid", "kid#2", "nap"];
+/// Those that wait for a promise.
+pub(super) const PROMISES: [&str; 2] = ["payment", "approval"];
+
+fn kind_of(step: &str) -> StepKind {
+    match step {
+        "charge~undo" => StepKind::Undo,
+        "payment" | "approval" => StepKind::Promise,
+        "go" => StepKind::Signal,
+        "kid" | "kid#2" => StepKind::Child,
+        "nap" => StepKind::Sleep,
+        _ => StepKind::Effect,
+    }
+}
+
+pub(super) struct Sketch<'a> {
+    drafter: &'a mut Drafter,
+    head: RunHead,
+    log: &'a RunLog,
+    now: Timestamp,
+    records: BTreeMap<StepId, StepRecord>,
+    /// Unconsumed signals.
+    signals: Vec<u64>,
+    advancing: Advancing,
+}
+
+impl<'a> Sketch<'a> {
+    pub(super) fn new(drafter: &'a mut Drafter, head: &RunHead, log: &'a RunLog, now: Timestamp) -> Self {
+        Sketch {
+            drafter,
+            head: head.clone(),
+            log,
+            now,
+            records: log.steps.iter().map(|step| (step.id.clone(), step.clone())).collect(),
+            signals: log.signals.iter().map(|signal| signal.seq).collect(),
+            advancing: Advancing::new(head, now),
+        }
+    }
+
+    pub(super) fn draw(mut self) -> Advance {
+        for _ in 0..self.drafter.rng.usize(..4) {
+            self.change_a_step();
+        }
+        match self.drafter.rng.u32(..100) {
+            0..40 => {}
+            40..62 => self.park(),
+            62..68 => self.legal(Advancing::release),
+            68..72 => self.continue_as_new(),
+            72..90 => self.end(),
+            _ if self.head.asked == Asked::Pause => self.legal(Advancing::pause),
+            _ => {}
+        }
+        let wrong = self.drafter.rng.u32(..40);
+        let token = WriteToken::from_stored(self.drafter.rng.i64(..));
+        let nothing = PromiseId::from_stored("nothing");
+        let mut advance = Advance { token, ..self.advancing.finish() };
+        match wrong {
+            0 => advance.expected = Version::new(advance.expected.get() + 1000),
+            1 => advance.fence = Fence::new(advance.fence.get() + 1000),
+            2 => advance.timed_out.push(nothing),
+            _ => {}
+        }
+        advance
+    }
+
+    fn legal(&mut self, change: fn(&mut Advancing) -> Result<(), hapax_engine::model::IllegalChange>) {
+        change(&mut self.advancing).expect("a running run may do so");
+    }
+
+    fn status_of(&self, id: &StepId) -> Option<StepStatus> {
+        self.records.get(id).map(|record| record.state.status())
+    }
+
+    fn change_a_step(&mut self) {
+        let step = self.drafter.one_of(&STEPS);
+        let id = StepId::from_stored(step);
+        match (kind_of(step), self.status_of(&id)) {
+            (StepKind::Undo, None) if self.drafter.chance(70) => {}
+            (StepKind::Effect | StepKind::Undo, from) => self.change_effect(&id, from),
+            (_, None) => self.begin_waiting(&id),
+            (_, Some(StepStatus::Waiting)) => self.look_after(&id),
+            (_, Some(_)) => {}
+        }
+    }
+
+    /// Any legal change, straight or with an unmarked beginning before it.
+    fn change_effect(&mut self, id: &StepId, from: Option<StepStatus>) {
+        let begun = StepTransition::Begin.target(from);
+        let ways: Vec<(StepTransition, StepStatus)> = STEP_TRANSITIONS
+            .iter()
+            .filter(|(f, by, _)| {
+                let straight = *f == from && *by != StepTransition::Await;
+                straight || (begun.is_some() && *f == begun && by.target(from).is_none())
+            })
+            .map(|(_, by, to)| (*by, *to))
+            .collect();
+        if let Some((transition, to)) = self.drafter.rng.choice(&ways).copied() {
+            let state = self.state(to);
+            self.change(id, transition, state, None);
+        }
+    }
+
+    fn state(&mut self, status: StepStatus) -> StepState {
+        let at = self.now;
+        match status {
+            StepStatus::Pending => StepState::Pending {
+                due_at: at.plus(Duration::from_secs(1)),
+                failure: Failure::retryable("busy"),
+            },
+            StepStatus::Running => StepState::Running,
+            StepStatus::Waiting => StepState::Waiting { until: None },
+            StepStatus::Completed => {
+                StepState::Completed { at, output: json(self.drafter.one_of(&["1", "[2]"])) }
+            }
+            StepStatus::Failed => StepState::Failed { at, failure: Failure::permanent("no").with_code("e") },
+            StepStatus::Skipped => StepState::Skipped { at },
+            StepStatus::Cancelled => StepState::Cancelled { at },
+            StepStatus::InDoubt => StepState::InDoubt { since: at },
+        }
+    }
+
+    fn change(&mut self, id: &StepId, transition: StepTransition, state: StepState, child: Option<RunId>) {
+        let previous = self.records.get(id).cloned();
+        let from = previous.as_ref().map(|record| record.state.status());
+        let begins = transition == StepTransition::Begin || transition.target(from).is_none();
+        let change = StepChange {
+            id: id.clone(),
+            kind: kind_of(id.as_str()),
+            attempts: previous.as_ref().map_or(0, |record| record.attempts) + u32::from(begins),
+            started_at: previous.as_ref().map_or(self.now, |record| record.started_at),
+            child: child.or(previous.as_ref().and_then(|record| record.child)),
+            previous,
+            transition,
+            state,
+        };
+        let record = self.advancing.step(change).expect("the change is legal");
+        self.records.insert(id.clone(), record);
+    }
+
+    fn promise_of(&self, id: &StepId) -> PromiseId {
+        PromiseId::of_run(self.head.id(), self.advancing.generation(), id)
+    }
+
+    fn begin_waiting(&mut self, id: &StepId) {
+        let (mut until, mut child) = (None, None);
+        match kind_of(id.as_str()) {
+            StepKind::Promise => {
+                let span = self.drafter.one_of(&[None, Some(0), Some(10_000), Some(100_000)]);
+                until = span.map(|ms| self.now.plus(Duration::from_millis(ms)));
+                let promise = Promise {
+                    id: self.promise_of(id),
+                    run: self.head.id(),
+                    deadline_at: until,
+                    state: PromiseState::Pending,
+                };
+                self.advancing.open_promise(promise);
+            }
+            StepKind::Child => {
+                let new = self.child(id);
+                child = Some(new.facts.id);
+                self.advancing.start_child(new);
+            }
+            StepKind::Sleep => until = Some(self.now.plus(Duration::from_secs(self.drafter.rng.u64(..60)))),
+            _ => {}
+        }
+        self.change(id, StepTransition::Await, StepState::Waiting { until }, child);
+    }
+
+    fn child(&mut self, step: &StepId) -> NewRun {
+        let on_close = self.drafter.one_of(&[ClosePolicy::Cancel, ClosePolicy::Abandon]);
+        let facts = RunFacts {
+            workspace: self.head.facts.workspace.clone(),
+            id: self.drafter.fresh_id(),
+            workflow: workflows()[self.drafter.rng.usize(..3)].clone(),
+            key: None,
+            fingerprint: None,
+            retention: KeyRetention::default(),
+            subject: None,
+            priority: Priority::Normal,
+            deadline_at: None,
+            parent: Some(Parent { run: self.head.id(), step: step.clone(), on_close }),
+            created_at: self.now,
+        };
+        NewRun { facts: Arc::new(facts), input: json("3"), due_at: None, grant: self.drafter.maybe_grant() }
+    }
+
+    /// Has what the waiting step waits for come?
+    fn has_come(&self, id: &StepId) -> bool {
+        let Some(record) = self.records.get(id) else { return false };
+        match record.kind {
+            StepKind::Promise => {
+                let promise = self.promise_of(id);
+                let found = self.log.promises.iter().find(|known| known.id == promise);
+                found.is_some_and(|known| known.state != PromiseState::Pending)
+            }
+            StepKind::Child => {
+                let ended = |(child, result): &(RunId, Option<RunResult>)| {
+                    Some(*child) == record.child && result.is_some()
+                };
+                self.log.children.iter().any(ended)
+            }
+            StepKind::Sleep => {
+                matches!(record.state, StepState::Waiting { until: Some(until) } if until <= self.now)
+            }
+            _ => false,
+        }
+    }
+
+    /// Completes a wait whose time has come, lets a promise time out, or gives the wait up.
+    fn look_after(&mut self, id: &StepId) {
+        let kind = kind_of(id.as_str());
+        let is_late =
+            matches!(self.records[id].state, StepState::Waiting { until: Some(until) } if until <= self.now);
+        if self.has_come(id) {
+            let state = self.state(StepStatus::Completed);
+            self.change(id, StepTransition::Complete, state, None);
+        } else if kind == StepKind::Signal && !self.signals.is_empty() {
+            let seq = self.signals.swap_remove(self.drafter.rng.usize(..self.signals.len()));
+            self.advancing.consume_signal(seq);
+            let state = self.state(StepStatus::Completed);
+            self.change(id, StepTransition::Complete, state, None);
+        } else if kind == StepKind::Promise && is_late {
+            self.advancing.time_out_promise(self.promise_of(id));
+            let state = self.state(StepStatus::Failed);
+            self.change(id, StepTransition::Fail, state, None);
+        } else if self.drafter.chance(30) {
+            self.change(id, StepTransition::Cancel, StepState::Cancelled { at: self.now }, None);
+        }
+    }
+
+    fn steps_with(&self, fits: impl Fn(StepStatus) -> bool) -> Vec<StepId> {
+        let fitting = self.records.values().filter(|record| fits(record.state.status()));
+        fitting.map(|record| record.id.clone()).collect()
+    }
+
+    /// Parks having seen all that came, but for what came since the head was read; sometimes it saw one less.
+    fn park(&mut self) {
+        for id in self.steps_with(|status| status == StepStatus::Waiting) {
+            if self.has_come(&id) {
+                self.look_after(&id);
+            }
+        }
+        let timer = |record: &StepRecord| match record.state {
+            StepState::Waiting { until } => until,
+            StepState::Pending { due_at, .. } => Some(due_at),
+            _ => None,
+        };
+        let moved_by_others = |record: &&StepRecord| {
+            record.state.status() == StepStatus::Waiting && record.kind != StepKind::Sleep
+        };
+        let mut wake_at = self.records.values().filter_map(timer).min();
+        if !self.records.values().any(|record| moved_by_others(&record)) {
+            wake_at = wake_at.or(Some(self.now.plus(Duration::from_secs(1))));
+        }
+        let unseen = u64::from(self.drafter.chance(20));
+        let seen = self.head.arrivals.saturating_sub(unseen);
+        self.advancing.wait(wake_at, seen).expect("a running run may park");
+    }
+
+    fn continue_as_new(&mut self) {
+        let input = json(self.drafter.one_of(&["4", "5"]));
+        self.advancing.continue_as_new(input).expect("a running run may continue");
+        self.records.clear();
+        for _ in 0..self.drafter.rng.usize(..2) {
+            self.change_a_step();
+        }
+    }
+
+    fn end(&mut self) {
+        for id in self.steps_with(|status| !status.is_final()) {
+            match self.status_of(&id) {
+                Some(StepStatus::InDoubt) => {
+                    let state = self.state(StepStatus::Failed);
+                    self.change(&id, StepTransition::Abandon, state, None);
+                }
+                _ => self.change(&id, StepTransition::Cancel, StepState::Cancelled { at: self.now }, None),
+            }
+        }
+        let result = match self.drafter.rng.u32(..5) {
+            0 => RunResult::Completed(json(self.drafter.one_of(&["1", "2"]))),
+            1 => RunResult::Cancelled(Failure::permanent("cancelled")),
+            _ => RunResult::Failed(Failure::permanent("no")),
+        };
+        self.advancing.close(result).expect("a running run may end");
+        debug_assert!(matches!(self.head.state, RunState::Running(_)));
+    }
+}
