@@ -95,9 +95,7 @@ async fn a_crash_around_the_commit_books_once() {
 async fn a_store_without_transactions_says_so() {
     let hapax = Hapax::open("memory:").await.unwrap();
     hapax
-        .register("pay", |ctx: Ctx, (): ()| async move {
-            ctx.transaction("ledger", |_| Ok(())).await
-        })
+        .register("pay", |ctx: Ctx, (): ()| async move { ctx.transaction("ledger", |_| Ok(())).await })
         .unwrap();
     let run = hapax.start("pay", &()).await.unwrap();
     let error = run.result::<()>().await.unwrap_err().to_string();
