@@ -108,6 +108,7 @@ macro_rules! with_every_case {
                 the_last_step_and_the_end_are_one_write
                 a_failed_run_says_why
                 a_write_does_not_forget_arrivals
+                a_write_does_not_change_the_facts
                 a_write_may_carry_many_records
             }
             own_writes {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Asked, EventKind, Failure, RunHead, RunState, RunStatus, Steer, StepKind, StepState, StepTransition,
-    WorkspaceId,
+    Asked, EventKind, Failure, Priority, RunHead, RunState, RunStatus, Steer, StepKind, StepState,
+    StepTransition, WorkspaceId,
 };
 use hapax_engine::store::AdvanceOutcome;
 
@@ -200,6 +200,17 @@ pub(super) async fn a_write_does_not_forget_arrivals(t: &Stage) {
     let _ = t.signal(&held, "go").await;
     let after = t.write(&held).await.does("charge").done().await;
     assert_eq!(after.arrivals, 2);
+}
+
+/// What is fixed when a run is started stays so, whatever its holder believes.
+pub(super) async fn a_write_does_not_change_the_facts(t: &Stage) {
+    let held = t.order().key("k").subject("s").granted_to(ANN).start().await;
+    let mut mistaken = held.clone();
+    let facts = std::sync::Arc::make_mut(&mut mistaken.facts);
+    (facts.priority, facts.subject, facts.key) = (Priority::High, None, None);
+    let after = t.write(&mistaken).await.does("charge").done().await;
+    assert_eq!(after.facts, held.facts);
+    assert_eq!(t.log(&held).await.head.facts, held.facts);
 }
 
 /// Many records in one write are one write.

@@ -26,9 +26,9 @@ pub(super) async fn a_claim_grants_a_lease(t: &Stage) {
 /// Higher priority first, then the longest due, then the smaller id.
 pub(super) async fn runs_are_granted_in_order(t: &Stage) {
     let low = t.order().priority(Priority::Low).start().await;
+    let last = t.order().due_in(2 * SECOND).start().await;
     t.pass(SECOND);
     let twins = (t.pending().await, t.pending().await);
-    let last = t.order().due_in(SECOND).start().await;
     t.pass(2 * SECOND);
     let high = t.order().priority(Priority::High).start().await;
     let order = [high.id(), twins.0.id(), twins.1.id(), last.id(), low.id()];
