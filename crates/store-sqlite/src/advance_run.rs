@@ -21,7 +21,7 @@ use crate::start_run::{find_own, insert_new};
 impl Verb for Advance {
     type Outcome = AdvanceOutcome;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<AdvanceOutcome, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<AdvanceOutcome, Fault> {
         check_children(self)?;
         let Some(workspace) = session.find_workspace(self.workspace())? else {
             return Ok(AdvanceOutcome::LeaseLost);
@@ -68,7 +68,7 @@ fn check_children(advance: &Advance) -> Result<(), Fault> {
 }
 
 /// Can every promise that is to time out still do so?
-fn all_pending(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<bool, Fault> {
+fn all_pending(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Advance) -> Result<bool, Fault> {
     for id in &advance.timed_out {
         let pending = match find::promise(session.connection(), workspace, id)? {
             Some(promise) => promise.state == PromiseState::Pending,
@@ -82,7 +82,11 @@ fn all_pending(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance)
 }
 
 /// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's.
-fn refuse(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<AdvanceOutcome, Fault> {
+fn refuse(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+) -> Result<AdvanceOutcome, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_token.sql"))?;
     let token: Option<Option<i64>> =
         find.query_row(params![workspace.0, bytes(advance.run())], |row| row.get(0)).optional()?;
@@ -107,7 +111,11 @@ enum Guarded {
 }
 
 /// The run row, if version and fence hold. No read comes before it: in the usual case this is all that guards.
-fn write_guarded(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<Guarded, Fault> {
+fn write_guarded(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+) -> Result<Guarded, Fault> {
     let head = &advance.head;
     let run = bytes(advance.run());
     let (expected, fence) = (count(advance.expected.get()), count(advance.fence.get()));
@@ -186,7 +194,7 @@ fn write_guarded(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advanc
 }
 
 /// Everything beside the run row: steps, events, promises, signals, input and result.
-fn write_parts(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<(), Fault> {
+fn write_parts(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Advance) -> Result<(), Fault> {
     let run = advance.run();
     let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
     for step in &advance.steps {
@@ -221,7 +229,7 @@ fn write_parts(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance)
     Ok(())
 }
 
-fn write_promises(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advance) -> Result<(), Fault> {
+fn write_promises(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Advance) -> Result<(), Fault> {
     for promise in &advance.promises {
         let (status, settled_at, value) = match &promise.state {
             PromiseState::Pending => (PromiseStatus::Pending, None, None),
@@ -248,7 +256,7 @@ fn write_promises(session: &Session<'_>, workspace: WorkspaceNo, advance: &Advan
 }
 
 fn record_step(
-    session: &Session<'_>,
+    session: &Session<'_, '_>,
     workspace: WorkspaceNo,
     advance: &Advance,
     step: &StepRecord,

@@ -10,7 +10,7 @@ use crate::session::{Session, WorkspaceNo};
 
 /// Counts an arrival and wakes the run; `None` if it is gone.
 pub(crate) fn arrive(
-    session: &Session<'_>,
+    session: &Session<'_, '_>,
     workspace: WorkspaceNo,
     run: RunId,
     grant: Option<&Grant>,

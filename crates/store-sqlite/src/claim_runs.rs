@@ -28,7 +28,7 @@ struct Due {
 impl Verb for ClaimRuns {
     type Outcome = Claimed;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<Claimed, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<Claimed, Fault> {
         let grant = &self.grant;
         let mut served = Vec::with_capacity(grant.serves.len());
         for serves in &*grant.serves {
@@ -61,7 +61,7 @@ impl Verb for ClaimRuns {
 }
 
 /// Due runs in the order they are served.
-fn list_due(session: &Session<'_>, served: &[Served], limit: usize) -> Result<Vec<Due>, Fault> {
+fn list_due(session: &Session<'_, '_>, served: &[Served], limit: usize) -> Result<Vec<Due>, Fault> {
     let mut list = session.prepare(include_str!("../sql/list_due_runs.sql"))?;
     let mut all = Vec::new();
     for priority in Priority::FIRST_TO_LAST {
@@ -84,7 +84,7 @@ fn list_due(session: &Session<'_>, served: &[Served], limit: usize) -> Result<Ve
     Ok(all)
 }
 
-fn find_next_wake(session: &Session<'_>, served: &[Served]) -> Result<Option<Timestamp>, Fault> {
+fn find_next_wake(session: &Session<'_, '_>, served: &[Served]) -> Result<Option<Timestamp>, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_next_wake.sql"))?;
     let mut next = None;
     for Served { workflow, version } in served {

@@ -16,7 +16,7 @@ use crate::session::{Session, WorkspaceNo};
 
 /// Carries out the consequences of the end of a run, also of those that end by it; adds the runs made due to `woken`.
 pub(crate) fn follow_ending(
-    session: &mut Session<'_>,
+    session: &mut Session<'_, '_>,
     workspace: WorkspaceNo,
     ended: RunHead,
     woken: &mut Vec<RunId>,
@@ -46,7 +46,7 @@ pub(crate) fn follow_ending(
     Ok(())
 }
 
-fn expire_key(session: &Session<'_>, workspace: WorkspaceNo, head: &RunHead) -> Result<(), Fault> {
+fn expire_key(session: &Session<'_, '_>, workspace: WorkspaceNo, head: &RunHead) -> Result<(), Fault> {
     let (Some(key), RunState::Closed { at, ending }) = (&head.facts.key, head.state) else { return Ok(()) };
     // The key of an open run has no end, so one that is kept for ever needs no write.
     let Some(expires_at) = decide_key_expiry(head.facts.retention, ending, at) else { return Ok(()) };
@@ -60,7 +60,11 @@ fn expire_key(session: &Session<'_>, workspace: WorkspaceNo, head: &RunHead) -> 
     Ok(())
 }
 
-fn release_subject(session: &mut Session<'_>, workspace: WorkspaceNo, head: &RunHead) -> Result<(), Fault> {
+fn release_subject(
+    session: &mut Session<'_, '_>,
+    workspace: WorkspaceNo,
+    head: &RunHead,
+) -> Result<(), Fault> {
     let Some(subject) = &head.facts.subject else { return Ok(()) };
     let Some(workflow) = session.find_workflow(&head.facts.workflow.name)? else { return Ok(()) };
     let mut release = session.prepare(include_str!("../sql/release_subject.sql"))?;
@@ -69,7 +73,7 @@ fn release_subject(session: &mut Session<'_>, workspace: WorkspaceNo, head: &Run
 }
 
 fn list_children_to_cancel(
-    session: &Session<'_>,
+    session: &Session<'_, '_>,
     workspace: WorkspaceNo,
     parent: RunId,
 ) -> Result<Vec<RunId>, Fault> {
@@ -79,7 +83,7 @@ fn list_children_to_cancel(
 
 /// The child, if the end of its parent changed it.
 fn cancel_child(
-    session: &Session<'_>,
+    session: &Session<'_, '_>,
     workspace: WorkspaceNo,
     parent: RunId,
     child: RunId,
@@ -96,7 +100,7 @@ fn cancel_child(
 }
 
 pub(crate) fn insert_result(
-    session: &Session<'_>,
+    session: &Session<'_, '_>,
     workspace: WorkspaceNo,
     run: RunId,
     result: &RunResult,

@@ -14,13 +14,13 @@ pub(crate) trait Verb: Send + 'static {
     type Outcome: Send + 'static;
 
     /// Carries it out inside the transaction of the session. May be called again after a rollback.
-    fn apply(&self, session: &mut Session<'_>) -> Result<Self::Outcome, Fault>;
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<Self::Outcome, Fault>;
 }
 
 /// A job whose verb is not known any more.
 pub(crate) trait Task: Send {
     /// Carries it out and keeps its outcome for later. An error asks for a rollback.
-    fn apply(&mut self, session: &mut Session<'_>) -> Result<(), Fault>;
+    fn apply(&mut self, session: &mut Session<'_, '_>) -> Result<(), Fault>;
 
     /// Tells the outcome; only to be called once it is durable.
     fn acknowledge(self: Box<Self>);
@@ -44,7 +44,7 @@ impl<V: Verb> Job<V> {
 }
 
 impl<V: Verb> Task for Job<V> {
-    fn apply(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
+    fn apply(&mut self, session: &mut Session<'_, '_>) -> Result<(), Fault> {
         // A panic is a fault of this store; it must not take the writer and the other callers with it.
         let applied = catch_unwind(AssertUnwindSafe(|| self.request.apply(session)));
         self.outcome = Some(match applied {

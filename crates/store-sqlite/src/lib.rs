@@ -33,6 +33,7 @@ mod send_signal;
 mod session;
 mod settle_promise;
 mod start_run;
+mod statements;
 mod steer_run;
 mod store;
 mod transact;

@@ -33,7 +33,7 @@ const DELETE_RUN: [&str; 8] = [
 impl Verb for Purge {
     type Outcome = Purged;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<Purged, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<Purged, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE);
         let mut purged = Purged { keys: delete_expired_keys(session, limit)?, ..Purged::default() };
         let Some(closed_before) = self.runs_closed_before else { return Ok(purged) };
@@ -49,7 +49,7 @@ impl Verb for Purge {
     }
 }
 
-fn delete_expired_keys(session: &Session<'_>, limit: usize) -> Result<usize, Fault> {
+fn delete_expired_keys(session: &Session<'_, '_>, limit: usize) -> Result<usize, Fault> {
     let mut list = session.prepare(include_str!("../sql/list_expired_keys.sql"))?;
     let expired: Vec<(i64, i64, String)> =
         rows::collect(list.query(params![millis(session.now), limit as i64])?, |mut row| {
@@ -63,7 +63,7 @@ fn delete_expired_keys(session: &Session<'_>, limit: usize) -> Result<usize, Fau
 }
 
 fn look_at(
-    session: &Session<'_>,
+    session: &Session<'_, '_>,
     after: Option<RunId>,
     closed_before: Timestamp,
     limit: usize,

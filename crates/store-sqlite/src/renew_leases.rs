@@ -14,7 +14,7 @@ use crate::session::Session;
 impl Verb for RenewLeases {
     type Outcome = Vec<RunId>;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<Vec<RunId>, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<Vec<RunId>, Fault> {
         if self.leases.len() > MAX_RENEWALS {
             return Err(Fault::Refused(format!("more than {MAX_RENEWALS} leases in one renewal")));
         }

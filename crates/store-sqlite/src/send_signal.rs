@@ -14,7 +14,7 @@ use crate::session::{Session, WorkspaceNo};
 impl Verb for SendSignal {
     type Outcome = SignalOutcome;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<SignalOutcome, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<SignalOutcome, Fault> {
         let Some(workspace) = session.find_workspace(&self.workspace)? else {
             return Ok(SignalOutcome::NoSuchRun);
         };
@@ -56,13 +56,17 @@ impl Verb for SendSignal {
 }
 
 /// Has the run seen a signal with this id?
-fn is_known(session: &Session<'_>, workspace: WorkspaceNo, request: &SendSignal) -> Result<bool, Fault> {
+fn is_known(session: &Session<'_, '_>, workspace: WorkspaceNo, request: &SendSignal) -> Result<bool, Fault> {
     let Some(id) = &request.id else { return Ok(false) };
     let mut find = session.prepare(include_str!("../sql/find_signal_id.sql"))?;
     Ok(find.exists(params![workspace.0, bytes(request.run), id.as_str()])?)
 }
 
-fn count_signals(session: &Session<'_>, workspace: WorkspaceNo, request: &SendSignal) -> Result<u64, Fault> {
+fn count_signals(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceNo,
+    request: &SendSignal,
+) -> Result<u64, Fault> {
     let mut count = session.prepare(include_str!("../sql/count_signals.sql"))?;
     let waiting: i64 = count.query_row(params![workspace.0, bytes(request.run)], |row| row.get(0))?;
     Ok(waiting.unsigned_abs())

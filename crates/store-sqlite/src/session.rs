@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use hapax_engine::model::{Name, RunEvent, RunHead, RunId, Timestamp, WorkspaceId};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::codes::{Code, count, millis, millis_of};
 use crate::fault::Fault;
 use crate::find;
 use crate::rows;
+use crate::statements::{Prepared, Statements};
 
 /// A workspace as the number it has in this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,25 +35,25 @@ impl Numbers {
 }
 
 /// One transaction, or a part of one that is judged by one instant.
-pub(crate) struct Session<'c> {
-    connection: &'c Connection,
-    numbers: &'c mut Numbers,
+pub(crate) struct Session<'s, 'c> {
+    statements: &'s Statements<'c>,
+    numbers: &'s mut Numbers,
     /// The instant everything is judged by.
     pub(crate) now: Timestamp,
 }
 
-impl<'c> Session<'c> {
-    pub(crate) fn new(connection: &'c Connection, numbers: &'c mut Numbers, now: Timestamp) -> Self {
-        Session { connection, numbers, now }
+impl<'s, 'c> Session<'s, 'c> {
+    pub(crate) fn new(statements: &'s Statements<'c>, numbers: &'s mut Numbers, now: Timestamp) -> Self {
+        Session { statements, numbers, now }
     }
 
     pub(crate) fn connection(&self) -> &'c Connection {
-        self.connection
+        self.statements.connection()
     }
 
     /// A statement from `sql/`, prepared once per connection.
-    pub(crate) fn prepare(&self, sql: &'static str) -> rusqlite::Result<CachedStatement<'c>> {
-        self.connection.prepare_cached(sql)
+    pub(crate) fn prepare(&self, sql: &'static str) -> rusqlite::Result<Prepared<'s, 'c>> {
+        self.statements.take(sql)
     }
 
     pub(crate) fn find_workspace(&mut self, name: &WorkspaceId) -> Result<Option<WorkspaceNo>, Fault> {
@@ -102,7 +103,7 @@ impl<'c> Session<'c> {
     }
 
     pub(crate) fn find_head(&self, workspace: WorkspaceNo, run: RunId) -> Result<Option<RunHead>, Fault> {
-        find::head(self.connection, workspace, run)
+        find::head(self.connection(), workspace, run)
     }
 
     pub(crate) fn insert_event(

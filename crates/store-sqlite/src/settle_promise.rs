@@ -15,7 +15,7 @@ use crate::session::{Session, WorkspaceNo};
 impl Verb for SettlePromise {
     type Outcome = SettleOutcome;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<SettleOutcome, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<SettleOutcome, Fault> {
         let Some(workspace) = session.find_workspace(&self.workspace)? else {
             return Ok(SettleOutcome::NoSuchPromise);
         };
@@ -42,7 +42,7 @@ impl Verb for SettlePromise {
 
 /// Moves a pending promise to where it stays.
 pub(crate) fn write_promise_state(
-    session: &Session<'_>,
+    session: &Session<'_, '_>,
     workspace: WorkspaceNo,
     id: &PromiseId,
     status: PromiseStatus,

@@ -13,7 +13,7 @@ use crate::session::{Session, WorkflowNo, WorkspaceNo};
 impl Verb for NewRun {
     type Outcome = StartOutcome;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<StartOutcome, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<StartOutcome, Fault> {
         let facts = &*self.facts;
         if facts.key.is_some() != facts.fingerprint.is_some() {
             return Err(Fault::Refused("a key and its fingerprint come together".into()));
@@ -32,7 +32,7 @@ impl Verb for NewRun {
 }
 
 /// The run with this id, if there is one: it is the caller's own from an earlier try.
-pub(crate) fn find_own(session: &mut Session<'_>, facts: &RunFacts) -> Result<Option<RunHead>, Fault> {
+pub(crate) fn find_own(session: &mut Session<'_, '_>, facts: &RunFacts) -> Result<Option<RunHead>, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_run_workspace.sql"))?;
     let taken_in = find.query_row([bytes(facts.id)], |row| row.get(0)).optional()?.map(WorkspaceNo);
     match (taken_in, session.find_workspace(&facts.workspace)?) {
@@ -43,7 +43,7 @@ pub(crate) fn find_own(session: &mut Session<'_>, facts: &RunFacts) -> Result<Op
 }
 
 /// The answer of a live key.
-fn same_key(session: &mut Session<'_>, facts: &RunFacts) -> Result<Option<StartOutcome>, Fault> {
+fn same_key(session: &mut Session<'_, '_>, facts: &RunFacts) -> Result<Option<StartOutcome>, Fault> {
     let Some((workspace, record)) = key_record(session, facts)? else { return Ok(None) };
     if !record.is_live(session.now) {
         return Ok(None);
@@ -59,7 +59,7 @@ fn same_key(session: &mut Session<'_>, facts: &RunFacts) -> Result<Option<StartO
 }
 
 fn key_record(
-    session: &mut Session<'_>,
+    session: &mut Session<'_, '_>,
     facts: &RunFacts,
 ) -> Result<Option<(WorkspaceNo, KeyRecord)>, Fault> {
     let Some(key) = &facts.key else { return Ok(None) };
@@ -71,14 +71,17 @@ fn key_record(
 }
 
 /// Another run that the key of these facts names and still protects.
-pub(crate) fn key_holder(session: &mut Session<'_>, facts: &RunFacts) -> Result<Option<RunId>, Fault> {
+pub(crate) fn key_holder(session: &mut Session<'_, '_>, facts: &RunFacts) -> Result<Option<RunId>, Fault> {
     let record = key_record(session, facts)?.map(|(_, record)| record);
     let other = record.filter(|record| record.run != facts.id && record.is_live(session.now));
     Ok(other.map(|record| record.run))
 }
 
 /// The open run that holds the subject of these facts.
-pub(crate) fn subject_holder(session: &mut Session<'_>, facts: &RunFacts) -> Result<Option<RunId>, Fault> {
+pub(crate) fn subject_holder(
+    session: &mut Session<'_, '_>,
+    facts: &RunFacts,
+) -> Result<Option<RunId>, Fault> {
     let Some(subject) = &facts.subject else { return Ok(None) };
     let Some(workspace) = session.find_workspace(&facts.workspace)? else { return Ok(None) };
     let Some(workflow) = session.find_workflow(&facts.workflow.name)? else { return Ok(None) };
@@ -88,7 +91,7 @@ pub(crate) fn subject_holder(session: &mut Session<'_>, facts: &RunFacts) -> Res
 }
 
 /// Inserts a run that nothing stands against.
-pub(crate) fn insert_new(session: &mut Session<'_>, new: &NewRun) -> Result<RunHead, Fault> {
+pub(crate) fn insert_new(session: &mut Session<'_, '_>, new: &NewRun) -> Result<RunHead, Fault> {
     let facts = &*new.facts;
     let workspace = session.number_workspace(&facts.workspace)?;
     let workflow = session.number_workflow(&facts.workflow.name)?;
@@ -135,7 +138,11 @@ pub(crate) fn insert_new(session: &mut Session<'_>, new: &NewRun) -> Result<RunH
 }
 
 /// Makes the key of a run name it for as long as it is open.
-pub(crate) fn take_key(session: &Session<'_>, workspace: WorkspaceNo, facts: &RunFacts) -> Result<(), Fault> {
+pub(crate) fn take_key(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceNo,
+    facts: &RunFacts,
+) -> Result<(), Fault> {
     let (Some(key), Some(fingerprint)) = (&facts.key, &facts.fingerprint) else { return Ok(()) };
     session.prepare(include_str!("../sql/give_key.sql"))?.execute(params![
         workspace.0,
@@ -149,7 +156,7 @@ pub(crate) fn take_key(session: &Session<'_>, workspace: WorkspaceNo, facts: &Ru
 }
 
 pub(crate) fn take_subject(
-    session: &Session<'_>,
+    session: &Session<'_, '_>,
     workspace: WorkspaceNo,
     workflow: WorkflowNo,
     facts: &RunFacts,

@@ -15,7 +15,7 @@ use crate::start_run::{key_holder, subject_holder, take_key, take_subject};
 impl Verb for SteerRun {
     type Outcome = SteerOutcome;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<SteerOutcome, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<SteerOutcome, Fault> {
         let Some(workspace) = session.find_workspace(&self.workspace)? else {
             return Ok(SteerOutcome::NoSuchRun);
         };
@@ -50,7 +50,7 @@ impl Verb for SteerRun {
 }
 
 /// What a failed run must have again before it can go on.
-fn stands_against(session: &mut Session<'_>, head: &RunHead) -> Result<Option<Refusal>, Fault> {
+fn stands_against(session: &mut Session<'_, '_>, head: &RunHead) -> Result<Option<Refusal>, Fault> {
     if let Some(holder) = key_holder(session, &head.facts)? {
         return Ok(Some(Refusal::KeyTaken(holder)));
     }
@@ -58,7 +58,7 @@ fn stands_against(session: &mut Session<'_>, head: &RunHead) -> Result<Option<Re
 }
 
 /// The key and the subject name the run again; its result and the records that run again go.
-fn take_back(session: &mut Session<'_>, workspace: WorkspaceNo, steered: &Steered) -> Result<(), Fault> {
+fn take_back(session: &mut Session<'_, '_>, workspace: WorkspaceNo, steered: &Steered) -> Result<(), Fault> {
     let facts = &steered.head.facts;
     let workflow = session.number_workflow(&facts.workflow.name)?;
     take_key(session, workspace, facts)?;

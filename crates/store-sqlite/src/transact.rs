@@ -16,7 +16,7 @@ const TAKE_BACK: &str = "ROLLBACK TO hapax_work";
 impl Verb for Transact {
     type Outcome = TransactOutcome;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<TransactOutcome, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<TransactOutcome, Fault> {
         let Some(work) = self.work.downcast_ref::<SqliteWork>() else {
             return Err(Fault::Refused("work on this store is given as SqliteWork".into()));
         };
@@ -39,7 +39,11 @@ impl Verb for Transact {
     }
 }
 
-fn record(transact: &Transact, session: &mut Session<'_>, output: Payload) -> Result<TransactOutcome, Fault> {
+fn record(
+    transact: &Transact,
+    session: &mut Session<'_, '_>,
+    output: Payload,
+) -> Result<TransactOutcome, Fault> {
     let advance = match (transact.record)(output.clone()) {
         Ok(advance) => advance,
         Err(illegal) => {

@@ -18,6 +18,7 @@ use crate::limits::{CHECKPOINT_FRAMES, MAX_BATCH, MAX_QUEUED, STARVED_FRAMES};
 use crate::open::Opened;
 use crate::owner_lock::OwnerLock;
 use crate::session::{Numbers, Session};
+use crate::statements::Statements;
 
 /// What reaches the writer.
 pub(crate) enum Message {
@@ -184,7 +185,8 @@ fn transact(
     let distrusts = |error: &rusqlite::Error| needs_new_connection(error);
     execute(connection, "BEGIN IMMEDIATE")
         .map_err(|error| (Trouble::NotBegun(rolled_back(&error)), distrusts(&error)))?;
-    let mut session = Session::new(connection, numbers, now);
+    let statements = Statements::new(connection);
+    let mut session = Session::new(&statements, numbers, now);
     for task in batch {
         task.apply(&mut session).map_err(|fault| {
             let distrust = matches!(&fault, Fault::Sql(error) if distrusts(error));

@@ -17,7 +17,7 @@ struct Number(&'static str);
 impl Verb for Number {
     type Outcome = WorkspaceNo;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<WorkspaceNo, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<WorkspaceNo, Fault> {
         session.number_workspace(&WorkspaceId::new(self.0).unwrap())
     }
 }
@@ -28,7 +28,7 @@ struct Poison(&'static str);
 impl Verb for Poison {
     type Outcome = WorkflowNo;
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<WorkflowNo, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<WorkflowNo, Fault> {
         let number = session.number_workflow(&Name::new("workflow", self.0).unwrap())?;
         session.connection().execute("UPDATE hapax_workflows SET name = NULL", [])?;
         Ok(number)
@@ -40,7 +40,7 @@ struct Panicking;
 impl Verb for Panicking {
     type Outcome = ();
 
-    fn apply(&self, session: &mut Session<'_>) -> Result<(), Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<(), Fault> {
         session.connection().execute("INSERT INTO hapax_workflows (name) VALUES ('half')", [])?;
         panic!("a fault of the store");
     }
@@ -51,7 +51,7 @@ struct Refusing;
 impl Verb for Refusing {
     type Outcome = ();
 
-    fn apply(&self, _: &mut Session<'_>) -> Result<(), Fault> {
+    fn apply(&self, _: &mut Session<'_, '_>) -> Result<(), Fault> {
         Err(Fault::Refused("never".into()))
     }
 }
@@ -136,7 +136,8 @@ fn a_number_that_was_rolled_back_is_not_remembered() {
 
 fn find_numbered(bench: &mut Bench, name: &Name) -> Option<WorkflowNo> {
     let Writer { connection, numbers, .. } = &mut bench.writer;
-    let mut session = Session::new(connection.as_ref().unwrap(), numbers, Timestamp::EPOCH);
+    let statements = Statements::new(connection.as_ref().unwrap());
+    let mut session = Session::new(&statements, numbers, Timestamp::EPOCH);
     session.find_workflow(name).unwrap()
 }
 
@@ -147,7 +148,7 @@ fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
     impl Verb for Fill {
         type Outcome = ();
 
-        fn apply(&self, session: &mut Session<'_>) -> Result<(), Fault> {
+        fn apply(&self, session: &mut Session<'_, '_>) -> Result<(), Fault> {
             let (name, kib) = (format!("fill-{:04}", self.0), "x".repeat(1024));
             session
                 .connection()
@@ -209,7 +210,7 @@ fn a_long_read_does_not_keep_the_log_from_being_emptied_afterwards() {
     impl Verb for Rewrite {
         type Outcome = ();
 
-        fn apply(&self, session: &mut Session<'_>) -> Result<(), Fault> {
+        fn apply(&self, session: &mut Session<'_, '_>) -> Result<(), Fault> {
             let text = "x".repeat(3000);
             let mut insert = session
                 .connection()
