@@ -299,7 +299,7 @@ impl Driver {
             }
             Some(due) => {
                 if self.timer.as_ref().is_none_or(|(at, _)| *at != due) {
-                    self.timer = Some((due, self.activation.engine.clock.sleep_until(due)));
+                    self.timer = Some((due, self.activation.engine.sleep_until(due)));
                 }
                 if let Some((_, sleep)) = &mut self.timer
                     && sleep.as_mut().poll(cx).is_ready()
