@@ -384,7 +384,11 @@ impl Driver {
         if let Work::Over(closing) = &self.work {
             return Some(closing.clone());
         }
-        if desk.in_flight == 0 && !desk.replaying {
+        if desk.replaying {
+            // Whether the code is the one that made the records is not known before all of them were asked for.
+            return None;
+        }
+        if desk.in_flight == 0 {
             let only_waits = desk.gated == 0 && !desk.waits.is_empty();
             let may_park = !desk.is_stopped() || desk.stop == Some(Stop::Release);
             if only_waits && may_park {
