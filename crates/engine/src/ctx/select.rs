@@ -30,19 +30,19 @@ impl Ctx {
             );
             return Err(Failure::permanent(text).with_code("invalid"));
         }
-        let mut branches = branches;
+        let mut branches: Vec<_> = branches.into_iter().map(Some).collect();
         let (first, outcome) = poll_fn(|cx| {
-            // In a replay the others are polled, too, so that they ask for what they have on record.
             let mut ended = None;
-            for (place, branch) in branches.iter_mut().enumerate() {
-                let counts = recorded.is_none_or(|first| first == place);
-                if (ended.is_some() && recorded.is_none()) || (!counts && ended.is_some()) {
-                    continue;
-                }
-                if let Poll::Ready(outcome) = branch.as_mut().poll(cx)
-                    && counts
-                {
-                    ended = Some((place, outcome));
+            for (place, slot) in branches.iter_mut().enumerate() {
+                let Some(branch) = slot else { continue };
+                let Poll::Ready(outcome) = branch.as_mut().poll(cx) else { continue };
+                *slot = None;
+                match recorded {
+                    // The first to end wins; those after it do not get the turn in which it did.
+                    None => return Poll::Ready((place, outcome)),
+                    // In a replay all get it, the losers so that they ask for what they have on record.
+                    Some(first) if first == place => ended = Some((place, outcome)),
+                    Some(_) => {}
                 }
             }
             ended.map_or(Poll::Pending, Poll::Ready)

@@ -56,7 +56,9 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
                 },
                 Entered::Fresh => {
                     let until = self.timeout.map(|span| now.plus(span));
-                    let found = activation.desk().take_signal(&name);
+                    let mut desk = activation.desk();
+                    let found = if desk.replaying { None } else { desk.take_signal(&name) };
+                    drop(desk);
                     if found.is_none() {
                         let state = StepState::Waiting { until };
                         activation.queue([finish(StepTransition::Await, state, now)]);

@@ -472,9 +472,10 @@ where
         let activation = self.activation;
         let now = activation.now();
         let mut desk = activation.desk();
-        // A stopped run takes no further turn: what it waits for may be there, but it must not act on it.
-        let stopped = desk.is_stopped() && !desk.replaying;
-        if !stopped && let Some(found) = (self.check)(&mut desk, now) {
+        // A stopped run takes no further turn: what it waits for may be there, but it must not act on it. Nor does one
+        // that replays, until every branch of it has asked for what it has on record.
+        let held = desk.is_stopped() || desk.replaying;
+        if !held && let Some(found) = (self.check)(&mut desk, now) {
             desk.waits.remove(&self.id);
             return Poll::Ready(found);
         }

@@ -307,7 +307,7 @@ impl Driver {
             }
             Some(due) => {
                 if self.timer.as_ref().is_none_or(|(at, _)| *at != due) {
-                    self.timer = Some((due, self.activation.engine.clock.sleep_until(due)));
+                    self.timer = Some((due, self.activation.engine.sleep_until(due)));
                 }
                 if let Some((_, sleep)) = &mut self.timer
                     && sleep.as_mut().poll(cx).is_ready()
@@ -398,7 +398,11 @@ impl Driver {
         if let Work::Over(closing) = &self.work {
             return Some(closing.clone());
         }
-        if desk.in_flight == 0 && !desk.replaying {
+        if desk.replaying {
+            // Whether the code is the one that made the records is not known before all of them were asked for.
+            return None;
+        }
+        if desk.in_flight == 0 {
             let only_waits = desk.gated == 0 && !desk.waits.is_empty() && desk.transactions.is_empty();
             let may_park = !desk.is_stopped() || desk.stop == Some(Stop::Release);
             if only_waits && may_park {

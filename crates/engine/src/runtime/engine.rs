@@ -19,7 +19,7 @@ use super::registry::{Registry, Workflow, WorkflowOptions};
 use super::stats::Counters;
 use super::waiters::Waiters;
 use super::{EngineOptions, Error, RunHandle, Start, Stats};
-use crate::clock::Clock;
+use crate::clock::{Clock, Sleep};
 use crate::ctx::Ctx;
 use crate::model::{
     Failure, Grant, Name, OwnerId, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId, Settlement, Signal,
@@ -453,6 +453,12 @@ impl Inner {
     /// May effects still be begun under this lease?
     pub(crate) fn may_start_effects(&self, active: &Active) -> bool {
         self.clock.monotonic() < active.deadline() && self.phase() != Phase::Killed
+    }
+
+    /// Waits until the store's clock shows `at`, whatever ours shows.
+    pub(crate) fn sleep_until(&self, at: Timestamp) -> Sleep {
+        let wait = at.since(self.store.now());
+        self.clock.sleep_until(self.clock.now().plus(wait))
     }
 
     /// Drives a run that was just created and granted to us.

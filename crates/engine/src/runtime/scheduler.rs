@@ -17,7 +17,9 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
         tokio::pin!(nudged);
         nudged.as_mut().enable();
         inner.next_look_ms.store(i64::MAX, Ordering::Release);
-        let now = inner.clock.now();
+        // Timers are judged by the store's clock, and it is that clock which tells how long to wait for one: ours may
+        // be an hour ahead, and would make us ask without end.
+        let now = inner.store.now();
         let poll_at = now.plus(inner.options.poll_every);
         let look_at = match claim_due(&inner).await {
             // More may be due: look again as soon as there is room.
@@ -30,12 +32,12 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
             }
         };
         let look_at = look_at.min(Timestamp::from_millis(inner.next_look_ms.load(Ordering::Acquire)));
-        if look_at <= inner.clock.now() {
+        if look_at <= inner.store.now() {
             // A run that cannot be claimed yet must not turn this into a busy loop.
             tokio::task::yield_now().await;
             continue;
         }
-        let timer = inner.clock.sleep_until(look_at);
+        let timer = inner.sleep_until(look_at);
         tokio::select! {
             biased;
             () = nudged => {}

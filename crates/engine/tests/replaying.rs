@@ -1,0 +1,76 @@
+//! A run rebuilt from its records stands where it stood, whatever has come in since.
+
+mod support;
+
+use std::time::Duration;
+
+use hapax_engine::ctx::StepFuture;
+use hapax_engine::model::RunStatus;
+use hapax_engine::{Ctx, Failure};
+use support::Bench;
+
+/// A promise against a timer, and something to wait for after it.
+async fn race(ctx: Ctx, _: ()) -> Result<(usize, String), Failure> {
+    let promise = ctx.create_promise::<String>("answer");
+    let branches: Vec<StepFuture<'_, String>> = vec![
+        Box::pin(async { promise.await }),
+        Box::pin(async { ctx.sleep(Duration::from_secs(600)).await.map(|()| "late".to_string()) }),
+    ];
+    let (first, value) = ctx.select(branches).await?;
+    ctx.create_promise::<()>("hold").await?;
+    Ok((first, value?))
+}
+
+#[tokio::test]
+async fn a_choice_that_falls_while_nobody_holds_the_run_is_made_after_the_replay() {
+    let bench = Bench::new();
+    bench.engine.register("race", race).unwrap();
+    let run = bench.engine.start("race", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.resolve_promise(&format!("{}:answer", run.id()), "yes").await.unwrap();
+    second.register("race", race).unwrap();
+    bench.until_promise(&format!("{}:hold", run.id())).await;
+    second.resolve_promise(&format!("{}:hold", run.id()), &()).await.unwrap();
+    let outcome = second.run(run.id()).await.unwrap().result::<(usize, String)>().await.unwrap();
+    assert_eq!(outcome, (0, "yes".to_string()));
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn a_choice_of_an_earlier_branch_is_replayed_past_what_the_later_ones_have_on_record() {
+    let bench = Bench::new();
+    bench.engine.register("race", race).unwrap();
+    let run = bench.engine.start("race", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.resolve_promise(&format!("{}:answer", run.id()), "yes").await.unwrap();
+    bench.until_promise(&format!("{}:hold", run.id())).await;
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("race", race).unwrap();
+    second.resolve_promise(&format!("{}:hold", run.id()), &()).await.unwrap();
+    let outcome = second.run(run.id()).await.unwrap().result::<(usize, String)>().await.unwrap();
+    assert_eq!(outcome, (0, "yes".to_string()));
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn changed_code_starts_no_child_before_it_is_found_out() {
+    let bench = Bench::new();
+    let before = |ctx: Ctx, _: ()| async move { ctx.signal::<()>("go").await };
+    let after = |ctx: Ctx, _: ()| async move { ctx.child::<_, ()>("other", &()).await };
+    bench.engine.register("order", before).unwrap();
+    let run = bench.engine.start("order", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("other", before).unwrap();
+    second.register("order", after).unwrap();
+    second.signal(run.id(), "go", &(), None).await.unwrap();
+    let error = second.run(run.id()).await.unwrap().result::<()>().await.unwrap_err().to_string();
+    assert!(error.contains("DeterminismViolation"), "{error}");
+    assert_eq!(bench.count_runs().await, 1, "nothing of what the changed code wanted was written");
+    bench.check().await;
+}
