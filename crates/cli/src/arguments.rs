@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::{completions, demo};
+use crate::{bench, completions, demo};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -16,6 +16,8 @@ Data goes to standard output, everything else to standard error. NO_COLOR turns 
 const EXAMPLES: &str = "\
 Examples:
   hapax demo                                   see what Hapax is for, in ten seconds
+  hapax bench steps                            see how fast it is on this disk
+  hapax bench all --json > figures.json        every workload, for a program to read
   hapax completions bash > ~/.local/share/bash-completion/completions/hapax";
 
 /// Durable workflows whose effects happen once.
@@ -36,6 +38,8 @@ pub(crate) enum Command {
     /// The process that the demo crashes.
     #[command(hide = true)]
     DemoWorker(demo::WorkerOptions),
+    /// Measure how fast a store is, and how near to what its disk allows.
+    Bench(bench::Options),
     /// Print a script that completes this command in a shell.
     Completions(completions::Options),
 }

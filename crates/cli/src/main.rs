@@ -1,6 +1,7 @@
 //! The `hapax` command. Data goes to standard output, everything else to standard error.
 
 mod arguments;
+mod bench;
 mod completions;
 mod demo;
 mod output;
@@ -30,6 +31,7 @@ fn run(arguments: Arguments) -> Result<()> {
     match arguments.command {
         Command::Demo(options) => in_runtime(demo::run(options)),
         Command::DemoWorker(options) => in_runtime(demo::work(options)),
+        Command::Bench(options) => in_runtime(bench::run(options)),
         Command::Completions(options) => completions::print(&options),
     }
 }

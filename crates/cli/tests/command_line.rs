@@ -11,7 +11,7 @@ fn help_tells_of_commands_and_exit_codes() {
     let output = hapax(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0));
-    for word in ["demo", "completions", "Exit codes", "NO_COLOR", "Examples"] {
+    for word in ["demo", "bench", "completions", "Exit codes", "NO_COLOR", "Examples"] {
         assert!(text.contains(word), "{word} is missing:\n{text}");
     }
     assert!(!text.contains("demo-worker"), "what is not for people is hidden:\n{text}");
@@ -21,6 +21,9 @@ fn help_tells_of_commands_and_exit_codes() {
 fn what_is_not_understood_is_told_apart_from_what_fails() {
     for wrong in [
         &["nonsense"][..],
+        &["bench"],
+        &["bench", "steps", "--store", "mysql:x"],
+        &["bench", "steps", "--runs", "0"],
         &["demo", "--orders", "0"],
         &["completions", "smoke-signals"],
     ] {
@@ -28,6 +31,12 @@ fn what_is_not_understood_is_told_apart_from_what_fails() {
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{wrong:?}");
     }
+    let output = hapax(&["bench", "steps", "--store", "sqlite:/no/such/folder/x.db"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no folder"));
+    let output = hapax(&["bench", "aged", "--store", "memory:"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("use --store sqlite:PATH"));
 }
 
 #[test]
@@ -40,7 +49,7 @@ fn every_shell_gets_its_completions() {
 
 #[test]
 fn a_closed_pipe_is_no_reason_to_panic() {
-    for arguments in [&["completions", "zsh"][..]]
+    for arguments in [&["completions", "zsh"][..], &["bench", "steps", "--store", "memory:", "--runs", "10"]]
     {
         let mut child = Command::new(env!("CARGO_BIN_EXE_hapax"))
             .args(arguments)
