@@ -1,1 +1,60 @@
-fn main() {}
+//! The `hapax` command. Data goes to standard output, everything else to standard error.
+
+mod arguments;
+mod bench;
+mod completions;
+mod demo;
+mod output;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use tracing_subscriber::filter::LevelFilter;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough, as `hapax … | head` has.
+        Err(error) if error.is::<output::ClosedPipe>() => ExitCode::SUCCESS,
+        Err(error) => {
+            output::say(&format!("hapax: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<()> {
+    log_to_stderr(arguments.log);
+    match arguments.command {
+        Command::Demo(options) => in_runtime(demo::run(options)),
+        Command::DemoWorker(options) => in_runtime(demo::work(options)),
+        Command::Bench(options) => in_runtime(bench::run(options)),
+        Command::Completions(options) => completions::print(&options),
+    }
+}
+
+fn log_to_stderr(level: LevelFilter) {
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(anstream::stderr)
+        .with_ansi(output::is_colourful())
+        .init();
+}
+
+fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("the threads of the command could not be started")?;
+    let outcome = runtime.block_on(async {
+        tokio::select! {
+            outcome = work => outcome,
+            // What is dropped then takes its temporary folder with it.
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    });
+    // What still runs is of no use to anybody once the outcome is known.
+    runtime.shutdown_background();
+    outcome
+}

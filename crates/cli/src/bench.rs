@@ -1,0 +1,137 @@
+//! `hapax bench`: how fast a store is, and how near to what its disk allows.
+
+mod aged;
+mod ceiling;
+mod finished_runs;
+mod histogram;
+mod latency;
+mod load;
+mod long;
+mod place;
+mod progress;
+mod report;
+mod rss;
+mod sqlite_template;
+mod starts;
+mod steps;
+mod waiting;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use crate::output;
+use load::Keys;
+use place::Place;
+use report::Report;
+
+const EXAMPLES: &str = "\
+Workloads:
+  steps     runs of a few trivial steps, many outstanding; compared with bare batched SQL on the same disk
+  latency   the same, one outstanding; compared with the time of a bare commit
+  starts    ten starts for every key, many callers: one run per key, and what a duplicate costs
+  waiting   many runs that wait for a promise or a timer: memory for each, and how fast one wakes
+  long      one run of very many steps: does it slow down, and how long is it replayed after a crash
+  aged      steps on a database full of finished runs, compared with an empty one
+  all       every one of them
+
+Examples:
+  hapax bench steps
+  hapax bench steps --store sqlite:/data/bench.db --json
+  hapax bench steps --store memory: --runs 100000
+  hapax bench waiting --runs 1000000
+  hapax bench aged --finished 100000
+
+Figures are medians of --rounds rounds. A store that is named is written to and not deleted.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// What to measure.
+    workload: Workload,
+    /// Where: memory: or sqlite:PATH. Unless said, a new SQLite file in a temporary folder.
+    #[arg(long, value_name = "URL", value_parser = place::parse_url)]
+    store: Option<String>,
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// How many runs (starts: how many starts). Each workload has a default of its own.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    runs: Option<u64>,
+    /// How many steps in each run.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    steps: Option<u32>,
+    /// How many runs are outstanding at a time.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=9_000))]
+    concurrency: Option<u32>,
+    /// How often to measure; the median counts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// aged: how many finished runs are there before.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    finished: u64,
+    /// Idempotency keys that follow each other, like order numbers, or random ones, like UUIDs.
+    #[arg(long, value_enum, default_value_t = Keys::Ordered)]
+    keys: Keys,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Workload {
+    Steps,
+    Latency,
+    Starts,
+    Waiting,
+    Long,
+    Aged,
+    All,
+}
+
+impl Workload {
+    const EACH: [Workload; 6] = [
+        Workload::Steps,
+        Workload::Latency,
+        Workload::Starts,
+        Workload::Waiting,
+        Workload::Long,
+        Workload::Aged,
+    ];
+}
+
+pub(crate) async fn run(options: Options) -> Result<()> {
+    let place = Place::find(options.store.as_deref())?;
+    place.announce();
+    if options.workload != Workload::All {
+        let report = measure(options.workload, &options, &place).await?;
+        return match options.json {
+            true => output::print_json(&report),
+            false => output::print(&report.to_text()),
+        };
+    }
+    let mut reports = Vec::new();
+    for workload in Workload::EACH {
+        if workload == Workload::Aged && !place.is_sqlite() {
+            output::say("aged is left out: it fills a SQLite file directly");
+            continue;
+        }
+        let report = measure(workload, &options, &place).await?;
+        if !options.json {
+            output::print(&report.to_text())?;
+        }
+        reports.push(report);
+    }
+    match options.json {
+        true => output::print_json(&report::All::new(&place, reports)),
+        false => Ok(()),
+    }
+}
+
+async fn measure(workload: Workload, options: &Options, place: &Place) -> Result<Report> {
+    match workload {
+        Workload::Steps => steps::measure(options, place).await,
+        Workload::Latency => latency::measure(options, place).await,
+        Workload::Starts => starts::measure(options, place).await,
+        Workload::Waiting => waiting::measure(options, place).await,
+        Workload::Long => long::measure(options, place).await,
+        Workload::Aged => aged::measure(options, place).await,
+        Workload::All => bail!("all is every workload, one after the other"),
+    }
+}

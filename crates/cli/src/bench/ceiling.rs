@@ -1,0 +1,232 @@
+//! What the disk and SQLite allow: the rows that the engine writes, written by bare batched SQL on one connection.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use hapax::model::{RunId, Timestamp};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Statement, params};
+
+use super::histogram::Histogram;
+use super::load::{KeySeries, Load};
+use super::place::{Place, Scratch};
+use super::sqlite_template::{Row, Template};
+
+/// The store's own settings and guarded updates, so that the comparison is with the same work.
+const SETTINGS: &str = include_str!("../../../store-sqlite/sql/set_up_writer.sql");
+const ADVANCE: &str = include_str!("../../../store-sqlite/sql/advance_run_steps.sql");
+const CLOSE: &str = include_str!("../../../store-sqlite/sql/advance_run_close.sql");
+/// The store empties its log at this length, too.
+const CHECKPOINT: &str = "PRAGMA wal_autocheckpoint = 4096";
+const RUNNING: i64 = 1;
+
+/// A file in which bare SQL writes runs.
+pub(super) struct Ceiling {
+    connection: Connection,
+    rows: RunRows,
+    _file: Scratch,
+}
+
+/// The rows of one run, sorted by the write they belong to.
+struct RunRows {
+    start: Vec<Row>,
+    steps: Vec<Row>,
+    end: Vec<Row>,
+    /// The run as it is when it has ended.
+    closed: Row,
+}
+
+/// The statements of a round, prepared once.
+struct Statements<'c> {
+    begin: Statement<'c>,
+    commit: Statement<'c>,
+    start: Vec<Statement<'c>>,
+    step: Statement<'c>,
+    end: Vec<Statement<'c>>,
+    advance: Statement<'c>,
+    close: Statement<'c>,
+}
+
+impl Ceiling {
+    /// Makes the file beside the measured one; `None` if the store is not SQLite.
+    pub(super) async fn prepare(place: &Place, steps: u32) -> Result<Option<Ceiling>> {
+        let Some(file) = place.scratch("ceiling")? else { return Ok(None) };
+        let template = Template::make(file.path(), steps).await?;
+        let connection = Connection::open(file.path())?;
+        connection.execute_batch(SETTINGS)?;
+        connection.query_row(CHECKPOINT, [], |_| Ok(()))?;
+        Ok(Some(Ceiling { connection, rows: RunRows::sort(&template)?, _file: file }))
+    }
+
+    /// Writes `load`, one transaction for as many operations as runs would be outstanding.
+    pub(super) fn round(&self, load: Load, keys: &KeySeries) -> Result<Duration> {
+        let mut sql = Statements::prepare(&self.connection, &self.rows)?;
+        let token = fastrand::i64(..);
+        let began = Instant::now();
+        let mut left = load.runs;
+        while left > 0 {
+            let wave = left.min(u64::from(load.concurrency));
+            left -= wave;
+            let now = Timestamp::from_millis(unix_millis());
+            let runs: Vec<RunId> = (0..wave).map(|_| RunId::new(now)).collect();
+            self.write_wave(&mut sql, &runs, token, keys)?;
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Takes runs from their start to their end, side by side.
+    fn write_wave(
+        &self,
+        sql: &mut Statements<'_>,
+        runs: &[RunId],
+        token: i64,
+        keys: &KeySeries,
+    ) -> Result<()> {
+        let rows = &self.rows;
+        sql.begin.raw_execute()?;
+        for run in runs {
+            let key = keys.next();
+            for (row, insert) in rows.start.iter().zip(&mut sql.start) {
+                row.insert(insert, *run, &key)?;
+            }
+        }
+        sql.commit.raw_execute()?;
+        let mut version = rows.start_version()?;
+        let (last, others) = rows.steps.split_last().expect("a run has at least one step");
+        for step in others {
+            let next = step.integer("changed_version")?;
+            let guard = Guard { token, expected: version, version: next };
+            sql.begin.raw_execute()?;
+            for run in runs {
+                guard.advance(&mut sql.advance, &rows.closed, *run)?;
+                step.insert(&mut sql.step, *run, "")?;
+            }
+            sql.commit.raw_execute()?;
+            version = next;
+        }
+        let guard = Guard { token, expected: version, version: rows.closed.integer("version")? };
+        sql.begin.raw_execute()?;
+        for run in runs {
+            guard.close(&mut sql.close, &rows.closed, *run)?;
+            last.insert(&mut sql.step, *run, "")?;
+            for (row, insert) in rows.end.iter().zip(&mut sql.end) {
+                row.insert(insert, *run, "")?;
+            }
+        }
+        sql.commit.raw_execute()?;
+        Ok(())
+    }
+
+    /// Times commits of one row each.
+    pub(super) fn time_commits(&self, commits: u64) -> Result<Histogram> {
+        let mut sql = Statements::prepare(&self.connection, &self.rows)?;
+        let step = &self.rows.steps[0];
+        let mut times = Histogram::new();
+        for _ in 0..commits {
+            let run = RunId::new(Timestamp::from_millis(unix_millis()));
+            let began = Instant::now();
+            sql.begin.raw_execute()?;
+            step.insert(&mut sql.step, run, "")?;
+            sql.commit.raw_execute()?;
+            times.record(began.elapsed());
+        }
+        Ok(times)
+    }
+}
+
+impl RunRows {
+    fn sort(template: &Template) -> Result<RunRows> {
+        let closed = template.one("hapax_runs")?.clone();
+        let mut begun = closed.clone();
+        let mut start = Vec::new();
+        let mut end = Vec::new();
+        for row in template.rows() {
+            match row.table.as_str() {
+                "hapax_runs" | "hapax_steps" => {}
+                // The first event tells of the start, the others of the end.
+                "hapax_events" if start.iter().all(|row: &Row| row.table != "hapax_events") => {
+                    begun.set("version", row.integer("version")?)?;
+                    start.push(row.clone());
+                }
+                "hapax_events" | "hapax_run_results" => end.push(row.clone()),
+                _ => start.push(row.clone()),
+            }
+        }
+        begun.set("token", Value::Null)?;
+        begun.set("status", RUNNING)?;
+        begun.set("wake_at", closed.integer("changed_at")? + 30_000)?;
+        begun.set("lease_owner", vec![7u8; 16])?;
+        begun.set("closed_at", Value::Null)?;
+        start.insert(0, begun);
+        Ok(RunRows { start, steps: template.of("hapax_steps").cloned().collect(), end, closed })
+    }
+
+    fn start_version(&self) -> Result<i64> {
+        self.start[0].integer("version")
+    }
+}
+
+impl<'c> Statements<'c> {
+    fn prepare(connection: &'c Connection, rows: &RunRows) -> Result<Statements<'c>> {
+        let inserts = |rows: &[Row]| -> Result<Vec<Statement<'c>>> {
+            rows.iter().map(|row| Ok(connection.prepare(&row.insert_sql())?)).collect()
+        };
+        Ok(Statements {
+            begin: connection.prepare("BEGIN IMMEDIATE")?,
+            commit: connection.prepare("COMMIT")?,
+            start: inserts(&rows.start)?,
+            step: connection.prepare(&rows.steps[0].insert_sql())?,
+            end: inserts(&rows.end)?,
+            advance: connection.prepare(ADVANCE)?,
+            close: connection.prepare(CLOSE)?,
+        })
+    }
+}
+
+/// What a guarded update expects and sets.
+struct Guard {
+    token: i64,
+    expected: i64,
+    version: i64,
+}
+
+impl Guard {
+    fn advance(&self, statement: &mut Statement<'_>, closed: &Row, run: RunId) -> Result<()> {
+        let changed = statement.execute(params![
+            closed.integer("workspace")?,
+            run.as_u128().to_be_bytes(),
+            self.expected,
+            closed.integer("fence")?,
+            self.version,
+            self.token,
+            closed.integer("changed_at")?,
+            closed.integer("stalls")?,
+        ])?;
+        ensure!(changed == 1, "the guarded update changed {changed} rows");
+        Ok(())
+    }
+
+    fn close(&self, statement: &mut Statement<'_>, closed: &Row, run: RunId) -> Result<()> {
+        let changed = statement.execute(params![
+            closed.integer("workspace")?,
+            run.as_u128().to_be_bytes(),
+            self.expected,
+            closed.integer("fence")?,
+            self.version,
+            self.token,
+            closed.integer("changed_at")?,
+            closed.integer("stalls")?,
+            closed.integer("generation")?,
+            closed.integer("asked")?,
+            closed.integer("status")?,
+            closed.integer("closed_at")?,
+        ])?;
+        ensure!(changed == 1, "the guarded end changed {changed} rows");
+        Ok(())
+    }
+}
+
+fn unix_millis() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,62 @@
+//! `steps`: runs of a few trivial steps, many outstanding, beside the ceiling of the store.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use hapax::EngineOptions;
+
+use super::ceiling::Ceiling;
+use super::histogram::{Histogram, median};
+use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps};
+use super::place::Place;
+use super::report::Report;
+use super::{Options, progress};
+
+pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+    let load = Load {
+        runs: options.runs.unwrap_or(20_000),
+        steps: options.steps.unwrap_or(5),
+        concurrency: options.concurrency.unwrap_or(256),
+    };
+    let ceiling = Ceiling::prepare(place, load.steps).await?;
+    let opened = place.open(EngineOptions::default()).await?;
+    opened.engine.register(WORKFLOW, take_steps)?;
+    let keys = Arc::new(KeySeries::new(options.keys));
+
+    let bar = progress::bar("steps", load.runs * u64::from(options.rounds));
+    let warm_up = Load { runs: load.runs.min(u64::from(load.concurrency) * 4), ..load };
+    drive(&opened.engine, warm_up, &keys, &indicatif::ProgressBar::hidden()).await?;
+    let mut report = Report::new("steps", place);
+    let mut per_run = Histogram::new();
+    let (mut measured, mut bare) = (Vec::new(), Vec::new());
+    for nth in 0..options.rounds {
+        let round = drive(&opened.engine, load, &keys, &bar).await?;
+        measured.push(round.runs_per_second());
+        per_run.add(&round.per_run);
+        if nth == 0 {
+            // Before the other connection has filled its cache.
+            report.read_rss();
+        }
+        if let Some(ceiling) = &ceiling {
+            let took = ceiling.round(load, &keys)?;
+            bare.push(load.runs as f64 / took.as_secs_f64());
+        }
+    }
+    bar.finish_and_clear();
+
+    let steps = f64::from(load.steps);
+    let (measured, bare) = (median(measured), median(bare));
+    report.measure("runs_per_second", measured);
+    report.judge("steps_per_second", measured.map(|runs| runs * steps), "60,000");
+    report.measure("p50_ms", per_run.ms(50.0));
+    report.measure("p99_ms", per_run.ms(99.0));
+    report.measure("ceiling_steps_per_second", bare.map(|runs| runs * steps));
+    let ratio = measured.zip(bare).map(|(measured, bare)| measured / bare);
+    report.judge("ceiling_ratio", ratio, "at least 0.5");
+    report.set("runs", load.runs);
+    report.set("steps", load.steps);
+    report.set("concurrency", load.concurrency);
+    report.set("rounds", options.rounds);
+    opened.close().await?;
+    Ok(report)
+}
