@@ -1,5 +1,8 @@
 -- An acknowledged commit is on the disk.
 PRAGMA synchronous = FULL;
+-- On macOS a plain flush stops at the cache of the drive; elsewhere these two say nothing.
+PRAGMA fullfsync = ON;
+PRAGMA checkpoint_fullfsync = ON;
 -- The writer copies the log into the file itself, between two batches.
 PRAGMA wal_autocheckpoint = 0;
 -- A log that grew beyond this is cut after it was emptied. Well above its usual size, because writing over a file

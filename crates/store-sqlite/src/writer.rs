@@ -43,10 +43,20 @@ struct Writer {
 enum Trouble {
     /// It could not begin.
     NotBegun(StoreError),
-    /// An operation failed; all was rolled back.
-    Operation(Fault),
+    /// The operation at this place failed; all was rolled back.
+    Operation { at: usize, fault: Fault },
     /// COMMIT itself failed.
     Commit(StoreError),
+}
+
+impl Trouble {
+    /// What callers are told.
+    fn told(self) -> StoreError {
+        match self {
+            Trouble::NotBegun(error) | Trouble::Commit(error) => error,
+            Trouble::Operation { fault, .. } => fault.into_store_error(),
+        }
+    }
 }
 
 /// Starts the thread.
@@ -96,42 +106,33 @@ impl Writer {
         closers
     }
 
-    /// Commits all together, or each alone if one of them cannot be carried out.
+    /// Commits all together. An operation that cannot be carried out is taken out of the batch and tried alone, after
+    /// those before it and before those after it.
     fn write_batch(&mut self, batch: &mut Vec<Box<dyn Task>>) {
-        if batch.is_empty() {
-            return;
-        }
-        match self.commit(batch) {
-            Ok(()) => batch.drain(..).for_each(Task::acknowledge),
-            Err(Trouble::Operation(_)) if batch.len() > 1 => {
-                for task in batch.drain(..) {
-                    self.write_alone(task);
+        while !batch.is_empty() {
+            match self.commit(batch) {
+                Ok(()) => batch.drain(..).for_each(Task::acknowledge),
+                Err(Trouble::Operation { at, .. }) if batch.len() > 1 => {
+                    let mut before: Vec<_> = batch.drain(..at).collect();
+                    self.write_batch(&mut before);
+                    let mut alone: Vec<_> = batch.drain(..1).collect();
+                    self.write_batch(&mut alone);
+                }
+                Err(trouble) => {
+                    let error = trouble.told();
+                    batch.drain(..).for_each(|task| task.fail(error.clone()));
                 }
             }
-            Err(trouble) => {
-                let error = told(trouble);
-                batch.drain(..).for_each(|task| task.fail(error.clone()));
-            }
-        }
-    }
-
-    fn write_alone(&mut self, mut task: Box<dyn Task>) {
-        match self.commit(std::slice::from_mut(&mut task)) {
-            Ok(()) => task.acknowledge(),
-            Err(trouble) => task.fail(told(trouble)),
         }
     }
 
     /// One transaction. Unless it answers `Ok`, nothing of it is there, or nobody knows (as the error says).
     fn commit(&mut self, batch: &mut [Box<dyn Task>]) -> Result<(), Trouble> {
+        self.identity.check(&self.path).map_err(Trouble::NotBegun)?;
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => reopen(&self.path).map_err(|error| Trouble::NotBegun(rolled_back(&error)))?,
         };
-        if let Err(gone) = self.identity.check(&self.path) {
-            self.connection = Some(connection);
-            return Err(Trouble::NotBegun(gone));
-        }
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();
         let outcome = transact(&connection, &mut self.numbers, now, batch);
@@ -167,14 +168,6 @@ impl Writer {
     }
 }
 
-/// What callers are told about a transaction that did not commit.
-fn told(trouble: Trouble) -> StoreError {
-    match trouble {
-        Trouble::NotBegun(error) | Trouble::Commit(error) => error,
-        Trouble::Operation(fault) => fault.into_store_error(),
-    }
-}
-
 /// Runs the batch in one transaction; an error comes with whether the connection is to be distrusted.
 fn transact(
     connection: &Connection,
@@ -187,10 +180,10 @@ fn transact(
         .map_err(|error| (Trouble::NotBegun(rolled_back(&error)), distrusts(&error)))?;
     let statements = Statements::new(connection);
     let mut session = Session::new(&statements, numbers, now);
-    for task in batch {
+    for (at, task) in batch.iter_mut().enumerate() {
         task.apply(&mut session).map_err(|fault| {
             let distrust = matches!(&fault, Fault::Sql(error) if distrusts(error));
-            (Trouble::Operation(fault), distrust)
+            (Trouble::Operation { at, fault }, distrust)
         })?;
     }
     execute(connection, "COMMIT").map_err(|error| (Trouble::Commit(commit_failed(&error)), distrusts(&error)))

@@ -3,23 +3,29 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rusqlite::Connection;
+
 fn files(folder: &str, end: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|file| file.extension().is_some_and(|found| found == end)).collect()
 }
 
+/// All code but the tests, which may say what they like.
 fn source() -> String {
-    files("src", "rs").iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+    let read = |file: &PathBuf| fs::read_to_string(file).unwrap();
+    files("src", "rs").iter().map(|file| code(&read(file)).to_owned()).collect()
+}
+
+fn code(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap()
 }
 
 #[test]
 fn no_statement_is_put_together_from_parts() {
     for file in files("src", "rs") {
         let text = fs::read_to_string(&file).unwrap();
-        // Tests at the end of a file may say what they like.
-        let code = text.split("#[cfg(test)]").next().unwrap();
-        for line in code.lines().filter(|line| line.contains("format!") || line.contains("concat!")) {
+        for line in code(&text).lines().filter(|line| line.contains("format!") || line.contains("concat!")) {
             for word in ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "PRAGMA ", "CREATE ", " WHERE "] {
                 assert!(!line.contains(word), "{}: {line}", file.display());
             }
@@ -36,8 +42,9 @@ fn every_statement_has_a_file_and_every_file_is_used() {
         let name = file.file_name().unwrap().to_str().unwrap();
         assert!(used.contains(&name), "nothing uses {name}");
     }
-    for prepared in source.split("prepare_cached(\"").skip(1).chain(source.split("execute(\"").skip(1)) {
-        panic!("a statement outside its file: {:.60}", prepared);
+    for call in ["prepare_cached(\"", "prepare(\"", ".execute(\"", "query_row(\""] {
+        let outside = source.split(call).nth(1);
+        assert!(outside.is_none(), "a statement outside its file: {:.60}", outside.unwrap_or_default());
     }
 }
 
@@ -49,5 +56,58 @@ fn a_file_holds_one_statement_unless_it_sets_up_a_connection() {
         let ends = statements.filter(|line| line.contains(';')).count();
         let sets_up = file.file_name().unwrap().to_str().unwrap().starts_with("set_up_");
         assert!(sets_up || ends == 0, "{}", file.display());
+    }
+}
+
+/// Every statement with its name, and an empty store to compile it on.
+fn statements() -> (Connection, Vec<(String, String)>) {
+    let connection = Connection::open_in_memory().unwrap();
+    for migration in files("migrations", "sql") {
+        connection.execute_batch(&fs::read_to_string(migration).unwrap()).unwrap();
+    }
+    let all = files("sql", "sql").into_iter().map(|file| {
+        (file.file_stem().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(file).unwrap())
+    });
+    (connection, all.filter(|(_, sql)| !sql.contains("PRAGMA")).collect())
+}
+
+fn explain(connection: &Connection, how: &str, sql: &str, column: usize) -> Vec<String> {
+    let mut explain = connection.prepare(&format!("{how} {sql}")).unwrap();
+    let nothing = vec![rusqlite::types::Null; explain.parameter_count()];
+    let rows = explain.query_map(rusqlite::params_from_iter(nothing), |row| row.get(column)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// A million finished runs cost a new one nothing: no statement walks over a table, or sorts what it found.
+#[test]
+fn every_statement_finds_its_rows_by_an_index() {
+    /// What a statement may do besides looking up rows by an index, and why.
+    const MAY: &[(&str, &str)] = &[
+        ("find_any_table", "SCAN sqlite_schema"),
+        // Once per opening, over open runs only.
+        ("wake_leased_runs", "SCAN hapax_runs USING INDEX hapax_runs_open"),
+        // The records of one run, by the version they started at.
+        ("list_steps_of_run", "USE TEMP B-TREE FOR ORDER BY"),
+        // Keys that expired in the same millisecond.
+        ("list_expired_keys", "USE TEMP B-TREE FOR LAST 3 TERMS OF ORDER BY"),
+    ];
+    let (connection, statements) = statements();
+    for (name, sql) in &statements {
+        for step in explain(&connection, "EXPLAIN QUERY PLAN", sql, 3) {
+            let is_allowed = MAY.contains(&(name.as_str(), step.as_str()));
+            let is_search = step.starts_with("SEARCH") || step.starts_with("CORRELATED SCALAR SUBQUERY");
+            assert!(is_search || is_allowed, "{name}: {step}");
+        }
+    }
+}
+
+/// Found by measuring: IN in a CHECK or a partial index makes SQLite build a table each time a row is written.
+#[test]
+fn no_write_builds_a_table_of_its_own() {
+    let (connection, statements) = statements();
+    for (name, sql) in statements.iter().filter(|(_, sql)| !sql.contains("RETURNING")) {
+        let is_write = ["INSERT", "UPDATE", "DELETE"].iter().any(|verb| sql.contains(verb));
+        let codes = explain(&connection, "EXPLAIN", sql, 1);
+        assert!(!is_write || !codes.contains(&"OpenEphemeral".to_owned()), "{name}");
     }
 }
