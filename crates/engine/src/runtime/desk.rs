@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::active::{Active, News};
 use super::change::Change;
-use super::engine::Inner;
+use super::inner::Inner;
 use super::point::Point;
 use super::stats::Counters;
 use super::transact::Pending;

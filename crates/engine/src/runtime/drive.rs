@@ -13,7 +13,7 @@ use futures_util::task::AtomicWaker;
 use super::active::{Active, Mail};
 use super::change::{Change, Closing, build};
 use super::desk::{Activation, Stop};
-use super::engine::{Inner, Phase};
+use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::registry::{Workflow, WorkflowFuture};
 use super::stats::Counters;

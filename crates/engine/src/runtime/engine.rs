@@ -1,33 +1,26 @@
 //! The engine: one process's share in driving runs, and the operations on them.
 
-use std::collections::BTreeMap;
 use std::future::Future;
-use std::future::poll_fn;
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
 
-use super::active::{Active, ActiveRuns, Mail, News};
-use super::desk::Activation;
-use super::drive::{Driver, End};
-use super::point::Point;
-use super::registry::{Registry, Workflow, WorkflowOptions};
+use super::active::{Mail, News};
+use super::inner::{Inner, Phase};
+use super::registry::WorkflowOptions;
 use super::stats::Counters;
-use super::waiters::Waiters;
 use super::{EngineOptions, Error, RunHandle, Start, Stats};
-use crate::clock::{Clock, Sleep};
+use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Failure, Grant, Name, OwnerId, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId, Settlement, Signal,
-    SignalId, Steer, StepId, Timestamp, Version, WorkspaceId,
+    Failure, Name, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId, Settlement, Signal, SignalId,
+    Steer, StepId, Version, WorkspaceId,
 };
 use crate::store::{
     ListRuns, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
-    SteerOutcome, SteerRun, Store, StoreResult,
+    SteerOutcome, SteerRun, Store,
 };
 
 /// Drives runs and answers about them. Cheap to clone; the last clone to go stops the engine as a crash would:
@@ -47,40 +40,6 @@ impl Drop for Alive {
     }
 }
 
-/// How far the engine is on its way to the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Running,
-    Draining,
-    Killed,
-}
-
-pub(crate) struct Inner {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) owner: OwnerId,
-    pub(crate) options: EngineOptions,
-    pub(crate) registry: Registry,
-    pub(crate) active: ActiveRuns,
-    pub(crate) waiters: Waiters,
-    pub(crate) counters: Counters,
-    resident: Mutex<BTreeMap<RunId, Driver>>,
-    /// Wakes the scheduler: something may be due.
-    pub(crate) nudge: Notify,
-    /// The earliest timer known here, in milliseconds since the epoch.
-    pub(crate) next_look_ms: AtomicI64,
-    phase: AtomicU8,
-    /// Tells loops and shutdown that the phase or the set of active runs has changed.
-    pub(crate) changed: Notify,
-}
-
-/// What a granted run is driven from.
-enum Source {
-    Fresh(Payload),
-    Resident(Driver, Option<News>),
-    Log,
-}
-
 impl Engine {
     /// Launches an engine on `store`. It takes up runs that wait as soon as their workflows are registered.
     pub fn launch(
@@ -89,21 +48,7 @@ impl Engine {
         options: EngineOptions,
     ) -> Result<Self, Error> {
         options.check()?;
-        let inner = Arc::new(Inner {
-            store,
-            clock,
-            owner: OwnerId::fresh(),
-            options,
-            registry: Registry::default(),
-            active: ActiveRuns::default(),
-            waiters: Waiters::default(),
-            counters: Counters::default(),
-            resident: Mutex::default(),
-            nudge: Notify::new(),
-            next_look_ms: AtomicI64::new(i64::MAX),
-            phase: AtomicU8::new(Phase::Running as u8),
-            changed: Notify::new(),
-        });
+        let inner = Arc::new(Inner::new(store, clock, options));
         tokio::spawn(super::scheduler::schedule(inner.clone()));
         tokio::spawn(super::renewal::renew(inner.clone()));
         tokio::spawn(super::housekeeping::purge(inner.clone()));
@@ -399,266 +344,4 @@ pub enum Settling {
 fn run_of_promise(id: &PromiseId) -> Option<RunId> {
     let run = id.as_str().split([':', '.']).next()?;
     run.parse().ok()
-}
-
-impl Inner {
-    pub(crate) fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Acquire) {
-            0 => Phase::Running,
-            1 => Phase::Draining,
-            _ => Phase::Killed,
-        }
-    }
-
-    fn set_phase(&self, phase: Phase) {
-        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
-        self.changed.notify_waiters();
-        self.nudge.notify_one();
-    }
-
-    fn kill(&self) {
-        self.set_phase(Phase::Killed);
-        self.resident.lock().expect("no holder panics").clear();
-        self.active.all().iter().for_each(|active| active.post(Mail::LeaseLost));
-    }
-
-    pub(crate) fn reached(&self, point: impl FnOnce() -> Point) {
-        if let Some(watcher) = &self.options.watcher {
-            watcher.reached(&point());
-        }
-    }
-
-    /// How many more runs may be driven.
-    pub(crate) fn room(&self) -> usize {
-        match self.phase() {
-            Phase::Running => self.options.max_active.saturating_sub(self.active.len()),
-            Phase::Draining | Phase::Killed => 0,
-        }
-    }
-
-    /// The offer to drive a run at once, if there is room.
-    pub(crate) fn offer(&self) -> Option<Grant> {
-        (self.room() > 0).then(|| self.grant())
-    }
-
-    pub(crate) fn grant(&self) -> Grant {
-        Grant { owner: self.owner, lease_for: self.options.lease_for, serves: self.registry.serves() }
-    }
-
-    /// Until when, by the monotonic clock, a lease asked for at `since` may be relied on.
-    pub(crate) fn lease_deadline(&self, since: Duration) -> Duration {
-        since + self.options.lease_for - self.options.lease_for / 10
-    }
-
-    /// May effects still be begun under this lease?
-    pub(crate) fn may_start_effects(&self, active: &Active) -> bool {
-        self.clock.monotonic() < active.deadline() && self.phase() != Phase::Killed
-    }
-
-    /// Waits until the store's clock shows `at`, whatever ours shows.
-    pub(crate) fn sleep_until(&self, at: Timestamp) -> Sleep {
-        let wait = at.since(self.store.now());
-        self.clock.sleep_until(self.clock.now().plus(wait))
-    }
-
-    /// Drives a run that was just created and granted to us.
-    pub(crate) fn drive_new(self: &Arc<Self>, head: RunHead, input: Payload, since: Duration) {
-        self.adopt(head, Source::Fresh(input), since);
-    }
-
-    /// Drives a run whose lease was granted to us.
-    pub(crate) fn drive_on(self: &Arc<Self>, head: RunHead, news: Option<News>, since: Duration) {
-        let resident = self.resident.lock().expect("no holder panics").remove(&head.id());
-        let fits = |driver: &Driver| driver.activation.desk().head.version.next() == head.version;
-        let source = match resident.filter(fits) {
-            Some(driver) => Source::Resident(driver, news),
-            None => Source::Log,
-        };
-        self.adopt(head, source, since);
-    }
-
-    /// Brings an arrival to the run: by driving it if it was granted, or by its mailbox if it is driven here.
-    pub(crate) fn deliver(
-        self: &Arc<Self>,
-        run: RunId,
-        granted: Option<RunHead>,
-        news: News,
-        since: Duration,
-    ) {
-        match granted {
-            Some(head) => self.drive_on(head, Some(news), since),
-            None => match self.active.find(run) {
-                Some(active) => active.post(Mail::Arrived(news)),
-                None => self.nudge.notify_one(),
-            },
-        }
-    }
-
-    fn adopt(self: &Arc<Self>, head: RunHead, source: Source, since: Duration) {
-        let deadline = self.lease_deadline(since);
-        let active = Arc::new(Active::new(head.facts.workspace.clone(), head.id(), head.fence, deadline));
-        self.active.insert(active.clone());
-        tokio::spawn(drive_to_its_end(self.clone(), active, head, source));
-    }
-
-    /// Runs became due: look for them now.
-    pub(crate) fn wake(&self, runs: &[RunId]) {
-        if !runs.is_empty() {
-            self.nudge.notify_one();
-        }
-    }
-
-    /// Makes sure the scheduler looks by `at`.
-    pub(crate) fn look_by(&self, at: Timestamp) {
-        if self.next_look_ms.fetch_min(at.as_millis(), Ordering::AcqRel) > at.as_millis() {
-            self.nudge.notify_one();
-        }
-    }
-
-    /// A run has ended: tell those who wait for it.
-    pub(crate) fn ended(&self, head: &RunHead, result: &crate::model::RunResult) {
-        Counters::add(&self.counters.closed);
-        self.waiters.tell(head.id(), result);
-        if let Some(parent) = &head.facts.parent
-            && let Some(active) = self.active.find(parent.run)
-        {
-            active.post(Mail::Arrived(News::ChildEnded(head.id(), result.clone())));
-        }
-    }
-
-    /// Keeps a parked run in memory, in place of the oldest if there are too many.
-    fn keep(&self, driver: Driver) {
-        let mut resident = self.resident.lock().expect("no holder panics");
-        if self.options.max_resident == 0 || self.phase() != Phase::Running {
-            return;
-        }
-        if resident.len() >= self.options.max_resident {
-            resident.pop_first();
-        }
-        resident.insert(driver.activation.facts.id, driver);
-    }
-
-    async fn load(&self, active: &Active) -> StoreResult<Option<RunLog>> {
-        let mut wait = Duration::from_millis(5);
-        loop {
-            match self.store.find_log(&active.workspace, active.run).await {
-                Err(error) if error.is_retryable() && self.clock.monotonic() + wait < active.deadline() => {
-                    self.clock.sleep_until(self.clock.now().plus(wait)).await;
-                    wait = (wait * 2).min(Duration::from_secs(1));
-                }
-                answer => return answer,
-            }
-        }
-    }
-}
-
-/// Drives until the run is parked, ended, or no longer ours.
-async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, head: RunHead, source: Source) {
-    let Some(workflow) = inner.registry.find(&head.facts.workflow) else {
-        tracing::error!(run = %active.run, workflow = %head.facts.workflow, "granted a run whose workflow is not registered");
-        inner.active.remove(&active);
-        return;
-    };
-    let mut driver = match prepare(&inner, &active, head, source, &workflow).await {
-        Some(driver) => driver,
-        None => {
-            inner.active.remove(&active);
-            inner.changed.notify_waiters();
-            return;
-        }
-    };
-    loop {
-        let end = poll_fn(|cx| driver.poll(cx)).await;
-        match end {
-            End::Parked(wake_at) => {
-                inner.active.remove(&active);
-                inner.keep(driver);
-                inner.look_by(wake_at);
-            }
-            End::Closed(result) => {
-                let head = driver.activation.desk().head.clone();
-                drop(driver);
-                inner.active.remove(&active);
-                inner.ended(&head, &result);
-            }
-            End::LetGo => {
-                inner.active.remove(&active);
-                inner.nudge.notify_one();
-            }
-            End::Lost => inner.active.remove(&active),
-            End::Reread => {
-                let head = driver.activation.desk().head.clone();
-                match prepare(&inner, &active, head, Source::Log, &workflow).await {
-                    Some(again) => {
-                        driver = again;
-                        continue;
-                    }
-                    None => inner.active.remove(&active),
-                }
-            }
-        }
-        if inner.phase() != Phase::Running {
-            inner.changed.notify_waiters();
-        } else if inner.active.len() + 1 == inner.options.max_active {
-            // There is room again for runs that wait.
-            inner.nudge.notify_one();
-        }
-        return;
-    }
-}
-
-async fn prepare(
-    inner: &Arc<Inner>,
-    active: &Arc<Active>,
-    head: RunHead,
-    source: Source,
-    workflow: &Arc<Workflow>,
-) -> Option<Driver> {
-    match source {
-        Source::Fresh(input) => {
-            let activation = Activation::fresh(inner.clone(), active.clone(), head);
-            Some(Driver::new(activation, workflow.clone(), input))
-        }
-        Source::Resident(driver, news) => {
-            let arrivals = head.arrivals;
-            driver.activation.regrant(active.clone(), head);
-            let seen = driver.activation.desk().arrivals_seen;
-            match news {
-                Some(news) if arrivals == seen + 1 => driver.activation.desk().note(news),
-                None if arrivals == seen => {}
-                _ => {
-                    let log = loaded(inner, active).await?;
-                    driver.activation.desk().refresh(log);
-                }
-            }
-            Counters::add(&inner.counters.resumed_in_memory);
-            driver.activation.wake_all();
-            Some(driver)
-        }
-        Source::Log => {
-            let mut log = loaded(inner, active).await?;
-            if log.head.fence != head.fence {
-                return None;
-            }
-            let input = log.input.clone();
-            log.steps.sort_by_key(|step| step.started_version);
-            Counters::add(&inner.counters.replays);
-            let activation = Activation::replaying(inner.clone(), active.clone(), log);
-            Some(Driver::new(activation, workflow.clone(), input))
-        }
-    }
-}
-
-async fn loaded(inner: &Inner, active: &Active) -> Option<RunLog> {
-    match inner.load(active).await {
-        Ok(Some(log)) => Some(log),
-        Ok(None) => {
-            tracing::error!(run = %active.run, "granted a run that the store does not have");
-            None
-        }
-        Err(error) => {
-            tracing::error!(run = %active.run, %error, "the run's log could not be read; it is left for another");
-            None
-        }
-    }
 }

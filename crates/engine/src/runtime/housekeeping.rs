@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::engine::{Inner, Phase};
+use super::inner::{Inner, Phase};
 use crate::limits::MAX_PURGE;
 use crate::store::Purge;
 

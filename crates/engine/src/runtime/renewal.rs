@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::active::Mail;
-use super::engine::{Inner, Phase};
+use super::inner::{Inner, Phase};
 use crate::limits::MAX_RENEWALS;
 use crate::store::{HeldLease, RenewLeases};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::engine::{Inner, Phase};
+use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::stats::Counters;
 use crate::limits::MAX_CLAIM;

@@ -77,7 +77,7 @@ impl Start {
 
     async fn run(self) -> Result<RunHandle, Error> {
         let inner = self.engine.inner.clone();
-        if inner.phase() != super::engine::Phase::Running {
+        if inner.phase() != super::inner::Phase::Running {
             return Err(Error::ShuttingDown);
         }
         let workflow = inner.registry.newest(&self.workflow)?;

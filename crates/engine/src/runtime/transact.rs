@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::change::{Change, Closing, build};
 use super::drive::{Driver, End};
-use super::engine::Inner;
+use super::inner::Inner;
 use super::point::Point;
 use super::stats::Counters;
 use crate::model::{Failure, Payload, StepId, StepKind, StepState, StepTransition, Timestamp};

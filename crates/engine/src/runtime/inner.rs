@@ -1,0 +1,216 @@
+//! What all parts of one engine share: the store, the clock, the runs it drives, and those it keeps at hand.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::EngineOptions;
+use super::active::{Active, ActiveRuns, Mail, News};
+use super::drive::Driver;
+use super::granted::{Source, drive_to_its_end};
+use super::point::Point;
+use super::registry::Registry;
+use super::stats::Counters;
+use super::waiters::Waiters;
+use crate::clock::{Clock, Sleep};
+use crate::model::{Grant, OwnerId, Payload, RunHead, RunId, Timestamp};
+use crate::store::{RunLog, Store, StoreResult};
+
+/// How far the engine is on its way to the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    Draining,
+    Killed,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: OwnerId,
+    pub(crate) options: EngineOptions,
+    pub(crate) registry: Registry,
+    pub(crate) active: ActiveRuns,
+    pub(crate) waiters: Waiters,
+    pub(crate) counters: Counters,
+    resident: Mutex<BTreeMap<RunId, Driver>>,
+    /// Wakes the scheduler: something may be due.
+    pub(crate) nudge: Notify,
+    /// The earliest timer known here, in milliseconds since the epoch.
+    pub(crate) next_look_ms: AtomicI64,
+    phase: AtomicU8,
+    /// Tells loops and shutdown that the phase or the set of active runs has changed.
+    pub(crate) changed: Notify,
+}
+
+impl Inner {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: EngineOptions) -> Self {
+        Inner {
+            store,
+            clock,
+            owner: OwnerId::fresh(),
+            options,
+            registry: Registry::default(),
+            active: ActiveRuns::default(),
+            waiters: Waiters::default(),
+            counters: Counters::default(),
+            resident: Mutex::default(),
+            nudge: Notify::new(),
+            next_look_ms: AtomicI64::new(i64::MAX),
+            phase: AtomicU8::new(Phase::Running as u8),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Running,
+            1 => Phase::Draining,
+            _ => Phase::Killed,
+        }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.changed.notify_waiters();
+        self.nudge.notify_one();
+    }
+
+    pub(crate) fn kill(&self) {
+        self.set_phase(Phase::Killed);
+        self.resident.lock().expect("no holder panics").clear();
+        self.active.all().iter().for_each(|active| active.post(Mail::LeaseLost));
+    }
+
+    pub(crate) fn reached(&self, point: impl FnOnce() -> Point) {
+        if let Some(watcher) = &self.options.watcher {
+            watcher.reached(&point());
+        }
+    }
+
+    /// How many more runs may be driven.
+    pub(crate) fn room(&self) -> usize {
+        match self.phase() {
+            Phase::Running => self.options.max_active.saturating_sub(self.active.len()),
+            Phase::Draining | Phase::Killed => 0,
+        }
+    }
+
+    /// The offer to drive a run at once, if there is room.
+    pub(crate) fn offer(&self) -> Option<Grant> {
+        (self.room() > 0).then(|| self.grant())
+    }
+
+    pub(crate) fn grant(&self) -> Grant {
+        Grant { owner: self.owner, lease_for: self.options.lease_for, serves: self.registry.serves() }
+    }
+
+    /// Until when, by the monotonic clock, a lease asked for at `since` may be relied on.
+    pub(crate) fn lease_deadline(&self, since: Duration) -> Duration {
+        since + self.options.lease_for - self.options.lease_for / 10
+    }
+
+    /// May effects still be begun under this lease?
+    pub(crate) fn may_start_effects(&self, active: &Active) -> bool {
+        self.clock.monotonic() < active.deadline() && self.phase() != Phase::Killed
+    }
+
+    /// Waits until the store's clock shows `at`, whatever ours shows.
+    pub(crate) fn sleep_until(&self, at: Timestamp) -> Sleep {
+        let wait = at.since(self.store.now());
+        self.clock.sleep_until(self.clock.now().plus(wait))
+    }
+
+    /// Drives a run that was just created and granted to us.
+    pub(crate) fn drive_new(self: &Arc<Self>, head: RunHead, input: Payload, since: Duration) {
+        self.adopt(head, Source::Fresh(input), since);
+    }
+
+    /// Drives a run whose lease was granted to us.
+    pub(crate) fn drive_on(self: &Arc<Self>, head: RunHead, news: Option<News>, since: Duration) {
+        let resident = self.resident.lock().expect("no holder panics").remove(&head.id());
+        let fits = |driver: &Driver| driver.activation.desk().head.version.next() == head.version;
+        let source = match resident.filter(fits) {
+            Some(driver) => Source::Resident(Box::new(driver), news),
+            None => Source::Log,
+        };
+        self.adopt(head, source, since);
+    }
+
+    /// Brings an arrival to the run: by driving it if it was granted, or by its mailbox if it is driven here.
+    pub(crate) fn deliver(
+        self: &Arc<Self>,
+        run: RunId,
+        granted: Option<RunHead>,
+        news: News,
+        since: Duration,
+    ) {
+        match granted {
+            Some(head) => self.drive_on(head, Some(news), since),
+            None => match self.active.find(run) {
+                Some(active) => active.post(Mail::Arrived(news)),
+                None => self.nudge.notify_one(),
+            },
+        }
+    }
+
+    fn adopt(self: &Arc<Self>, head: RunHead, source: Source, since: Duration) {
+        let deadline = self.lease_deadline(since);
+        let active = Arc::new(Active::new(head.facts.workspace.clone(), head.id(), head.fence, deadline));
+        self.active.insert(active.clone());
+        tokio::spawn(drive_to_its_end(self.clone(), active, head, source));
+    }
+
+    /// Runs became due: look for them now.
+    pub(crate) fn wake(&self, runs: &[RunId]) {
+        if !runs.is_empty() {
+            self.nudge.notify_one();
+        }
+    }
+
+    /// Makes sure the scheduler looks by `at`.
+    pub(crate) fn look_by(&self, at: Timestamp) {
+        if self.next_look_ms.fetch_min(at.as_millis(), Ordering::AcqRel) > at.as_millis() {
+            self.nudge.notify_one();
+        }
+    }
+
+    /// A run has ended: tell those who wait for it.
+    pub(crate) fn ended(&self, head: &RunHead, result: &crate::model::RunResult) {
+        Counters::add(&self.counters.closed);
+        self.waiters.tell(head.id(), result);
+        if let Some(parent) = &head.facts.parent
+            && let Some(active) = self.active.find(parent.run)
+        {
+            active.post(Mail::Arrived(News::ChildEnded(head.id(), result.clone())));
+        }
+    }
+
+    /// Keeps a parked run in memory, in place of the oldest if there are too many.
+    pub(crate) fn keep(&self, driver: Driver) {
+        let mut resident = self.resident.lock().expect("no holder panics");
+        if self.options.max_resident == 0 || self.phase() != Phase::Running {
+            return;
+        }
+        if resident.len() >= self.options.max_resident {
+            resident.pop_first();
+        }
+        resident.insert(driver.activation.facts.id, driver);
+    }
+
+    pub(crate) async fn load(&self, active: &Active) -> StoreResult<Option<RunLog>> {
+        let mut wait = Duration::from_millis(5);
+        loop {
+            match self.store.find_log(&active.workspace, active.run).await {
+                Err(error) if error.is_retryable() && self.clock.monotonic() + wait < active.deadline() => {
+                    self.clock.sleep_until(self.clock.now().plus(wait)).await;
+                    wait = (wait * 2).min(Duration::from_secs(1));
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
