@@ -1,7 +1,5 @@
 //! The chores of the project, as commands: `cargo xtask verify` runs all that CI runs.
 
-#![expect(clippy::print_stdout, reason = "a command speaks to the person who ran it")]
-
 mod command_line;
 mod requirements;
 mod simulate;
