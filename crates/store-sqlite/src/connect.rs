@@ -44,3 +44,31 @@ fn open(path: &Path, mode: OpenFlags) -> rusqlite::Result<Connection> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+    use crate::migrate::migrate;
+
+    /// With values that change the plan SQLite would compile the statement anew for each of them.
+    #[test]
+    fn a_statement_is_compiled_once_whatever_is_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("test.db");
+        std::fs::write(&file, "").unwrap();
+        let mut connection = open_for_writing(&file).unwrap();
+        migrate(&mut connection).unwrap();
+        for sql in [include_str!("../sql/list_due_runs.sql"), include_str!("../sql/list_runs.sql")] {
+            let mut statement = connection.prepare(sql).unwrap();
+            for value in 0..10 {
+                for parameter in 1..=statement.parameter_count() {
+                    statement.raw_bind_parameter(parameter, value).unwrap();
+                }
+                assert!(statement.raw_query().next().unwrap().is_none());
+            }
+            assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "{sql}");
+        }
+    }
+}

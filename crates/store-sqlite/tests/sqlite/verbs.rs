@@ -193,6 +193,28 @@ async fn steps_are_recorded_under_version_and_fence() {
     assert_eq!(log.steps.len(), 1, "nothing of the refused writes is there");
 }
 
+/// Invariant 18: the fence guards by itself, also where the version would let the write pass.
+#[tokio::test]
+async fn no_kind_of_write_passes_under_an_old_fence() {
+    let place = Place::new();
+    let store = place.open().await;
+    let old = start(&store, granted(facts(1))).await;
+    place.clock.advance(LEASE);
+    let taken = store.claim_runs(claim(2)).await.unwrap().runs.remove(0);
+    // As the holder of the old fence would write if it knew the version.
+    let zombie = RunHead { fence: old.fence, ..taken.clone() };
+    let mut park = Advancing::new(&zombie, store.now());
+    park.wait(None, 0).unwrap();
+    let mut again = Advancing::new(&zombie, store.now());
+    again.continue_as_new(Payload::null()).unwrap();
+    let close = closing(&store, &zombie, done());
+    for write in [one_step(&store, &zombie, "a"), park.finish(), again.finish(), close] {
+        let refused = store.advance_run(write).await.unwrap();
+        assert!(matches!(refused, AdvanceOutcome::LeaseLost), "{refused:?}");
+    }
+    assert_eq!(head(&store, taken.id()).await, taken);
+}
+
 #[tokio::test]
 async fn every_state_of_a_step_reads_back() {
     let place = Place::new();
@@ -432,6 +454,24 @@ async fn a_key_ages_from_the_end_of_its_run_and_is_purged() {
     assert_eq!(store.purge(purge(None)).await.unwrap().keys, 1);
     assert!(find().await.is_none());
     start(&store, with_key(3, "k", "b")).await;
+}
+
+#[tokio::test]
+async fn keys_that_expired_together_go_in_their_order() {
+    let place = Place::new();
+    let store = place.open().await;
+    let retention = KeyRetention { keep_for: Some(LEASE), on_failure: KeyOnFailure::Keep };
+    for (id, workspace) in [(1, "b"), (2, "a")] {
+        let workspace = WorkspaceId::new(workspace).unwrap();
+        let keyed = RunFacts { workspace, retention, ..(*with_key(id, "k", "x").facts).clone() };
+        let held = start(&store, granted(keyed)).await;
+        advance(&store, closing(&store, &held, done())).await;
+    }
+    place.clock.advance(LEASE);
+    let purge = Purge { runs_closed_before: None, after: None, limit: 1 };
+    assert_eq!(store.purge(purge).await.unwrap().keys, 1);
+    let left = store.list_keys(None).await.unwrap();
+    assert_eq!(left[0].0.workspace.as_str(), "b", "the order of names, not of their numbers");
 }
 
 #[tokio::test]
