@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use hapax::EngineOptions;
-use indicatif::ProgressBar;
 
 use super::histogram::{Histogram, median};
-use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps};
+use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps, warm_up};
 use super::place::{Opened, Place};
 use super::report::Report;
 use super::{Options, finished_runs, progress};
@@ -27,8 +26,8 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let bytes = std::fs::metadata(full_file.path())?.len();
 
     let keys = Arc::new(KeySeries::new(options.keys));
-    let full = open(&full_file.url(), load, &keys).await?;
-    let empty = open(&empty_file.url(), load, &keys).await?;
+    let full = open(&full_file.url(), &keys).await?;
+    let empty = open(&empty_file.url(), &keys).await?;
     let bar = progress::bar("aged", load.runs * u64::from(options.rounds) * 2);
     let mut per_run = Histogram::new();
     let (mut on_full, mut on_empty) = (Vec::new(), Vec::new());
@@ -62,10 +61,9 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     Ok(report)
 }
 
-async fn open(url: &str, load: Load, keys: &Arc<KeySeries>) -> Result<Opened> {
+async fn open(url: &str, keys: &Arc<KeySeries>) -> Result<Opened> {
     let opened = Opened::open(url, EngineOptions::default()).await?;
     opened.engine.register(WORKFLOW, take_steps)?;
-    let warm_up = Load { runs: load.runs.min(u64::from(load.concurrency) * 4), ..load };
-    drive(&opened.engine, warm_up, keys, &ProgressBar::hidden()).await?;
+    warm_up(&opened, keys).await?;
     Ok(opened)
 }

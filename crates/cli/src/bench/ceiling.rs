@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use hapax::model::{RunId, Timestamp};
 use rusqlite::types::Value;
-use rusqlite::{Connection, Statement, params};
+use rusqlite::{Connection, OpenFlags, Statement, params};
 
 use super::histogram::Histogram;
-use super::load::{KeySeries, Load};
-use super::place::{Place, Scratch};
+use super::load::{KeySeries, Keys, Load, MAX_WARM_UPS, WARM_UP};
+use super::place::{Log, Place, Scratch};
 use super::sqlite_template::{Row, Template};
 
 /// The store's own settings and guarded updates, so that the comparison is with the same work.
@@ -24,6 +24,7 @@ const RUNNING: i64 = 1;
 pub(super) struct Ceiling {
     connection: Connection,
     rows: RunRows,
+    log: Log,
     _file: Scratch,
 }
 
@@ -52,10 +53,26 @@ impl Ceiling {
     pub(super) async fn prepare(place: &Place, steps: u32) -> Result<Option<Ceiling>> {
         let Some(file) = place.scratch("ceiling")? else { return Ok(None) };
         let template = Template::make(file.path(), steps).await?;
-        let connection = Connection::open(file.path())?;
+        // One thread uses the connection, so SQLite need not guard it.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(file.path(), flags)?;
         connection.execute_batch(SETTINGS)?;
         connection.query_row(CHECKPOINT, [], |_| Ok(()))?;
-        Ok(Some(Ceiling { connection, rows: RunRows::sort(&template)?, _file: file }))
+        let log = Log::of(file.path());
+        let ceiling = Ceiling { connection, rows: RunRows::sort(&template)?, log, _file: file };
+        ceiling.warm_up()?;
+        Ok(Some(ceiling))
+    }
+
+    fn warm_up(&self) -> Result<()> {
+        let keys = KeySeries::new(Keys::Ordered);
+        for _ in 0..MAX_WARM_UPS {
+            self.round(WARM_UP, &keys)?;
+            if self.log.has_grown() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Writes `load`, one transaction for as many operations as runs would be outstanding.
@@ -95,19 +112,19 @@ impl Ceiling {
         let (last, others) = rows.steps.split_last().expect("a run has at least one step");
         for step in others {
             let next = step.integer("changed_version")?;
-            let guard = Guard { token, expected: version, version: next };
+            let guard = Guard::new(&rows.closed, token, version, next)?;
             sql.begin.raw_execute()?;
             for run in runs {
-                guard.advance(&mut sql.advance, &rows.closed, *run)?;
+                guard.advance(&mut sql.advance, *run)?;
                 step.insert(&mut sql.step, *run, "")?;
             }
             sql.commit.raw_execute()?;
             version = next;
         }
-        let guard = Guard { token, expected: version, version: rows.closed.integer("version")? };
+        let guard = Guard::new(&rows.closed, token, version, rows.closed.integer("version")?)?;
         sql.begin.raw_execute()?;
         for run in runs {
-            guard.close(&mut sql.close, &rows.closed, *run)?;
+            guard.close(&mut sql.close, *run)?;
             last.insert(&mut sql.step, *run, "")?;
             for (row, insert) in rows.end.iter().zip(&mut sql.end) {
                 row.insert(insert, *run, "")?;
@@ -183,43 +200,67 @@ impl<'c> Statements<'c> {
     }
 }
 
-/// What a guarded update expects and sets.
+/// What a guarded update expects and sets, read from the rows once for a whole wave.
 struct Guard {
+    workspace: i64,
+    fence: i64,
     token: i64,
     expected: i64,
     version: i64,
+    changed_at: i64,
+    stalls: i64,
+    generation: i64,
+    asked: i64,
+    status: i64,
+    closed_at: i64,
 }
 
 impl Guard {
-    fn advance(&self, statement: &mut Statement<'_>, closed: &Row, run: RunId) -> Result<()> {
+    fn new(closed: &Row, token: i64, expected: i64, version: i64) -> Result<Guard> {
+        Ok(Guard {
+            workspace: closed.integer("workspace")?,
+            fence: closed.integer("fence")?,
+            token,
+            expected,
+            version,
+            changed_at: closed.integer("changed_at")?,
+            stalls: closed.integer("stalls")?,
+            generation: closed.integer("generation")?,
+            asked: closed.integer("asked")?,
+            status: closed.integer("status")?,
+            closed_at: closed.integer("closed_at")?,
+        })
+    }
+
+    fn advance(&self, statement: &mut Statement<'_>, run: RunId) -> Result<()> {
         let changed = statement.execute(params![
-            closed.integer("workspace")?,
+            self.workspace,
             run.as_u128().to_be_bytes(),
             self.expected,
-            closed.integer("fence")?,
+            self.fence,
             self.version,
             self.token,
-            closed.integer("changed_at")?,
-            closed.integer("stalls")?,
+            self.changed_at,
+            self.stalls,
         ])?;
         ensure!(changed == 1, "the guarded update changed {changed} rows");
         Ok(())
     }
 
-    fn close(&self, statement: &mut Statement<'_>, closed: &Row, run: RunId) -> Result<()> {
+    fn close(&self, statement: &mut Statement<'_>, run: RunId) -> Result<()> {
         let changed = statement.execute(params![
-            closed.integer("workspace")?,
+            self.workspace,
             run.as_u128().to_be_bytes(),
             self.expected,
-            closed.integer("fence")?,
+            self.fence,
             self.version,
             self.token,
-            closed.integer("changed_at")?,
-            closed.integer("stalls")?,
-            closed.integer("generation")?,
-            closed.integer("asked")?,
-            closed.integer("status")?,
-            closed.integer("closed_at")?,
+            self.changed_at,
+            self.stalls,
+            self.generation,
+            self.asked,
+            self.status,
+            self.closed_at,
         ])?;
         ensure!(changed == 1, "the guarded end changed {changed} rows");
         Ok(())

@@ -7,7 +7,7 @@ use hapax::EngineOptions;
 
 use super::ceiling::Ceiling;
 use super::histogram::{Histogram, median};
-use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps};
+use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps, warm_up};
 use super::place::Place;
 use super::report::Report;
 use super::{Options, progress};
@@ -23,6 +23,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let opened = place.open(EngineOptions::default()).await?;
     opened.engine.register(WORKFLOW, take_steps)?;
     let keys = Arc::new(KeySeries::new(options.keys));
+    warm_up(&opened, &keys).await?;
 
     let bar = progress::bar("latency", runs);
     let (mut per_run, mut commits) = (Histogram::new(), Histogram::new());

@@ -8,9 +8,10 @@ use hapax::model::RunStatus;
 use hapax::{Ctx, Engine, EngineOptions, Failure, RunHandle};
 
 use super::histogram::{Histogram, median};
+use super::load::{KeySeries, Keys};
 use super::place::Place;
 use super::report::Report;
-use super::{Options, progress};
+use super::{Options, load, progress};
 
 const WORKFLOW: &str = "bench-long";
 const PROMISE: &str = "go";
@@ -60,6 +61,8 @@ async fn lap(place: &Place, steps: u32) -> Result<Lap> {
     let began = Began::default();
     let opened = place.open(EngineOptions::default()).await?;
     register(&opened.engine, &began)?;
+    opened.engine.register(load::WORKFLOW, load::take_steps)?;
+    load::warm_up(&opened, &Arc::new(KeySeries::new(Keys::Ordered))).await?;
     let started = Instant::now();
     let run = opened.engine.start(WORKFLOW, &steps).await?;
     until_waiting(&run).await?;

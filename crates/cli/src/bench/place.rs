@@ -15,6 +15,9 @@ use crate::output;
 /// What `statfs` calls a file system in memory.
 const TMPFS: u64 = 0x0102_1994;
 
+/// Frames of a page and its header that the log holds before it is begun anew.
+const FULL_LOG_BYTES: u64 = 4_096 * (4_096 + 24);
+
 /// The store that was asked for, or a folder for new ones.
 pub(super) struct Place {
     url: String,
@@ -30,7 +33,13 @@ pub(super) struct Scratch {
 pub(super) struct Opened {
     pub(super) engine: Engine,
     pub(super) store: Arc<dyn Store>,
+    log: Option<Log>,
 }
+
+/// The write-ahead log of a SQLite file. Making it grow costs several times what writing over it costs, so figures are
+/// fair only once it has reached the length at which it is begun anew.
+#[derive(Debug)]
+pub(super) struct Log(PathBuf);
 
 /// A store that can be measured.
 pub(super) fn parse_url(url: &str) -> Result<String, String> {
@@ -83,9 +92,7 @@ impl Place {
     /// A file beside the measured one, on the same disk; `None` if the store is not a file.
     pub(super) fn scratch(&self, name: &str) -> Result<Option<Scratch>> {
         let Some(path) = self.path() else { return Ok(None) };
-        let mut file = path.file_name().unwrap_or_default().to_os_string();
-        file.push(format!("-{name}"));
-        let scratch = path.with_file_name(file);
+        let scratch = with_ending(path, &format!("-{name}"));
         if scratch.exists() {
             bail!("{} is in the way; move it, or use another store", scratch.display());
         }
@@ -106,10 +113,8 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         for ending in ["", "-wal", "-shm", "-owner"] {
-            let mut file = self.path.clone().into_os_string();
-            file.push(ending);
             // A file that is not there, or cannot go, is no reason to fail.
-            let _ = fs::remove_file(file);
+            let _ = fs::remove_file(with_ending(&self.path, ending));
         }
     }
 }
@@ -118,7 +123,8 @@ impl Opened {
     pub(super) async fn open(url: &str, options: EngineOptions) -> Result<Opened> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = open_store(url, clock.clone()).await?;
-        Ok(Opened { engine: Engine::launch(store.clone(), clock, options)?, store })
+        let log = url.strip_prefix("sqlite:").map(|path| Log::of(Path::new(path)));
+        Ok(Opened { engine: Engine::launch(store.clone(), clock, options)?, store, log })
     }
 
     /// Stops the engine as a crash would, and opens the store again with a new one.
@@ -126,16 +132,37 @@ impl Opened {
         self.engine.kill();
         if url == "memory:" {
             let engine = Engine::launch(self.store.clone(), Arc::new(SystemClock::new()), options)?;
-            return Ok(Opened { engine, store: self.store });
+            return Ok(Opened { engine, store: self.store, log: None });
         }
         self.store.close().await?;
         drop(self);
         Opened::open(url, options).await
     }
 
+    /// Is there nothing left that a store pays for only once?
+    pub(super) fn is_warm(&self) -> bool {
+        self.log.as_ref().is_none_or(Log::has_grown)
+    }
+
     pub(super) async fn close(self) -> Result<()> {
         Ok(self.engine.shutdown(std::time::Duration::from_secs(10)).await?)
     }
+}
+
+impl Log {
+    pub(super) fn of(file: &Path) -> Log {
+        Log(with_ending(file, "-wal"))
+    }
+
+    pub(super) fn has_grown(&self) -> bool {
+        fs::metadata(&self.0).is_ok_and(|found| found.len() >= FULL_LOG_BYTES)
+    }
+}
+
+fn with_ending(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_os_string();
+    name.push(ending);
+    name.into()
 }
 
 /// The folder for temporary files, or the current one if those are kept in memory.

@@ -27,6 +27,10 @@ pub(super) struct Row {
     pub(super) table: String,
     columns: Vec<String>,
     values: Vec<Value>,
+    /// Where the run's id goes, counted from 0.
+    run_at: usize,
+    /// Where the run's key goes, if it does.
+    key_at: Option<usize>,
 }
 
 impl Template {
@@ -76,10 +80,10 @@ impl Row {
 
     /// Writes this row for another run.
     pub(super) fn insert(&self, statement: &mut Statement<'_>, run: RunId, key: &str) -> Result<()> {
-        for (place, (column, value)) in self.columns.iter().zip(&self.values).enumerate() {
-            if self.is_run_id(column) {
+        for (place, value) in self.values.iter().enumerate() {
+            if place == self.run_at {
                 statement.raw_bind_parameter(place + 1, run.as_u128().to_be_bytes())?;
-            } else if column == "key" {
+            } else if Some(place) == self.key_at {
                 statement.raw_bind_parameter(place + 1, key)?;
             } else {
                 statement.raw_bind_parameter(place + 1, value)?;
@@ -87,10 +91,6 @@ impl Row {
         }
         ensure!(statement.raw_execute()? == 1, "a row of {} was not written", self.table);
         Ok(())
-    }
-
-    fn is_run_id(&self, column: &str) -> bool {
-        column == run_column(&self.columns)
     }
 
     pub(super) fn get(&self, column: &str) -> Result<&Value> {
@@ -131,12 +131,13 @@ fn read_rows(connection: &Connection, run: RunId) -> Result<Vec<Row>> {
     for table in tables {
         let mut all = connection.prepare(&format!("SELECT * FROM {table}"))?;
         let columns: Vec<String> = all.column_names().map(str::to_owned).collect();
-        let Some(place) = columns.iter().position(|column| column == run_column(&columns)) else { continue };
+        let Some(run_at) = columns.iter().position(|column| column == run_column(&columns)) else { continue };
+        let key_at = columns.iter().position(|column| column == "key");
         let mut found = all.query([])?;
         while let Some(row) = found.next()? {
             let values: Vec<Value> = (0..columns.len()).map(|at| row.get(at)).collect::<Result<_, _>>()?;
-            if values[place] == Value::Blob(run.as_u128().to_be_bytes().to_vec()) {
-                rows.push(Row { table: table.clone(), columns: columns.clone(), values });
+            if values[run_at] == Value::Blob(run.as_u128().to_be_bytes().to_vec()) {
+                rows.push(Row { table: table.clone(), columns: columns.clone(), values, run_at, key_at });
             }
         }
     }

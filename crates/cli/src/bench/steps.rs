@@ -7,7 +7,7 @@ use hapax::EngineOptions;
 
 use super::ceiling::Ceiling;
 use super::histogram::{Histogram, median};
-use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps};
+use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps, warm_up};
 use super::place::Place;
 use super::report::Report;
 use super::{Options, progress};
@@ -24,8 +24,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let keys = Arc::new(KeySeries::new(options.keys));
 
     let bar = progress::bar("steps", load.runs * u64::from(options.rounds));
-    let warm_up = Load { runs: load.runs.min(u64::from(load.concurrency) * 4), ..load };
-    drive(&opened.engine, warm_up, &keys, &indicatif::ProgressBar::hidden()).await?;
+    warm_up(&opened, &keys).await?;
     let mut report = Report::new("steps", place);
     let mut per_run = Histogram::new();
     let (mut measured, mut bare) = (Vec::new(), Vec::new());
