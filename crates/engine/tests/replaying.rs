@@ -56,6 +56,29 @@ async fn a_choice_of_an_earlier_branch_is_replayed_past_what_the_later_ones_have
     bench.check().await;
 }
 
+/// The branch after one that ends at once never began, so its sleep is not the one on record.
+#[tokio::test]
+async fn a_branch_that_never_had_a_turn_does_not_get_one_in_a_replay() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move {
+        let branches: Vec<StepFuture<'_, u32>> = vec![
+            Box::pin(async { ctx.step("at-once", |_| async { Ok::<_, Failure>(1) }).await }),
+            Box::pin(async { ctx.sleep(Duration::from_secs(600)).await.map(|()| 2) }),
+        ];
+        let (_, value) = ctx.select(branches).await?;
+        ctx.sleep(Duration::from_secs(5)).await?;
+        value
+    };
+    bench.engine.register("race", workflow).unwrap();
+    let run = bench.engine.start("race", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("race", workflow).unwrap();
+    assert_eq!(second.run(run.id()).await.unwrap().result::<u32>().await.unwrap(), 1);
+    bench.check().await;
+}
+
 #[tokio::test]
 async fn changed_code_starts_no_child_before_it_is_found_out() {
     let bench = Bench::new();

@@ -42,3 +42,15 @@ async fn a_wrong_wall_clock_on_a_node_changes_nothing() {
     bench.until(run.id(), RunStatus::Completed).await;
     bench.check().await;
 }
+
+/// Killed before its loops had their first turn, an engine still leaves nothing behind.
+#[tokio::test]
+async fn a_killed_engine_leaves_nothing_running() {
+    let bench = Bench::new();
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = alive();
+    let engine = bench.restart();
+    assert!(alive() > before);
+    engine.kill();
+    bench.eventually("its tasks are gone", async || (alive() == before).then_some(())).await;
+}

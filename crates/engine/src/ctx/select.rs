@@ -4,10 +4,21 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Ctx, checked_name, recorded_outcome};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition};
 use crate::runtime::change::Change;
 use crate::runtime::desk::Entered;
+
+/// What is remembered of a choice.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Choice {
+    /// The place of the branch that came first.
+    first: usize,
+    /// How many branches had a turn: those after one that ends at once never ask for anything, nor may they in a replay.
+    polled: usize,
+}
 
 impl Ctx {
     /// Runs branches side by side, gives the outcome of the first to end and its place, and drops the others. Which
@@ -19,19 +30,21 @@ impl Ctx {
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", "select")?);
         let began = activation.now();
-        let recorded: Option<usize> = match activation.enter(&id, StepKind::Select) {
+        let recorded: Option<Choice> = match activation.enter(&id, StepKind::Select) {
             Entered::Done(record) => Some(recorded_outcome(activation, id.as_str(), record.state)?),
             Entered::Open(_) | Entered::Fresh => None,
         };
-        if branches.is_empty() || recorded.is_some_and(|first| first >= branches.len()) {
+        let polled = recorded.map_or(branches.len(), |choice| choice.polled);
+        if branches.is_empty() || polled > branches.len() || recorded.is_some_and(|c| c.first >= polled) {
             let text = format!(
                 "select needs at least one branch, and as many as when it was recorded ({})",
                 branches.len()
             );
             return Err(Failure::permanent(text).with_code("invalid"));
         }
-        let mut branches: Vec<_> = branches.into_iter().map(Some).collect();
-        let (first, outcome) = poll_fn(|cx| {
+        let mut branches: Vec<_> = branches.into_iter().take(polled).map(Some).collect();
+        let mut is_first_turn = true;
+        let (choice, outcome) = poll_fn(|cx| {
             let mut ended = None;
             for (place, slot) in branches.iter_mut().enumerate() {
                 let Some(branch) = slot else { continue };
@@ -39,12 +52,16 @@ impl Ctx {
                 *slot = None;
                 match recorded {
                     // The first to end wins; those after it do not get the turn in which it did.
-                    None => return Poll::Ready((place, outcome)),
+                    None => {
+                        let polled = if is_first_turn { place + 1 } else { polled };
+                        return Poll::Ready((Choice { first: place, polled }, outcome));
+                    }
                     // In a replay all get it, the losers so that they ask for what they have on record.
-                    Some(first) if first == place => ended = Some((place, outcome)),
+                    Some(choice) if choice.first == place => ended = Some((choice, outcome)),
                     Some(_) => {}
                 }
             }
+            is_first_turn = false;
             ended.map_or(Poll::Pending, Poll::Ready)
         })
         .await;
@@ -52,7 +69,7 @@ impl Ctx {
         if recorded.is_none() {
             let now = activation.now();
             let state =
-                StepState::Completed { at: now, output: Payload::of(&first).map_err(super::refused)? };
+                StepState::Completed { at: now, output: Payload::of(&choice).map_err(super::refused)? };
             activation.queue([Change::finished(
                 &id,
                 StepKind::Select,
@@ -62,6 +79,6 @@ impl Ctx {
                 began,
             )]);
         }
-        Ok((first, outcome))
+        Ok((choice.first, outcome))
     }
 }

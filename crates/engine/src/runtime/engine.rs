@@ -256,8 +256,9 @@ impl Engine {
                 if let Some(active) = self.inner.active.find(run) {
                     active.post(Mail::Steered(Box::new(head.clone())));
                 }
+                // The command is carried out; that its result cannot be read now must not sound as if it were not.
                 if head.status().is_closed()
-                    && let Some(view) = self.inner.store.find_run(&self.workspace, run).await?
+                    && let Ok(Some(view)) = self.inner.store.find_run(&self.workspace, run).await
                     && let Some(result) = view.result
                 {
                     self.inner.ended(&head, &result);

@@ -16,6 +16,10 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
             None => inner.options.purge_every,
         };
         let changed = inner.changed.notified();
+        // Looked at before the wait as well: the engine may have stopped before anybody listened.
+        if inner.phase() != Phase::Running {
+            return;
+        }
         tokio::select! {
             biased;
             () = inner.clock.sleep_until(inner.clock.now().plus(pause)) => {}

@@ -12,6 +12,10 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
     let every = inner.options.lease_for / 3;
     loop {
         let changed = inner.changed.notified();
+        // Looked at before the wait as well: the engine may have stopped before anybody listened.
+        if inner.phase() == Phase::Killed {
+            return;
+        }
         tokio::select! {
             biased;
             () = inner.clock.sleep_until(inner.clock.now().plus(every)) => {}

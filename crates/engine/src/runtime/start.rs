@@ -147,21 +147,25 @@ impl Start {
     }
 }
 
-/// Sends the start; again, if it is not known whether it was written.
+/// Sends the start; again, if it is not known whether it was written. What one try leaves open, another that was not
+/// written does not settle.
 async fn send(engine: &Engine, new: NewRun) -> Result<StartOutcome, StoreError> {
     let inner = &engine.inner;
     let mut wait = Duration::from_millis(5);
-    for _ in 1..START_TRIES {
+    let mut unconfirmed = None;
+    for tries_left in (0..START_TRIES).rev() {
         match inner.store.start_run(new.clone()).await {
-            Err(error @ StoreError::Unknown(_)) => {
-                tracing::warn!(run = %new.facts.id, %error, "start not confirmed; sending it again");
-                inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
-                wait *= 2;
-            }
+            Err(error @ StoreError::Unknown(_)) => unconfirmed = Some(error),
+            Err(StoreError::Unavailable(_)) if unconfirmed.is_some() => {}
             answer => return answer,
         }
+        if tries_left > 0 {
+            tracing::warn!(run = %new.facts.id, "start not confirmed; sending it again");
+            inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
+            wait *= 2;
+        }
     }
-    inner.store.start_run(new).await
+    Err(unconfirmed.unwrap_or_else(|| StoreError::Unknown("the start was not confirmed".into())))
 }
 
 impl IntoFuture for Start {
