@@ -201,3 +201,57 @@ async fn a_short_outage_costs_time_and_nothing_else() {
     assert_eq!(log.read(), ["node wire", "node mail"]);
     bench.check().await;
 }
+
+/// The record of a step is durable before the next effect begins; until then a crash repeats one step, not two.
+#[tokio::test]
+async fn an_effect_begins_only_when_all_before_it_is_durable() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let line = CutOff::new(bench.store.clone());
+    let node = Engine::launch(line.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
+    let (_open, gate) = watch::channel(true);
+    node.register("pay", gated(&log, "node", gate)).unwrap();
+    line.hold(true);
+    let run = node.start("pay", &()).await.unwrap();
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(log.read(), ["node wire"], "the record of the first step is still on its way");
+    line.hold(false);
+    assert_eq!(run.result::<String>().await.unwrap(), "node");
+    assert_eq!(log.read(), ["node wire", "node mail"]);
+    bench.check().await;
+}
+
+/// Invariant 41: what arrives by way of another node while the run is driven is not slept through.
+#[tokio::test]
+async fn a_signal_by_way_of_another_node_wakes_a_run_that_is_about_to_park() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (open, gate) = watch::channel(false);
+    let (kept, held) = (log.clone(), gate.clone());
+    bench
+        .engine
+        .register("pay", move |ctx: Ctx, _: ()| {
+            let (log, gate) = (kept.clone(), held.clone());
+            async move {
+                ctx.step("wire", |_| {
+                    log.add("wire".into());
+                    let mut gate = gate.clone();
+                    async move { gate.wait_for(|open| *open).await.map(|_| ()).map_err(Failure::retryable) }
+                })
+                .await?;
+                ctx.signal::<u32>("go").await
+            }
+        })
+        .unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    bench.eventually("it is in its step", async || (!log.read().is_empty()).then_some(())).await;
+    let other = Engine::launch(bench.store.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
+    other.signal(run.id(), "go", &7, None).await.unwrap();
+    open.send(true).unwrap();
+    bench.until(run.id(), RunStatus::Completed).await;
+    assert_eq!(run.result::<u32>().await.unwrap(), 7);
+    drop(gate);
+    bench.check().await;
+}

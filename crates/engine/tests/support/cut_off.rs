@@ -1,4 +1,4 @@
-//! A store that one node can be cut off from.
+//! A store that one node can be cut off from, or whose writes can be held back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,20 +9,27 @@ use hapax_engine::model::{
     WorkspaceId,
 };
 use hapax_engine::store::*;
+use tokio::sync::watch;
 
 #[derive(Debug)]
 pub struct CutOff {
     store: Arc<dyn Store>,
     cut: AtomicBool,
+    held: watch::Sender<bool>,
 }
 
 impl CutOff {
     pub fn new(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(CutOff { store, cut: AtomicBool::new(false) })
+        Arc::new(CutOff { store, cut: AtomicBool::new(false), held: watch::Sender::new(false) })
     }
 
     pub fn cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::SeqCst);
+    }
+
+    /// Holds writes under a lease back, or lets them go on.
+    pub fn hold(&self, held: bool) {
+        self.held.send_replace(held);
     }
 
     fn reach(&self) -> StoreResult<&dyn Store> {
@@ -48,6 +55,8 @@ impl Store for CutOff {
         self.reach()?.renew_leases(request).await
     }
     async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        let mut held = self.held.subscribe();
+        let _ = held.wait_for(|held| !held).await;
         self.reach()?.advance_run(advance).await
     }
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
