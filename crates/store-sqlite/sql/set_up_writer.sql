@@ -8,6 +8,7 @@ PRAGMA wal_autocheckpoint = 0;
 -- A log that grew beyond this is cut after it was emptied. Well above its usual size, because writing over a file
 -- that is there is several times faster than making it grow.
 PRAGMA journal_size_limit = 134217728;
+-- Small on purpose: a commit that split a page walks over all of it, and the operating system keeps the rest.
 PRAGMA cache_size = -16384;
 PRAGMA temp_store = MEMORY;
 PRAGMA mmap_size = 0;

@@ -23,6 +23,14 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Fault {
+    /// What SQLite called it, if it was SQLite.
+    pub(crate) fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Fault::Sql(error) => error.sqlite_error_code(),
+            Fault::Broken(_) | Fault::Ended(_) | Fault::Refused(_) => None,
+        }
+    }
+
     /// What the caller is told, given that everything the operation wrote was rolled back.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
@@ -65,10 +73,10 @@ pub(crate) fn commit_failed(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// Is the connection itself to be distrusted after `error`?
-pub(crate) fn needs_new_connection(error: &rusqlite::Error) -> bool {
+/// Is the connection itself to be distrusted after an error that SQLite calls `code`?
+pub(crate) fn needs_new_connection(code: Option<ErrorCode>) -> bool {
     matches!(
-        error.sqlite_error_code(),
+        code,
         Some(
             ErrorCode::SystemIoFailure
                 | ErrorCode::CannotOpen

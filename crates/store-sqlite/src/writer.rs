@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use hapax_engine::clock::Clock;
+use hapax_engine::model::Timestamp;
 use hapax_engine::store::StoreError;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::connect::{open_for_writing, set_up_writer};
@@ -36,6 +37,8 @@ struct Writer {
     /// `None` after an error that the connection must not outlive.
     connection: Option<Connection>,
     is_starved: bool,
+    /// Did the disk have no room for the last batch?
+    is_full: bool,
     _lock: OwnerLock,
 }
 
@@ -82,7 +85,8 @@ impl Writer {
         let Opened { path, writer, lock } = opened;
         let identity = FileIdentity::of(&path)?;
         let (numbers, connection) = (Numbers::default(), Some(writer));
-        Ok(Writer { path, identity, clock, numbers, connection, is_starved: false, _lock: lock })
+        let (is_starved, is_full) = (false, false);
+        Ok(Writer { path, identity, clock, numbers, connection, is_starved, is_full, _lock: lock })
     }
 
     /// Works until nobody can send any more; answers with those who wait for that.
@@ -109,9 +113,14 @@ impl Writer {
     /// Commits all together. An operation that cannot be carried out is taken out of the batch and tried alone, after
     /// those before it and before those after it.
     fn write_batch(&mut self, batch: &mut Vec<Box<dyn Task>>) {
+        let mut made_room = false;
         while !batch.is_empty() {
             match self.commit(batch) {
                 Ok(()) => batch.drain(..).for_each(Task::acknowledge),
+                Err(_) if self.is_full && !made_room => {
+                    self.checkpoint();
+                    made_room = true;
+                }
                 Err(Trouble::Operation { at, .. }) if batch.len() > 1 => {
                     let mut before: Vec<_> = batch.drain(..at).collect();
                     self.write_batch(&mut before);
@@ -136,13 +145,14 @@ impl Writer {
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();
         let outcome = transact(&connection, &mut self.numbers, now, batch);
-        let Err((trouble, distrust)) = outcome else {
+        let Err((trouble, code)) = outcome else {
             self.connection = Some(connection);
             return Ok(());
         };
         self.numbers.forget();
+        self.is_full |= code == Some(ErrorCode::DiskFull);
         let rolled_back = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
-        if rolled_back && !distrust {
+        if rolled_back && !needs_new_connection(code) {
             self.connection = Some(connection);
         }
         Err(trouble)
@@ -151,8 +161,10 @@ impl Writer {
     /// Copies the log into the file once it is long enough. Not part of any caller's wait but the next one's.
     fn checkpoint(&mut self) {
         let Some(connection) = &self.connection else { return };
+        // On a full disk the log may be what cannot grow; emptied, it is written from its beginning again.
+        let is_full = std::mem::take(&mut self.is_full);
         let frames = match log_frames(connection) {
-            Ok(frames) if frames < CHECKPOINT_FRAMES => return,
+            Ok(frames) if frames < CHECKPOINT_FRAMES && !is_full => return,
             Ok(frames) => frames,
             Err(error) => return tracing::warn!(%error, "the length of the log is not known"),
         };
@@ -168,25 +180,25 @@ impl Writer {
     }
 }
 
-/// Runs the batch in one transaction; an error comes with whether the connection is to be distrusted.
+/// Runs the batch in one transaction; an error comes with what SQLite called it.
 fn transact(
     connection: &Connection,
     numbers: &mut Numbers,
-    now: hapax_engine::model::Timestamp,
+    now: Timestamp,
     batch: &mut [Box<dyn Task>],
-) -> Result<(), (Trouble, bool)> {
-    let distrusts = |error: &rusqlite::Error| needs_new_connection(error);
+) -> Result<(), (Trouble, Option<ErrorCode>)> {
     execute(connection, "BEGIN IMMEDIATE")
-        .map_err(|error| (Trouble::NotBegun(rolled_back(&error)), distrusts(&error)))?;
+        .map_err(|error| (Trouble::NotBegun(rolled_back(&error)), error.sqlite_error_code()))?;
     let statements = Statements::new(connection);
     let mut session = Session::new(&statements, numbers, now);
     for (at, task) in batch.iter_mut().enumerate() {
         task.apply(&mut session).map_err(|fault| {
-            let distrust = matches!(&fault, Fault::Sql(error) if distrusts(error));
-            (Trouble::Operation { at, fault }, distrust)
+            let code = fault.code();
+            (Trouble::Operation { at, fault }, code)
         })?;
     }
-    execute(connection, "COMMIT").map_err(|error| (Trouble::Commit(commit_failed(&error)), distrusts(&error)))
+    execute(connection, "COMMIT")
+        .map_err(|error| (Trouble::Commit(commit_failed(&error)), error.sqlite_error_code()))
 }
 
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {

@@ -1,7 +1,7 @@
 //! Batches in which something goes wrong.
 
 use hapax_engine::clock::ManualClock;
-use hapax_engine::model::{Name, Timestamp, WorkspaceId};
+use hapax_engine::model::{Name, WorkspaceId};
 use hapax_engine::store::StoreResult;
 use tempfile::TempDir;
 
@@ -195,7 +195,7 @@ fn a_failed_commit_is_told_by_what_is_known_about_it() {
     let failure = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
     for code in [rusqlite::ffi::SQLITE_IOERR, rusqlite::ffi::SQLITE_IOERR_FSYNC] {
         assert!(matches!(commit_failed(&failure(code)), StoreError::Unknown(_)));
-        assert!(needs_new_connection(&failure(code)));
+        assert!(needs_new_connection(failure(code).sqlite_error_code()));
     }
     for code in [rusqlite::ffi::SQLITE_FULL, rusqlite::ffi::SQLITE_BUSY] {
         assert!(matches!(commit_failed(&failure(code)), StoreError::Unavailable(_)));
