@@ -102,10 +102,7 @@ impl Ceiling {
         let rows = &self.rows;
         sql.begin.raw_execute()?;
         for run in runs {
-            let key = keys.next();
-            for (row, insert) in rows.start.iter().zip(&mut sql.start) {
-                row.insert(insert, *run, &key)?;
-            }
+            self.start(sql, *run, keys)?;
         }
         sql.commit.raw_execute()?;
         let mut version = rows.start_version()?;
@@ -148,6 +145,39 @@ impl Ceiling {
             times.record(began.elapsed());
         }
         Ok(times)
+    }
+
+    /// Times commits of what a step writes, its record and the run's guarded update, over the steps of `runs` runs.
+    pub(super) fn time_steps(&self, runs: u64, keys: &KeySeries) -> Result<Histogram> {
+        let mut sql = Statements::prepare(&self.connection, &self.rows)?;
+        let mut times = Histogram::new();
+        for _ in 0..runs {
+            let run = RunId::new(Timestamp::from_millis(unix_millis()));
+            sql.begin.raw_execute()?;
+            self.start(&mut sql, run, keys)?;
+            sql.commit.raw_execute()?;
+            let mut version = self.rows.start_version()?;
+            for step in &self.rows.steps {
+                let next = step.integer("changed_version")?;
+                let guard = Guard::new(&self.rows.closed, fastrand::i64(..), version, next)?;
+                let began = Instant::now();
+                sql.begin.raw_execute()?;
+                guard.advance(&mut sql.advance, run)?;
+                step.insert(&mut sql.step, run, "")?;
+                sql.commit.raw_execute()?;
+                times.record(began.elapsed());
+                version = next;
+            }
+        }
+        Ok(times)
+    }
+
+    fn start(&self, sql: &mut Statements<'_>, run: RunId, keys: &KeySeries) -> Result<()> {
+        let key = keys.next();
+        for (row, insert) in self.rows.start.iter().zip(&mut sql.start) {
+            row.insert(insert, run, &key)?;
+        }
+        Ok(())
     }
 }
 

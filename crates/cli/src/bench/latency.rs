@@ -1,4 +1,4 @@
-//! `latency`: one run at a time, beside the time of a bare commit.
+//! `latency`: one run at a time, beside the time of a bare commit of one row, and of what a step writes.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     warm_up(&opened, &keys).await?;
 
     let bar = progress::bar("latency", runs);
-    let (mut per_run, mut commits) = (Histogram::new(), Histogram::new());
+    let (mut per_run, mut commits, mut bare_steps) = (Histogram::new(), Histogram::new(), Histogram::new());
     let mut measured = Vec::new();
     let mut left = runs;
     while left > 0 {
@@ -38,6 +38,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
         per_run.add(&round.per_run);
         if let Some(ceiling) = &ceiling {
             commits.add(&ceiling.time_commits(portion)?);
+            bare_steps.add(&ceiling.time_steps(portion.div_ceil(u64::from(steps)), &keys)?);
         }
     }
     bar.finish_and_clear();
@@ -55,6 +56,9 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     report.measure("commit_p99_ms", commits.ms(99.0));
     let ratio = per_step.zip(commits.ms(50.0)).map(|(step, commit)| step / commit);
     report.judge("commits_per_step", ratio, "at most 1.5");
+    report.measure("bare_step_p50_ms", bare_steps.ms(50.0));
+    let ratio = per_step.zip(bare_steps.ms(50.0)).map(|(step, bare)| step / bare);
+    report.measure("bare_steps_per_step", ratio);
     report.set("runs", runs);
     report.set("steps", steps);
     report.set("concurrency", concurrency);
