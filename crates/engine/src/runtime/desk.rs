@@ -217,6 +217,14 @@ impl Activation {
         }
     }
 
+    /// Forgets what was collected since `queued` was the count. In a replay nothing is written, so all of it is here.
+    pub(crate) fn forget_since(&self, queued: u64) {
+        let mut desk = self.desk();
+        while desk.queued > queued && desk.changes.pop().is_some() {
+            desk.queued -= 1;
+        }
+    }
+
     /// Waits, durably, until `check` finds what it looks for; `until` is the timer the run must be woken by.
     pub(crate) fn wait_for<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
     where
