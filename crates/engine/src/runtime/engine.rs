@@ -523,7 +523,8 @@ impl Inner {
         if let Some(parent) = &head.facts.parent
             && let Some(active) = self.active.find(parent.run)
         {
-            active.post(Mail::Arrived(News::ChildEnded(head.id(), result.clone())));
+            let news = News::ChildEnded(head.id(), parent.step.clone(), result.clone());
+            active.post(Mail::Arrived(news));
         }
     }
 
@@ -625,7 +626,7 @@ async fn prepare(
             driver.activation.regrant(active.clone(), head);
             let seen = driver.activation.desk().arrivals_seen;
             match news {
-                Some(news) if arrivals == seen + 1 => driver.activation.desk().note(news),
+                Some(news) if arrivals == seen + 1 => driver.activation.desk().note_last(news, arrivals),
                 None if arrivals == seen => {}
                 _ => {
                     let log = loaded(inner, active).await?;
