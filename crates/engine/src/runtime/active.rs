@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
-use crate::model::{
-    Fence, PromiseId, RunHead, RunId, RunResult, Settlement, Signal, StepId, WorkspaceId,
-};
+use crate::model::{Fence, PromiseId, RunHead, RunId, RunResult, Settlement, Signal, StepId, WorkspaceId};
 
 /// Something that concerns a run while it is driven.
 #[derive(Debug)]
