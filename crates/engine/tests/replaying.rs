@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hapax_engine::ctx::StepFuture;
@@ -95,5 +97,56 @@ async fn changed_code_starts_no_child_before_it_is_found_out() {
     let error = second.run(run.id()).await.unwrap().result::<()>().await.unwrap_err().to_string();
     assert!(error.contains("DeterminismViolation"), "{error}");
     assert_eq!(bench.count_runs().await, 1, "nothing of what the changed code wanted was written");
+    bench.check().await;
+}
+
+/// The first step fails and is dealt with; the last one fails the run, until it is mended.
+#[tokio::test]
+async fn a_retry_leaves_alone_a_failure_that_was_dealt_with() {
+    let bench = Bench::new();
+    let broken = Arc::new(AtomicBool::new(true));
+    let seen = broken.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let broken = seen.clone();
+        async move {
+            let tried = ctx.step("try", |_| async { Err::<u32, _>(Failure::permanent("no")) }).await;
+            let stood_in = ctx.step("stand-in", |_| async { Ok::<_, Failure>(1) }).await?;
+            let is_broken = broken.load(Ordering::SeqCst);
+            let last = ctx.step("last", |_| async move {
+                if is_broken { Err(Failure::permanent("not yet")) } else { Ok(2) }
+            });
+            Ok::<_, Failure>((tried.is_err(), stood_in, last.await?))
+        }
+    };
+    bench.engine.register("careful", workflow).unwrap();
+    let run = bench.engine.start("careful", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Failed).await;
+    broken.store(false, Ordering::SeqCst);
+    run.retry(None).await.unwrap();
+    assert_eq!(run.result::<(bool, u32, u32)>().await.unwrap(), (true, 1, 2));
+    bench.check().await;
+}
+
+/// A retry forgets that a branch that lost was waiting for a child; the branch must not start another.
+#[tokio::test]
+async fn a_branch_that_lost_starts_nothing_in_a_replay() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move {
+        let branches: Vec<StepFuture<'_, ()>> = vec![
+            Box::pin(async { ctx.child::<_, ()>("idle", &()).await }),
+            Box::pin(async { ctx.sleep(Duration::from_secs(1)).await }),
+        ];
+        ctx.select(branches).await?.1?;
+        Err::<(), _>(Failure::permanent("no"))
+    };
+    bench.engine.register("race", workflow).unwrap();
+    bench.engine.register("idle", |ctx: Ctx, _: ()| async move { ctx.signal::<()>("never").await }).unwrap();
+    let run = bench.engine.start("race", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.clock.advance(Duration::from_secs(2));
+    bench.until(run.id(), RunStatus::Failed).await;
+    run.retry(None).await.unwrap();
+    bench.until(run.id(), RunStatus::Failed).await;
+    assert_eq!(bench.count_runs().await, 2, "the run and its one child");
     bench.check().await;
 }

@@ -54,3 +54,20 @@ async fn a_killed_engine_leaves_nothing_running() {
     engine.kill();
     bench.eventually("its tasks are gone", async || (alive() == before).then_some(())).await;
 }
+
+/// A promise that timed out stays so: the retried run fails again, and does not write the same for ever.
+#[tokio::test]
+async fn a_retried_run_whose_promise_timed_out_comes_to_an_end() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move {
+        ctx.create_promise::<()>("answer").timeout(Duration::from_secs(1)).await
+    };
+    bench.engine.register("waits", workflow).unwrap();
+    let run = bench.engine.start("waits", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.clock.advance(Duration::from_secs(2));
+    bench.until(run.id(), RunStatus::Failed).await;
+    run.retry(None).await.unwrap();
+    bench.until(run.id(), RunStatus::Failed).await;
+    bench.check().await;
+}

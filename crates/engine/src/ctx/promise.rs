@@ -135,8 +135,12 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
                     let text = format!("promise {} was not settled in time", self.id);
                     let failure = Failure::permanent(text).with_code("timed_out");
                     let state = StepState::Failed { at, failure: failure.clone() };
-                    let late = Change::TimeOutPromise(self.id.clone());
-                    self.activation.queue([late, finish(StepTransition::Fail, state)]);
+                    // It may be on record as timed out, from before a retry; then it is not to be written again.
+                    let promise =
+                        self.activation.desk().find_promise(&self.id).map(|promise| promise.state.clone());
+                    let is_new = promise == Some(PromiseState::Pending);
+                    let late = is_new.then(|| Change::TimeOutPromise(self.id.clone()));
+                    self.activation.queue(late.into_iter().chain([finish(StepTransition::Fail, state)]));
                     Err(failure)
                 }
             }

@@ -13,6 +13,7 @@ use crate::runtime::Activation;
 type UndoCode = Arc<dyn Fn(Attempt, Payload) -> StepFuture<'static, ()> + Send + Sync>;
 
 /// How to undo one effect.
+#[derive(Clone)]
 pub(super) struct Undo(UndoCode);
 
 impl Undo {
@@ -40,7 +41,8 @@ pub(crate) struct Scope {
 }
 
 /// One of them.
-pub(crate) struct Done {
+#[derive(Clone)]
+struct Done {
     step: StepId,
     output: Payload,
     undo: Undo,
@@ -51,15 +53,28 @@ impl Scope {
         self.effects.lock().expect("no holder panics").push(Done { step, output, undo });
     }
 
-    pub(crate) fn take(&self) -> Vec<Done> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.effects.lock().expect("no holder panics").is_empty()
+    }
+
+    fn last(&self) -> Option<Done> {
+        self.effects.lock().expect("no holder panics").last().cloned()
+    }
+
+    fn pop(&self) {
+        self.effects.lock().expect("no holder panics").pop();
+    }
+
+    fn take(&self) -> Vec<Done> {
         std::mem::take(&mut self.effects.lock().expect("no holder panics"))
     }
 }
 
-/// Undoes effects, last first. One that cannot be undone does not keep the others from it.
-pub(crate) async fn undo_all(activation: Arc<Activation>, effects: Vec<Done>) -> Result<(), Failure> {
+/// Undoes the effects of a scope, last first. One that cannot be undone does not keep the others from it. Each stays in
+/// the scope until it is undone, so that a cancellation in the middle finds those that are left.
+pub(crate) async fn undo_all(activation: Arc<Activation>, scope: Arc<Scope>) -> Result<(), Failure> {
     let mut failed = Vec::new();
-    for done in effects.into_iter().rev() {
+    while let Some(done) = scope.last() {
         let effect = Effect {
             id: done.step.undo(),
             kind: StepKind::Undo,
@@ -70,6 +85,7 @@ pub(crate) async fn undo_all(activation: Arc<Activation>, effects: Vec<Done>) ->
         if let Err(failure) = effect.run(&activation, code).await {
             failed.push(format!("{}: {failure}", done.step));
         }
+        scope.pop();
     }
     match failed.is_empty() {
         true => Ok(()),
@@ -92,7 +108,7 @@ impl Ctx {
         let outcome = body(Ctx { activation: self.activation.clone(), scope: inner.clone() }).await;
         match outcome {
             Ok(value) => Ok(value),
-            Err(failure) => match undo_all(self.activation.clone(), inner.take()).await {
+            Err(failure) => match undo_all(self.activation.clone(), inner.clone()).await {
                 Ok(()) => {
                     drop(nested);
                     Err(failure)

@@ -48,7 +48,13 @@ impl Ctx {
             let mut ended = None;
             for (place, slot) in branches.iter_mut().enumerate() {
                 let Some(branch) = slot else { continue };
-                let Poll::Ready(outcome) = branch.as_mut().poll(cx) else { continue };
+                let queued = activation.desk().queued();
+                let polled_branch = branch.as_mut().poll(cx);
+                if recorded.is_some_and(|choice| choice.first != place) {
+                    // A loser has done all it ever will: what a retry took from the records it must not do again.
+                    activation.forget_since(queued);
+                }
+                let Poll::Ready(outcome) = polled_branch else { continue };
                 *slot = None;
                 match recorded {
                     // The first to end wins; those after it do not get the turn in which it did.

@@ -20,7 +20,7 @@ pub enum Steer {
     },
     /// Reopen a failed run.
     Retry {
-        /// Run again from this step on; without it, only what failed runs again.
+        /// Run again from this step on; without it, only what failed last runs again.
         from: Option<StepId>,
     },
 }
@@ -176,9 +176,15 @@ fn retry(
             Some(step.started_version)
         }
     };
+    let has_failed = |step: &StepRecord| step.state.status() == StepStatus::Failed;
+    // A failure after which other steps began is one that the code has dealt with: were its record gone, the code would
+    // be asked to go another way than the records that follow it.
+    let is_last = |step: &StepRecord| !steps.iter().any(|other| other.started_version > step.changed_version);
+    let all_that_failed = from.is_none() && !steps.iter().any(|step| has_failed(step) && is_last(step));
     let runs_again = |step: &&StepRecord| {
-        let failed = matches!(step.state.status(), StepStatus::Failed | StepStatus::Cancelled);
-        failed || from_version.is_some_and(|from| step.started_version >= from)
+        let given_up = step.state.status() == StepStatus::Cancelled;
+        let failed = has_failed(step) && (all_that_failed || is_last(step));
+        given_up || failed || from_version.is_some_and(|from| step.started_version >= from)
     };
     let rerun: Vec<StepId> = steps.iter().filter(runs_again).map(|step| step.id.clone()).collect();
     let mut steered = changed(head, EventKind::Retried, from.map(|id| format!("from {id}")), now);
@@ -204,7 +210,7 @@ mod tests {
 
     use crate::limits::MAX_STALLS;
     use crate::model::tests::{closed, head, leased, owner, step};
-    use crate::model::{ClaimDecision, decide_claim};
+    use crate::model::{ClaimDecision, StepState, decide_claim};
 
     const NOW: Timestamp = Timestamp::from_millis(100);
 
@@ -274,6 +280,20 @@ mod tests {
         assert_eq!(rerun(None).unwrap(), "c");
         assert_eq!(rerun(Some("b")).unwrap(), "b c");
         assert!(matches!(rerun(Some("x")), Err(Refusal::NoSuchStep(_))));
+    }
+
+    /// What the code did after a failure that it dealt with would otherwise stand in a history that lacks its cause.
+    #[test]
+    fn a_failure_that_was_dealt_with_stands() {
+        let rerun = |steps: &[StepRecord]| {
+            let steered = decide_steer(&closed(Ending::Failed), &Steer::Retry { from: None }, steps, NOW);
+            steered.unwrap().rerun.iter().map(|id| id.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true), step("c", 6, false)]), "c");
+        // Side by side, the one that failed may have been overtaken.
+        assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true)]), "a");
+        let given_up = StepState::Cancelled { at: NOW };
+        assert_eq!(rerun(&[step("a", 2, true), StepRecord { state: given_up, ..step("b", 4, true) }]), "b");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
-use crate::model::{Fence, PromiseId, RunHead, RunId, RunResult, Settlement, Signal, WorkspaceId};
+use crate::model::{Fence, PromiseId, RunHead, RunId, RunResult, Settlement, Signal, StepId, WorkspaceId};
 
 /// Something that concerns a run while it is driven.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ pub(crate) enum Mail {
 pub(crate) enum News {
     Signal(Signal),
     Settled(PromiseId, Settlement),
-    ChildEnded(RunId, RunResult),
+    /// A child that was started by this step.
+    ChildEnded(RunId, StepId, RunResult),
 }
 
 /// One run being driven.

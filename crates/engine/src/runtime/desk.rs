@@ -64,8 +64,8 @@ pub(crate) struct Desk {
     children: HashMap<RunId, RunResult>,
     /// How many arrivals are known here; equal to the store's count exactly when nothing was missed.
     pub(crate) arrivals_seen: u64,
-    /// The store's count when the log was last read: what came before is in it.
-    arrivals_loaded: u64,
+    /// Up to this count every arrival is known here; beyond it only some may be.
+    arrivals_known: u64,
     pub(crate) continue_with: Option<Payload>,
     pub(crate) violation: Option<String>,
     /// By place, so that all are woken in the order in which they first waited.
@@ -93,7 +93,7 @@ impl Activation {
     pub(crate) fn replaying(engine: Arc<Inner>, active: Arc<Active>, log: RunLog) -> Self {
         let mut desk = Desk::empty(log.head);
         desk.arrivals_seen = desk.head.arrivals;
-        desk.arrivals_loaded = desk.head.arrivals;
+        desk.arrivals_known = desk.head.arrivals;
         desk.replaying = !log.steps.is_empty();
         desk.first_wave = true;
         desk.steps = u32::try_from(log.steps.len()).unwrap_or(u32::MAX);
@@ -115,7 +115,7 @@ impl Activation {
         let mut before = self.desk();
         desk.signals = std::mem::take(&mut before.signals);
         desk.arrivals_seen = before.arrivals_seen;
-        desk.arrivals_loaded = before.arrivals_loaded;
+        desk.arrivals_known = before.arrivals_known;
         drop(before);
         Self::with_desk(self.engine.clone(), self.active(), desk)
     }
@@ -219,6 +219,14 @@ impl Activation {
         }
     }
 
+    /// Forgets what was collected since `queued` was the count. In a replay nothing is written, so all of it is here.
+    pub(crate) fn forget_since(&self, queued: u64) {
+        let mut desk = self.desk();
+        while desk.queued > queued && desk.changes.pop().is_some() {
+            desk.queued -= 1;
+        }
+    }
+
     /// Waits, durably, until `check` finds what it looks for; `until` is the timer the run must be woken by.
     pub(crate) fn wait_for<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
     where
@@ -260,7 +268,7 @@ impl Desk {
             signals: Vec::new(),
             children: HashMap::new(),
             arrivals_seen: 0,
-            arrivals_loaded: 0,
+            arrivals_known: 0,
             continue_with: None,
             violation: None,
             wakers: BTreeMap::new(),
@@ -316,16 +324,17 @@ impl Desk {
         self.wakers.insert(*place, cx.waker().clone());
     }
 
-    /// Notes an arrival, once; it may be known already from the log.
+    /// Notes an arrival, once; it may be known already from the log. One that may not be noted is not lost: the run
+    /// will park having seen fewer arrivals than there are, and be driven on with all of them.
     pub(crate) fn note(&mut self, news: News) {
         let is_new = match news {
-            News::Signal(signal) => {
-                let known = signal.seq <= self.arrivals_loaded;
-                if !known {
-                    self.signals.push(signal);
-                }
-                !known
+            // Signals are taken in the order they came in, so one is known only after all that came before it.
+            News::Signal(signal) if signal.seq == self.arrivals_known + 1 => {
+                self.arrivals_known = signal.seq;
+                self.signals.push(signal);
+                true
             }
+            News::Signal(_) => false,
             News::Settled(id, settlement) => match self.promises.get_mut(&id) {
                 Some(promise) if promise.state == PromiseState::Pending => {
                     promise.state = PromiseState::Settled { at: Timestamp::EPOCH, settlement };
@@ -333,18 +342,36 @@ impl Desk {
                 }
                 _ => false,
             },
-            News::ChildEnded(run, result) => self.children.insert(run, result).is_none(),
+            // Counted only while a step waits for it: its end may have been read from the log, long ago even.
+            News::ChildEnded(run, step, result) => {
+                let is_awaited = self.open.get(&step).is_some_and(|record| record.child == Some(run));
+                self.children.insert(run, result).is_none() && is_awaited
+            }
         };
         if is_new {
             self.arrivals_seen += 1;
         }
     }
 
+    /// Notes the last of `arrivals`, all others of which are known.
+    pub(crate) fn note_last(&mut self, news: News, arrivals: u64) {
+        self.arrivals_known = arrivals - 1;
+        self.note(news);
+        if self.arrivals_seen == arrivals {
+            self.arrivals_known = arrivals;
+        }
+    }
+
     /// Brings what has arrived up to date from the log.
     pub(crate) fn refresh(&mut self, log: RunLog) {
         self.arrivals_seen = log.head.arrivals;
-        self.arrivals_loaded = log.head.arrivals;
-        self.promises = log.promises.into_iter().map(|promise| (promise.id.clone(), promise)).collect();
+        self.arrivals_known = log.head.arrivals;
+        let unwritten = self.changes.iter().filter_map(|change| match change {
+            Change::OpenPromise(promise) => Some(promise.clone()),
+            _ => None,
+        });
+        let promises = unwritten.chain(log.promises);
+        self.promises = promises.map(|promise| (promise.id.clone(), promise)).collect();
         // Signals given to a step whose record is not yet written are still unconsumed in the store.
         let given: Vec<u64> = self
             .changes

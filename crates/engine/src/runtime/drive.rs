@@ -374,14 +374,17 @@ impl Driver {
 
     /// Undoes the effects that know how to be undone, last first, and then ends with `result`.
     fn undo(&self, result: RunResult) -> Work {
-        let effects = self.scope.take();
         self.activation.desk().transactions.clear();
         self.turn.wanted.store(true, Ordering::SeqCst);
-        if effects.is_empty() {
+        if self.scope.is_empty() {
             return Work::Over(Closing::End(result));
         }
-        self.activation.desk().undoing = true;
-        Work::Undoing(Box::pin(undo_all(self.activation.clone(), effects)), result)
+        let mut desk = self.activation.desk();
+        desk.undoing = true;
+        // A run that was to be cancelled and failed by itself is undone like any other.
+        desk.stop = desk.stop.filter(|stop| matches!(stop, Stop::Pause | Stop::Release));
+        drop(desk);
+        Work::Undoing(Box::pin(undo_all(self.activation.clone(), self.scope.clone())), result)
     }
 
     /// Is a write or a transaction in flight? There is one at a time: each is guarded by the version the last one made.

@@ -225,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// Reopens a failed run: what failed runs again, and with `from` also that step and all that began after it.
+    /// Reopens a failed run: what failed last runs again, and with `from` also that step and all that began after it.
     pub async fn retry(&self, run: RunId, from: Option<&str>) -> Result<RunHead, Error> {
         self.steer(run, Steer::Retry { from: from.map(StepId::from_stored) }, None).await
     }

@@ -91,7 +91,7 @@ async fn prepare(
             driver.activation.regrant(active.clone(), head);
             let seen = driver.activation.desk().arrivals_seen;
             match news {
-                Some(news) if arrivals == seen + 1 => driver.activation.desk().note(news),
+                Some(news) if arrivals == seen + 1 => driver.activation.desk().note_last(news, arrivals),
                 None if arrivals == seen => {}
                 _ => {
                     let log = loaded(inner, active).await?;

@@ -185,7 +185,8 @@ impl Inner {
         if let Some(parent) = &head.facts.parent
             && let Some(active) = self.active.find(parent.run)
         {
-            active.post(Mail::Arrived(News::ChildEnded(head.id(), result.clone())));
+            let news = News::ChildEnded(head.id(), parent.step.clone(), result.clone());
+            active.post(Mail::Arrived(news));
         }
     }
 

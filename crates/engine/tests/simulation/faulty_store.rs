@@ -1,0 +1,301 @@
+//! The memory store as one node reaches it: over a line that fails in every way a line can.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{
+    Advance, Grant, IdempotencyKey, KeyKind, NewRun, OwnerId, Promise, PromiseId, RunEvent, RunId, Steer,
+    Timestamp, Version, WorkspaceId,
+};
+use hapax_engine::store::{
+    AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
+    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
+    Store, StoreError, StoreResult, StoredKey,
+};
+
+use super::node::Node;
+use super::shown::Shown;
+use super::weather::Fate;
+use super::world::World;
+
+#[derive(Debug)]
+pub struct FaultyStore {
+    world: Arc<World>,
+    node: Arc<Node>,
+}
+
+/// A verb of the store: what it is called in the trace, and what it does.
+struct Call<F> {
+    shown: String,
+    writes: bool,
+    may_echo: bool,
+    carry_out: F,
+}
+
+impl<F> Call<F> {
+    fn read(shown: String, carry_out: F) -> Self {
+        Call { shown, writes: false, may_echo: false, carry_out }
+    }
+
+    /// A write that may arrive once more at any later time.
+    fn write(shown: String, carry_out: F) -> Self {
+        Call { shown, writes: true, may_echo: true, carry_out }
+    }
+
+    /// A write that means something new when it arrives again much later.
+    fn command(shown: String, carry_out: F) -> Self {
+        Call { shown, writes: true, may_echo: false, carry_out }
+    }
+}
+
+impl FaultyStore {
+    pub fn new(world: Arc<World>, node: Arc<Node>) -> Self {
+        FaultyStore { world, node }
+    }
+
+    async fn send<T, F>(&self, call: Call<F>) -> StoreResult<T>
+    where
+        T: Shown + Send + 'static,
+        F: Fn(&MemoryStore) -> StoreResult<T> + Send + Sync + 'static,
+    {
+        let (world, node) = (&self.world, &self.node);
+        world.pace();
+        world.count(|tally| tally.requests += 1);
+        let journey = world.journey(call.writes, call.may_echo);
+        self.reach_the_line()?;
+        if !journey.out.is_zero() {
+            tokio::time::sleep(journey.out).await;
+        }
+        node.thawed().await;
+        self.reach_the_line()?;
+        let told = |fate: &str| world.log(&node.name, &format!("{}: {fate}", call.shown));
+        let unknown = || StoreError::Unknown("the answer was lost".into());
+        match journey.fate {
+            Fate::Refuse => {
+                told("refused");
+                world.count(|tally| tally.refused += 1);
+                return Err(StoreError::Unavailable("the store is down".into()));
+            }
+            Fate::LoseRequest => {
+                told("lost on the way");
+                return Err(unknown());
+            }
+            Fate::ArriveLate(after) => {
+                told("no answer, still under way");
+                world.count(|tally| tally.arrived_late += 1);
+                let (world, node) = (world.clone(), node.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    let _ = arrive(&world, &node, "late ", &call);
+                });
+                return Err(unknown());
+            }
+            Fate::Hang { takes_effect } => {
+                told("hangs");
+                world.count(|tally| tally.hung += 1);
+                if takes_effect {
+                    let _ = arrive(world, node, "", &call);
+                }
+                node.hang();
+                node.death().await;
+                return Err(unknown());
+            }
+            Fate::Pass | Fate::LoseAnswer | Fate::ArriveTwice | Fate::Echo(_) => {}
+        }
+        let mut answer = arrive(world, node, "", &call);
+        if journey.fate == Fate::ArriveTwice {
+            world.count(|tally| tally.arrived_twice += 1);
+            answer = arrive(world, node, "again ", &call);
+        }
+        if !journey.back.is_zero() {
+            tokio::time::sleep(journey.back).await;
+        }
+        node.thawed().await;
+        if node.is_dead() {
+            return Err(unknown());
+        }
+        match journey.fate {
+            Fate::LoseAnswer => {
+                told("answer lost");
+                world.count(|tally| tally.answers_lost += 1);
+                return Err(unknown());
+            }
+            Fate::Echo(after) => {
+                world.count(|tally| tally.arrived_twice += 1);
+                let (world, node) = (world.clone(), node.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    let _ = arrive(&world, &node, "echo ", &call);
+                });
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    /// A dead node sends nothing; one that is cut off knows it at once.
+    fn reach_the_line(&self) -> StoreResult<()> {
+        if self.node.is_dead() {
+            return Err(StoreError::Unavailable("this node is dead".into()));
+        }
+        if self.node.is_cut_off() {
+            return Err(StoreError::Unavailable("this node is cut off".into()));
+        }
+        Ok(())
+    }
+
+    fn learn_owner(&self, owner: OwnerId) {
+        let known = *self.node.owner.get_or_init(|| owner);
+        if known != owner {
+            self.world.break_off(format!("invariant 22: {} has two owner ids", self.node.name));
+        }
+    }
+
+    fn learn_from(&self, grant: &Option<Grant>) {
+        if let Some(grant) = grant {
+            self.learn_owner(grant.owner);
+        }
+    }
+}
+
+/// The request is at the store: it takes effect, and everything is looked at.
+fn arrive<T, F>(world: &World, node: &Node, how: &str, call: &Call<F>) -> StoreResult<T>
+where
+    T: Shown,
+    F: Fn(&MemoryStore) -> StoreResult<T>,
+{
+    let answer = (call.carry_out)(&world.store);
+    let shown = match &answer {
+        Ok(outcome) => outcome.shown(world),
+        Err(error) => error.to_string(),
+    };
+    world.log(&node.name, &format!("{how}{} => {shown}", call.shown));
+    if call.writes {
+        world.look();
+    }
+    answer
+}
+
+/// The memory store never makes anybody wait.
+fn now<T>(answer: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    answer.now_or_never().expect("the memory store does not wait")
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    fn now(&self) -> Timestamp {
+        self.world.store.now()
+    }
+
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
+        self.learn_from(&new.grant);
+        let shown = format!("start {}", self.world.name(new.facts.id));
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.start_run(new.clone())))).await
+    }
+
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        self.learn_owner(request.grant.owner);
+        let shown = format!("claim {}", request.limit);
+        self.send(Call::command(shown, move |store: &MemoryStore| now(store.claim_runs(request.clone()))))
+            .await
+    }
+
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        self.learn_owner(request.owner);
+        let held: Vec<String> = request
+            .leases
+            .iter()
+            .map(|held| format!("{}@{}", self.world.name(held.run), held.fence))
+            .collect();
+        let shown = format!("renew {}", held.join(" "));
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.renew_leases(request.clone()))))
+            .await
+    }
+
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        let shown = super::shown::advance(&advance, &self.world);
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.advance_run(advance.clone()))))
+            .await
+    }
+
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+        let run = self.world.name(request.run);
+        let shown = match &request.command {
+            Steer::Pause => format!("pause {run}"),
+            Steer::Resume => format!("resume {run}"),
+            Steer::Cancel { .. } => format!("cancel {run}"),
+            Steer::Retry { .. } => format!("retry {run}"),
+        };
+        self.send(Call::command(shown, move |store: &MemoryStore| now(store.steer_run(request.clone()))))
+            .await
+    }
+
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
+        self.learn_from(&request.grant);
+        let id = request.id.as_ref().map_or("-", |id| id.as_str());
+        let shown = format!("signal {} {id}", self.world.name(request.run));
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.send_signal(request.clone()))))
+            .await
+    }
+
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
+        self.learn_from(&request.grant);
+        let name = request.id.as_str().split_once(':').map_or("?", |(_, name)| name).to_string();
+        let shown = format!("settle {name}");
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.settle_promise(request.clone()))))
+            .await
+    }
+
+    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+        self.send(Call::write("purge".into(), move |store: &MemoryStore| now(store.purge(request.clone()))))
+            .await
+    }
+
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
+        let workspace = workspace.clone();
+        let shown = format!("find {}", self.world.name(run));
+        self.send(Call::read(shown, move |store: &MemoryStore| now(store.find_run(&workspace, run)))).await
+    }
+
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        let workspace = workspace.clone();
+        let shown = format!("load {}", self.world.name(run));
+        self.send(Call::read(shown, move |store: &MemoryStore| now(store.find_log(&workspace, run)))).await
+    }
+
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        now(self.world.store.list_runs(request))
+    }
+
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>> {
+        now(self.world.store.list_events(workspace, run, after))
+    }
+
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>> {
+        now(self.world.store.find_key(workspace, kind, key))
+    }
+
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
+        now(self.world.store.list_keys(after))
+    }
+
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
+        now(self.world.store.find_promise(workspace, id))
+    }
+
+    async fn close(&self) -> StoreResult<()> {
+        Ok(())
+    }
+}

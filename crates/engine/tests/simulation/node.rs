@@ -1,0 +1,128 @@
+//! One engine's machine as the world sees it: it may be dead, frozen, cut off from the store, or wrong about the time.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use hapax_engine::clock::{Clock, Sleep, SystemClock};
+use hapax_engine::model::{OwnerId, Timestamp};
+use tokio::sync::Notify;
+
+#[derive(Debug)]
+pub struct Node {
+    pub name: String,
+    pub slot: usize,
+    /// Who its engine says it is; known from its first request.
+    pub owner: OnceLock<OwnerId>,
+    standing: Mutex<Standing>,
+    changed: Notify,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Standing {
+    dead: bool,
+    frozen: bool,
+    cut_off: bool,
+    hangs: bool,
+}
+
+impl Node {
+    pub fn new(slot: usize, life: u32) -> Self {
+        Node {
+            name: format!("n{slot}.{life}"),
+            slot,
+            owner: OnceLock::new(),
+            standing: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Standing)) {
+        change(&mut self.standing.lock().unwrap());
+        self.changed.notify_waiters();
+    }
+
+    fn standing(&self) -> Standing {
+        *self.standing.lock().unwrap()
+    }
+
+    pub fn die(&self) {
+        self.change(|standing| standing.dead = true);
+    }
+
+    pub fn freeze(&self, frozen: bool) {
+        self.change(|standing| standing.frozen = frozen);
+    }
+
+    pub fn cut_off(&self, cut_off: bool) {
+        self.change(|standing| standing.cut_off = cut_off);
+    }
+
+    /// One of its requests will never be answered.
+    pub fn hang(&self) {
+        self.change(|standing| standing.hangs = true);
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.standing().dead
+    }
+
+    pub fn is_cut_off(&self) -> bool {
+        self.standing().cut_off
+    }
+
+    pub fn hangs(&self) -> bool {
+        self.standing().hangs
+    }
+
+    /// Ends at once, unless the node is frozen: then when it thaws, or is dead.
+    pub async fn thawed(&self) {
+        self.until(|standing| !standing.frozen || standing.dead).await;
+    }
+
+    pub async fn death(&self) {
+        self.until(|standing| standing.dead).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(Standing) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if is_so(self.standing()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// The clock of a node: its wall clock may be wrong and may jump, its monotonic clock is sound.
+#[derive(Debug)]
+pub struct NodeClock {
+    true_time: SystemClock,
+    skew_ms: AtomicI64,
+}
+
+impl NodeClock {
+    pub fn new(base: Timestamp) -> Self {
+        NodeClock { true_time: SystemClock::following_tokio(base), skew_ms: AtomicI64::new(0) }
+    }
+
+    pub fn set_skew(&self, skew_ms: i64) {
+        self.skew_ms.store(skew_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for NodeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.true_time.now().as_millis() + self.skew_ms.load(Ordering::Relaxed))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.true_time.monotonic()
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Sleep {
+        let skew_ms = self.skew_ms.load(Ordering::Relaxed);
+        self.true_time.sleep_until(Timestamp::from_millis(at.as_millis() - skew_ms))
+    }
+}

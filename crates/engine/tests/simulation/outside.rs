@@ -1,0 +1,245 @@
+//! People and providers outside: they settle promises, send signals, and steer runs, often twice and not always sanely.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hapax_engine::model::{
+    Failure, PromiseState, RunHead, RunId, RunStatus, StepKind, StepRecord, StepStatus, WorkspaceId,
+};
+use hapax_engine::runtime::Settling;
+use hapax_engine::store::Store;
+use hapax_engine::{Engine, Error};
+use tokio::time::{sleep, timeout};
+
+use super::fleet::Fleet;
+use super::watch::{at_once, every_run};
+use super::world::World;
+
+#[derive(Clone)]
+pub struct Outside {
+    world: Arc<World>,
+    fleet: Arc<Fleet>,
+    known: Arc<Mutex<Known>>,
+}
+
+/// What people outside were told.
+#[derive(Default)]
+struct Known {
+    /// What a promise was confirmed to hold.
+    promises: BTreeMap<String, u32>,
+    /// The next signal of each run, and whether one is under way.
+    signals: BTreeMap<RunId, u64>,
+    under_way: BTreeSet<RunId>,
+    is_storm_over: bool,
+}
+
+impl Outside {
+    pub fn new(world: Arc<World>, fleet: Arc<Fleet>) -> Self {
+        Outside { world, fleet, known: Arc::default() }
+    }
+
+    /// From now on people only help runs to their end.
+    pub fn storm_is_over(&self) {
+        self.known.lock().unwrap().is_storm_over = true;
+    }
+
+    /// Acts on one run after the other, for ever.
+    pub async fn act(self) {
+        loop {
+            sleep(self.world.span(Duration::from_millis(150))).await;
+            let open: Vec<RunHead> = every_run(&self.world.store).into_iter().map(|view| view.head).collect();
+            if open.is_empty() {
+                continue;
+            }
+            let any = self.world.roll(|dice| dice.usize(0..open.len()));
+            let head = open[any].clone();
+            match self.world.roll(|dice| dice.u32(0..8)) {
+                0..=2 => self.settle_one(&head),
+                3..=5 => self.signal_one(&head),
+                _ => self.steer_one(&head),
+            }
+            if self.known.lock().unwrap().is_storm_over {
+                open.iter().filter(|head| !head.status().is_closed()).for_each(|head| self.help(head));
+            }
+        }
+    }
+
+    /// Whatever an open run waits for from people, it gets.
+    fn help(&self, head: &RunHead) {
+        self.settle_one(head);
+        self.signal_one(head);
+        if head.status() == RunStatus::Paused {
+            self.steer(head.id(), "resume");
+        }
+    }
+
+    /// Runs a call to some node; people lose patience now and then, and drop the call wherever it is.
+    fn call<F, Fut>(&self, call: F)
+    where
+        F: FnOnce(Self, Engine) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send,
+    {
+        let Some(member) = self.fleet.any() else { return };
+        let impatience = self.world.span(self.world.settings.lease_for * 3);
+        let this = self.clone();
+        tokio::spawn(async move {
+            let _ = timeout(impatience, call(this, member.engine)).await;
+        });
+    }
+
+    fn settle_one(&self, head: &RunHead) {
+        let log = at_once(self.world.store.find_log(&WorkspaceId::default(), head.id()));
+        let promises = log.map(|log| log.promises).unwrap_or_default();
+        let storm = !self.known.lock().unwrap().is_storm_over;
+        for promise in promises {
+            let is_pending = promise.state == PromiseState::Pending;
+            // A settled promise is settled again now and then.
+            if (is_pending && (!storm || self.world.chance(2)))
+                || (!is_pending && storm && self.world.chance(10))
+            {
+                let id = promise.id.as_str().to_string();
+                let value = self.world.roll(|dice| dice.u32(0..3));
+                self.call(move |outside, engine| async move { outside.settle(&engine, &id, value).await });
+            }
+        }
+    }
+
+    /// Value 0 is a rejection.
+    async fn settle(&self, engine: &Engine, id: &str, value: u32) {
+        let settled = match value {
+            0 => engine.reject_promise(id, Failure::permanent("no").with_code("planned")).await,
+            _ => engine.resolve_promise(id, &value).await,
+        };
+        let confirmed = match settled {
+            Ok(Settling::Done) => {
+                self.world.count(|tally| tally.promises_settled += 1);
+                true
+            }
+            Ok(Settling::AlreadySo) => {
+                self.world.count(|tally| tally.settlements_repeated += 1);
+                true
+            }
+            Err(Error::AlreadySettled) => {
+                self.world.count(|tally| tally.settlements_refused += 1);
+                false
+            }
+            // Promises of a generation that is over are gone.
+            Err(Error::Store(_) | Error::PromiseTimedOut | Error::NoSuchPromise(_)) => return,
+            Err(error) => return self.world.break_off(format!("settling {id}: {error}")),
+        };
+        let mut known = self.known.lock().unwrap();
+        let holds = known.promises.get(id).copied();
+        // Invariants 39 and 40.
+        if holds.is_some_and(|holds| (holds == value) != confirmed) {
+            self.world.break_off(format!("promise {id} held {holds:?}; settling with {value}: {confirmed}"));
+        }
+        if confirmed {
+            known.promises.insert(id.to_string(), value);
+        }
+    }
+
+    /// Signals are numbered, and the next is sent when the one before is confirmed: they must be given in that order.
+    fn signal_one(&self, head: &RunHead) {
+        let run = head.id();
+        let log = at_once(self.world.store.find_log(&WorkspaceId::default(), run));
+        let waits = log.is_some_and(|log| {
+            let waits = |step: &StepRecord| {
+                step.kind == StepKind::Signal && step.state.status() == StepStatus::Waiting
+            };
+            log.steps.iter().any(waits) && log.signals.is_empty()
+        });
+        // Some come before anybody waits for them, and more than are waited for.
+        if !waits && (head.status().is_closed() || !self.world.chance(6)) {
+            return;
+        }
+        if !self.known.lock().unwrap().under_way.insert(run) {
+            return;
+        }
+        let next = self.known.lock().unwrap().signals.get(&run).copied().unwrap_or(0);
+        let this = self.clone();
+        tokio::spawn(async move {
+            let next = match next > 0 && this.world.chance(4) {
+                true => this.world.roll(|dice| dice.u64(0..next)),
+                false => next,
+            };
+            if let Some(member) = this.fleet.any() {
+                let patience = this.world.span(this.world.settings.lease_for * 3);
+                let _ = timeout(patience, this.signal(&member.engine, run, next)).await;
+            }
+            this.known.lock().unwrap().under_way.remove(&run);
+        });
+    }
+
+    async fn signal(&self, engine: &Engine, run: RunId, number: u64) {
+        let sent = engine.signal(run, "signal", &number, Some(&format!("signal-{number}"))).await;
+        let mut known = self.known.lock().unwrap();
+        let next = known.signals.entry(run).or_default();
+        match sent {
+            Ok(true) if number < *next => {
+                self.world.break_off(format!("signal {number} of {run} was taken twice"));
+            }
+            Ok(true) => *next = number + 1,
+            Ok(false) => {
+                self.world.count(|tally| tally.signals_repeated += 1);
+                *next = (*next).max(number + 1);
+            }
+            Err(Error::Store(_) | Error::RunEnded { .. }) => {}
+            Err(error) => self.world.break_off(format!("signalling {run}: {error}")),
+        }
+    }
+
+    fn steer_one(&self, head: &RunHead) {
+        if self.known.lock().unwrap().is_storm_over {
+            return;
+        }
+        let wish = match head.status() {
+            RunStatus::Failed if self.may_be_retried(head) => "retry",
+            RunStatus::Failed => return,
+            RunStatus::Paused => "resume",
+            RunStatus::Completed | RunStatus::Cancelled => "cancel",
+            RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => {
+                match self.world.roll(|dice| dice.u32(0..8)) {
+                    0..=3 => "pause",
+                    4 => "cancel",
+                    5 => "resume",
+                    _ => return,
+                }
+            }
+        };
+        if wish != "retry" || self.world.chance(3) {
+            self.steer(head.id(), wish);
+        }
+    }
+
+    /// A retry without a step to begin from is for a run that failed by what failed last.
+    fn may_be_retried(&self, head: &RunHead) -> bool {
+        let log = at_once(self.world.store.find_log(&WorkspaceId::default(), head.id()));
+        let steps = log.map(|log| log.steps).unwrap_or_default();
+        let mut failed = steps.iter().filter(|step| step.state.status() == StepStatus::Failed).peekable();
+        let is_last =
+            |step: &StepRecord| !steps.iter().any(|other| other.started_version > step.changed_version);
+        failed.peek().is_none() || failed.any(is_last)
+    }
+
+    fn steer(&self, run: RunId, wish: &'static str) {
+        self.call(move |outside, engine| async move {
+            let steered = match wish {
+                "pause" => engine.pause(run).await,
+                "resume" => engine.resume(run).await,
+                "cancel" => engine.cancel(run, "people said so").await,
+                _ => engine.retry(run, None).await,
+            };
+            match steered {
+                Ok(_) => outside.world.count(|tally| match wish {
+                    "pause" => tally.pauses += 1,
+                    "cancel" => tally.cancellations += 1,
+                    "retry" => tally.reopened += 1,
+                    _ => {}
+                }),
+                Err(Error::Store(_) | Error::Refused { .. }) => {}
+                Err(error) => outside.world.break_off(format!("{wish} {run}: {error}")),
+            }
+        });
+    }
+}

@@ -1,0 +1,221 @@
+//! The workflow that performs programs, with effects that are entered and left under the eyes of the sink.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use hapax_engine::ctx::Attempt;
+use hapax_engine::model::{RetryPolicy, RunId};
+use hapax_engine::{Ctx, Engine, Failure};
+use serde_json::{Value, json};
+
+use super::node::Node;
+use super::program::{Effort, Op, Program, Then};
+use super::sink::enter;
+use super::world::World;
+
+pub const WORKFLOW: &str = "program";
+
+/// What the code saw: the step and its outcome.
+type Seen = Vec<(String, Value)>;
+
+/// Where a workflow plays.
+#[derive(Clone)]
+struct Stage {
+    world: Arc<World>,
+    node: Arc<Node>,
+    ctx: Ctx,
+}
+
+/// Lets `engine` perform programs.
+pub fn register(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
+    let (world, node) = (world.clone(), node.clone());
+    let perform = move |ctx: Ctx, program: Program| {
+        let stage = Stage { world: world.clone(), node: node.clone(), ctx };
+        async move { stage.perform(program).await }
+    };
+    engine.register(WORKFLOW, perform).expect("a fresh engine knows no workflow");
+}
+
+impl Stage {
+    async fn perform(self, program: Program) -> Result<(u32, Seen), Failure> {
+        let seen = self.all(String::new(), &program.ops).await?;
+        match program.then {
+            Then::Complete => Ok((program.generation, seen)),
+            Then::Fail => Err(Failure::permanent("so it is written").with_code("planned")),
+            Then::Again(next) => self.ctx.continue_as_new(&*next),
+        }
+    }
+
+    /// One after the other.
+    fn all<'a>(&'a self, path: String, ops: &'a [Op]) -> BoxFuture<'a, Result<Seen, Failure>> {
+        async move {
+            let mut seen = Seen::new();
+            for (place, op) in ops.iter().enumerate() {
+                let path = if path.is_empty() { place.to_string() } else { format!("{path}.{place}") };
+                seen.extend(self.one(path, op).await?);
+            }
+            Ok(seen)
+        }
+        .boxed()
+    }
+
+    async fn one(&self, path: String, op: &Op) -> Result<Seen, Failure> {
+        let ctx = &self.ctx;
+        match op {
+            Op::Step(effort) => {
+                let name = format!("step-{path}");
+                let done = self.step(&name, *effort).await?;
+                Ok(vec![(name, done)])
+            }
+            Op::Book(effort) => {
+                let name = format!("book-{path}");
+                let done = self.book(&name, *effort).await?;
+                Ok(vec![(name, done)])
+            }
+            Op::Sleep { ms } => {
+                ctx.sleep(Duration::from_millis(*ms)).await?;
+                Ok(vec![])
+            }
+            Op::Promise { timeout_ms } => {
+                let name = format!("promise-{path}");
+                let mut promise = ctx.create_promise::<Value>(&name);
+                if let Some(ms) = timeout_ms {
+                    promise = promise.timeout(Duration::from_millis(*ms));
+                }
+                Ok(outcome(promise.await)?.map(|value| (name, value)).into_iter().collect())
+            }
+            Op::Signal { timeout_ms } => {
+                let mut signal = ctx.signal::<Value>("signal");
+                if let Some(ms) = timeout_ms {
+                    signal = signal.timeout(Duration::from_millis(*ms));
+                }
+                outcome(signal.await)?;
+                Ok(vec![])
+            }
+            Op::Child(program) => {
+                let outcome = ctx.child::<_, Value>(WORKFLOW, program).await;
+                // A child that fails as planned is no reason to fail.
+                match outcome {
+                    Err(failure) if !EXPECTED.contains(&failure.code().unwrap_or_default()) => Err(failure),
+                    _ => Ok(vec![]),
+                }
+            }
+            Op::Remember => {
+                ctx.now().await?;
+                ctx.random().await?;
+                Ok(vec![])
+            }
+            Op::Both(branches) => {
+                let branches = branches.iter().enumerate();
+                let branches = branches.map(|(place, ops)| self.all(format!("{path}.{place}"), ops));
+                let mut seen = Seen::new();
+                for outcome in ctx.join_all(branches).await {
+                    seen.extend(outcome?);
+                }
+                Ok(seen)
+            }
+            Op::First(branches) => {
+                let branches = branches.iter().enumerate();
+                let branches = branches.map(|(place, ops)| self.all(format!("{path}.{place}"), ops));
+                let (_, outcome) = ctx.select(branches.collect()).await?;
+                outcome
+            }
+            Op::Shield(ops) => ctx.shield(self.all(path, ops)).await,
+            Op::Scope { ops, fails } => self.scope(path, ops, *fails).await,
+        }
+    }
+
+    async fn scope(&self, path: String, ops: &[Op], fails: bool) -> Result<Seen, Failure> {
+        let outcome = self.ctx.scope(|ctx| {
+            let stage = Stage { ctx, ..self.clone() };
+            async move {
+                let seen = stage.all(path, ops).await?;
+                match fails {
+                    true => Err(Failure::permanent("so it is written").with_code("planned")),
+                    false => Ok(seen),
+                }
+            }
+        });
+        match outcome.await {
+            Err(failure) if failure.code() == Some("planned") => Ok(vec![]),
+            other => other,
+        }
+    }
+
+    async fn step(&self, name: &str, effort: Effort) -> Result<Value, Failure> {
+        let (stage, run) = (self.clone(), self.ctx.run_id());
+        let mut step =
+            self.ctx.step(name, move |attempt| stage.effect(run, attempt, effort)).retry(policy(effort));
+        if let Some(ms) = effort.timeout_ms {
+            step = step.timeout(Duration::from_millis(ms));
+        }
+        step.await
+    }
+
+    async fn book(&self, name: &str, effort: Effort) -> Result<Value, Failure> {
+        let (stage, run) = (self.clone(), self.ctx.run_id());
+        let undo = self.clone();
+        let step = self
+            .ctx
+            .step(name, move |attempt| stage.effect(run, attempt, effort))
+            .retry(policy(effort))
+            .compensate(move |attempt, booked: Value| {
+                let undone = undo.effect(run, attempt, Effort::quick());
+                async move {
+                    let _ = booked;
+                    undone.await.map(|_| ())
+                }
+            });
+        step.await
+    }
+
+    /// The code of a step: entered now, and done some time later, for as long as its node is not frozen.
+    fn effect(
+        &self,
+        run: RunId,
+        attempt: Attempt,
+        effort: Effort,
+    ) -> impl Future<Output = Result<Value, Failure>> + Send + use<> {
+        let (world, node) = (self.world.clone(), self.node.clone());
+        let inside = enter(&world, &node, run, &attempt, effort.attempts);
+        async move {
+            node.thawed().await;
+            if effort.ms > 0 {
+                tokio::time::sleep(Duration::from_millis(effort.ms)).await;
+                node.thawed().await;
+            }
+            if inside.entry <= effort.fails {
+                return Err(match (effort.is_final, inside.entry % 2) {
+                    (true, _) => Failure::permanent("no").with_code("planned"),
+                    (false, 0) => Failure::retryable("not now").with_code("planned"),
+                    (false, _) => Failure::unknown("who knows").with_code("planned"),
+                });
+            }
+            inside.succeed();
+            Ok(json!(format!("{} by {} as {}", attempt.idempotency_key(), node.name, inside.entry)))
+        }
+    }
+}
+
+fn policy(effort: Effort) -> RetryPolicy {
+    RetryPolicy::default()
+        .max_attempts(effort.attempts)
+        .first_wait(Duration::from_millis(100))
+        .max_wait(Duration::from_secs(1))
+}
+
+/// Why a step, a child or a run may fail here: because the program says so, because attempts ran out in the storm, or
+/// because people cancelled it.
+pub const EXPECTED: [&str; 6] =
+    ["planned", "crashed", "timed_out", "cancelled", "deadline_exceeded", "undo_failed"];
+
+/// A wait that timed out or was rejected is an outcome like any other.
+fn outcome(waited: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
+    match waited {
+        Ok(value) => Ok(Some(value)),
+        Err(failure) if ["timed_out", "planned"].contains(&failure.code().unwrap_or_default()) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}

@@ -1,0 +1,165 @@
+//! Workflows drawn from the seed: a program is data, and one workflow performs whatever program it is given.
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// What a run does, over one or more generations.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Program {
+    pub generation: u32,
+    pub ops: Vec<Op>,
+    pub then: Then,
+}
+
+/// How a generation ends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Then {
+    Complete,
+    Fail,
+    Again(Box<Program>),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Op {
+    /// A step with an effect.
+    Step(Effort),
+    /// A step that is undone if the run fails or is cancelled.
+    Book(Effort),
+    Sleep {
+        ms: u64,
+    },
+    Promise {
+        timeout_ms: Option<u64>,
+    },
+    Signal {
+        timeout_ms: Option<u64>,
+    },
+    Child(Program),
+    /// A value that must be remembered.
+    Remember,
+    /// Branches side by side.
+    Both(Vec<Vec<Op>>),
+    /// The first of several branches.
+    First(Vec<Vec<Op>>),
+    /// To its end, even if the run is cancelled meanwhile.
+    Shield(Vec<Op>),
+    /// Undone as a whole if it fails; the program goes on.
+    Scope {
+        ops: Vec<Op>,
+        fails: bool,
+    },
+}
+
+/// What an effect takes.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Effort {
+    pub ms: u64,
+    /// How many entries fail before one succeeds.
+    pub fails: u32,
+    /// Whether such a failure is final.
+    pub is_final: bool,
+    pub attempts: u32,
+    pub timeout_ms: Option<u64>,
+}
+
+impl Effort {
+    fn draw(dice: &mut Rng) -> Self {
+        let ms = match dice.u32(0..10) {
+            0..=4 => 0,
+            5..=8 => dice.u64(1..300),
+            // Longer than some leases.
+            _ => dice.u64(300..2_500),
+        };
+        let fails = if dice.u32(0..4) == 0 { dice.u32(1..=2) } else { 0 };
+        Effort {
+            ms,
+            fails,
+            is_final: fails == 1 && dice.u32(0..4) == 0,
+            attempts: *dice.choice(&[1, 3, 6, 6]).expect("not empty"),
+            timeout_ms: (dice.u32(0..8) == 0).then(|| dice.u64(20..500)),
+        }
+    }
+
+    pub fn quick() -> Self {
+        Effort { ms: 0, fails: 0, is_final: false, attempts: 10, timeout_ms: None }
+    }
+}
+
+impl Program {
+    pub fn draw(dice: &mut Rng) -> Self {
+        let generations = if dice.u32(0..5) == 0 { dice.u32(1..=3) } else { 0 };
+        Self::draw_generation(dice, 0, generations)
+    }
+
+    fn draw_generation(dice: &mut Rng, generation: u32, last: u32) -> Self {
+        let count = dice.usize(1..=5);
+        let ops = (0..count).map(|_| draw_op(dice, 0)).collect();
+        let then = match dice.u32(0..6) {
+            _ if generation < last => {
+                Then::Again(Box::new(Self::draw_generation(dice, generation + 1, last)))
+            }
+            0 => Then::Fail,
+            _ => Then::Complete,
+        };
+        Program { generation, ops, then }
+    }
+}
+
+fn draw_op(dice: &mut Rng, depth: u32) -> Op {
+    let timeout_ms = |dice: &mut Rng| (dice.u32(0..3) == 0).then(|| dice.u64(1..3_000));
+    match dice.u32(0..if depth == 0 { 15 } else { 8 }) {
+        0..=2 => Op::Step(Effort::draw(dice)),
+        3 => Op::Book(Effort::draw(dice)),
+        4 => Op::Sleep { ms: draw_sleep(dice) },
+        5 => Op::Promise { timeout_ms: timeout_ms(dice) },
+        6 => Op::Signal { timeout_ms: timeout_ms(dice) },
+        7 => Op::Remember,
+        8 | 9 => Op::Both((0..dice.usize(2..=4)).map(|_| draw_branch(dice)).collect()),
+        10 => Op::First(vec![vec![draw_rival(dice)], vec![Op::Sleep { ms: draw_sleep(dice) }]]),
+        11 => Op::Shield((0..dice.usize(1..=3)).map(|_| draw_op(dice, 1)).collect()),
+        12 => {
+            Op::Scope { ops: (0..dice.usize(1..=3)).map(|_| draw_op(dice, 1)).collect(), fails: dice.bool() }
+        }
+        _ => {
+            let ops = (0..dice.usize(1..=2)).map(|_| draw_op(dice, 1)).collect();
+            let then = if dice.u32(0..6) == 0 { Then::Fail } else { Then::Complete };
+            Op::Child(Program { generation: 0, ops, then })
+        }
+    }
+}
+
+fn draw_sleep(dice: &mut Rng) -> u64 {
+    match dice.u32(0..3) {
+        0 => dice.u64(0..20),
+        _ => dice.u64(20..3_000),
+    }
+}
+
+/// What takes its name from the order in which it is made comes first in a branch: only there is that order the same
+/// in every replay.
+fn draw_branch(dice: &mut Rng) -> Vec<Op> {
+    let first = match dice.u32(0..5) {
+        0 => Op::Sleep { ms: draw_sleep(dice) },
+        1 => Op::Child(Program {
+            generation: 0,
+            ops: vec![Op::Step(Effort::draw(dice)), Op::Signal { timeout_ms: Some(dice.u64(1..2_000)) }],
+            then: Then::Complete,
+        }),
+        2 => Op::Promise { timeout_ms: None },
+        _ => Op::Step(Effort::draw(dice)),
+    };
+    let rest = (0..dice.usize(0..=2)).map(|_| match dice.u32(0..4) {
+        0 => Op::Book(Effort::draw(dice)),
+        1 => Op::Promise { timeout_ms: None },
+        _ => Op::Step(Effort::draw(dice)),
+    });
+    std::iter::once(first).chain(rest).collect()
+}
+
+fn draw_rival(dice: &mut Rng) -> Op {
+    match dice.u32(0..3) {
+        0 => Op::Step(Effort::draw(dice)),
+        1 => Op::Promise { timeout_ms: None },
+        _ => Op::Signal { timeout_ms: None },
+    }
+}

@@ -1,0 +1,142 @@
+//! Requests and answers of the store as one short line of the trace.
+
+use hapax_engine::model::{Advance, RunHead, RunId, RunState, StepStatus};
+use hapax_engine::store::{
+    AdvanceOutcome, Claimed, Purged, RunLog, RunView, SettleOutcome, SignalOutcome, StartOutcome,
+    SteerOutcome,
+};
+
+use super::world::World;
+
+pub trait Shown {
+    fn shown(&self, world: &World) -> String;
+}
+
+pub fn head(head: &RunHead, world: &World) -> String {
+    let at = |at: hapax_engine::model::Timestamp| at.as_millis() - super::world::NOON.as_millis();
+    let state = match head.state {
+        RunState::Running(hapax_engine::model::Drive::Leased(lease)) => {
+            format!("leased to {}", at(lease.until))
+        }
+        RunState::Running(hapax_engine::model::Drive::Ready { due_at }) => format!("ready {}", at(due_at)),
+        RunState::Waiting { wake_at } => format!("waiting {:?}", wake_at.map(at)),
+        RunState::Pending { due_at } => format!("pending {}", at(due_at)),
+        RunState::Paused => "paused".into(),
+        RunState::Closed { ending, .. } => format!("{ending:?}"),
+    };
+    let RunHead { version, fence, arrivals, stalls, asked, .. } = head;
+    format!("{} v{version} f{fence} a{arrivals} s{stalls} {asked:?} {state}", world.name(head.id()))
+}
+
+pub fn advance(advance: &Advance, world: &World) -> String {
+    let steps: Vec<String> = advance
+        .steps
+        .iter()
+        .map(|step| format!("{}:{}", step.id, &step.state.status().as_str().to_lowercase()))
+        .collect();
+    let events: Vec<&str> = advance.events.iter().map(|event| event.kind.as_str()).collect();
+    let (run, from, to) = (world.name(advance.run()), advance.expected, advance.head.version);
+    format!("advance {run} f{} v{from}-{to} {} {}", advance.fence, steps.join(" "), events.join(" "))
+}
+
+impl Shown for StartOutcome {
+    fn shown(&self, world: &World) -> String {
+        match self {
+            StartOutcome::Created(run) => format!("created {}", head(run, world)),
+            StartOutcome::Existing(run) => format!("existing {}", head(run, world)),
+            StartOutcome::Spent { run } => format!("spent {}", world.name(*run)),
+            StartOutcome::KeyConflict { run, .. } => format!("conflict with {}", world.name(*run)),
+            StartOutcome::SubjectBusy { run } => format!("busy {}", world.name(*run)),
+        }
+    }
+}
+
+impl Shown for Claimed {
+    fn shown(&self, world: &World) -> String {
+        match self.runs.is_empty() {
+            true => "nothing".into(),
+            false => self.runs.iter().map(|run| head(run, world)).collect::<Vec<_>>().join("; "),
+        }
+    }
+}
+
+impl Shown for Vec<RunId> {
+    fn shown(&self, world: &World) -> String {
+        format!("lost {:?}", self.iter().map(|run| world.name(*run)).collect::<Vec<_>>())
+    }
+}
+
+impl Shown for AdvanceOutcome {
+    fn shown(&self, world: &World) -> String {
+        match self {
+            AdvanceOutcome::Advanced { woken } if woken.is_empty() => "advanced".into(),
+            AdvanceOutcome::Advanced { woken } => format!("advanced, woken: {}", woken.shown(world)),
+            AdvanceOutcome::Stale(run) => format!("stale {}", head(run, world)),
+            AdvanceOutcome::LeaseLost => "lease lost".into(),
+        }
+    }
+}
+
+impl Shown for SteerOutcome {
+    fn shown(&self, world: &World) -> String {
+        match self {
+            SteerOutcome::Steered(run) => format!("steered {}", head(run, world)),
+            SteerOutcome::Refused(refusal, _) => format!("refused: {refusal}"),
+            SteerOutcome::NoSuchRun => "no such run".into(),
+        }
+    }
+}
+
+impl Shown for SignalOutcome {
+    fn shown(&self, world: &World) -> String {
+        match self {
+            SignalOutcome::Stored { seq, granted: Some(run) } => {
+                format!("stored {seq}, granted {}", head(run, world))
+            }
+            SignalOutcome::Stored { seq, granted: None } => format!("stored {seq}"),
+            SignalOutcome::Duplicate => "duplicate".into(),
+            SignalOutcome::Ended(status) => format!("ended {}", status.as_str()),
+            SignalOutcome::TooMany => "too many".into(),
+            SignalOutcome::NoSuchRun => "no such run".into(),
+        }
+    }
+}
+
+impl Shown for SettleOutcome {
+    fn shown(&self, world: &World) -> String {
+        match self {
+            SettleOutcome::Settled { granted: Some(run) } => format!("settled, granted {}", head(run, world)),
+            SettleOutcome::Settled { granted: None } => "settled".into(),
+            SettleOutcome::AlreadySettled { same, .. } => format!("settled before, same: {same}"),
+            SettleOutcome::TimedOut => "timed out".into(),
+            SettleOutcome::NoSuchPromise => "no such promise".into(),
+        }
+    }
+}
+
+impl Shown for Purged {
+    fn shown(&self, _: &World) -> String {
+        format!("{} keys, {} runs", self.keys, self.runs)
+    }
+}
+
+impl Shown for Option<RunView> {
+    fn shown(&self, world: &World) -> String {
+        self.as_ref().map_or("nothing".into(), |view| head(&view.head, world))
+    }
+}
+
+impl Shown for Option<RunLog> {
+    fn shown(&self, world: &World) -> String {
+        let Some(log) = self else { return "nothing".into() };
+        let open = log.steps.iter().filter(|step| step.state.status() != StepStatus::Completed);
+        let open: Vec<String> =
+            open.map(|step| format!("{}:{}", step.id, step.state.status().as_str().to_lowercase())).collect();
+        format!(
+            "{} with {} steps, not completed: {}",
+            head(&log.head, world),
+            log.steps.len(),
+            open.join(" ")
+        )
+    }
+}

@@ -1,0 +1,171 @@
+//! One seed from its first request to the last check.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_engine::fsck::fsck;
+use hapax_engine::model::{RunHead, RunResult, RunStatus, WorkspaceId};
+use hapax_engine::store::{RunView, Store};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::clients::Job;
+use super::fleet::Fleet;
+use super::outside::Outside;
+use super::shown;
+use super::storm;
+use super::tally::Tally;
+use super::trace::Digest;
+use super::watch::{at_once, every_run};
+use super::world::World;
+
+/// A seed that held.
+#[derive(Debug)]
+pub struct Held {
+    pub tally: Tally,
+    pub digest: Digest,
+}
+
+/// A seed that did not.
+#[derive(Debug)]
+pub struct Broken {
+    pub seed: u64,
+    pub what: String,
+    pub last_lines: String,
+}
+
+/// Plays `seed` on this thread, on a clock that jumps to whatever is next.
+pub fn simulate(seed: u64) -> Result<Held, Broken> {
+    // Ids, tokens and jitter of the engines come from here.
+    fastrand::seed(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime needs nothing but memory").block_on(async {
+        let world = Arc::new(World::new(seed));
+        world.log("--", &format!("{:?}", world.settings));
+        let played = tokio::select! {
+            biased;
+            what = world.alarm() => Err(what),
+            played = play(&world) => played,
+        };
+        match played.and_then(|()| world.broken().map_or(Ok(()), Err)) {
+            Ok(()) => Ok(Held { tally: *world.tally.lock().unwrap(), digest: world.digest() }),
+            Err(what) => Err(Broken { seed, what, last_lines: world.last_lines() }),
+        }
+    })
+}
+
+async fn play(world: &Arc<World>) -> Result<(), String> {
+    let fleet = Fleet::launch(world.clone());
+    let jobs: Vec<Arc<Job>> = (0..world.settings.jobs).map(|number| Job::draw(world, number)).collect();
+    let clients: Vec<_> =
+        jobs.iter().map(|job| tokio::spawn(job.clone().pursue(world.clone(), fleet.clone()))).collect();
+    let outside = Outside::new(world.clone(), fleet.clone());
+    let people = tokio::spawn(outside.clone().act());
+    storm::rage(world, &fleet).await;
+    storm::heal(world, &fleet);
+    outside.storm_is_over();
+    until_all_is_done(world, &fleet, &jobs).await?;
+    people.abort();
+    for client in clients {
+        client.await.map_err(|panic| format!("a client panicked: {panic}"))?;
+    }
+    check_the_end(world).await?;
+    check_nothing_runs_on(world, &fleet).await
+}
+
+/// Invariants 64 and 65: after the storm everything comes to its end by itself, and in time.
+async fn until_all_is_done(world: &World, fleet: &Fleet, jobs: &[Arc<Job>]) -> Result<(), String> {
+    let healed_at = Instant::now();
+    loop {
+        let open: Vec<RunView> =
+            every_run(&world.store).into_iter().filter(|view| !view.head.status().is_closed()).collect();
+        let driven: usize = fleet.members().iter().map(|member| member.engine.active_runs()).sum();
+        let awaited = jobs.iter().filter(|job| job.run().is_none() || job.is_awaited()).count();
+        if open.is_empty() && driven == 0 && awaited == 0 {
+            return Ok(());
+        }
+        if healed_at.elapsed() > world.settings.patience() {
+            let waits: Vec<String> = open.iter().map(|view| what_it_waits_for(world, &view.head)).collect();
+            return Err(format!(
+                "stuck: {} runs are open, {driven} driven, {awaited} clients wait, {:?} after the storm\n{}",
+                open.len(),
+                healed_at.elapsed(),
+                waits.join("\n")
+            ));
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn what_it_waits_for(world: &World, head: &RunHead) -> String {
+    let log = at_once(world.store.find_log(&WorkspaceId::default(), head.id())).expect("it was listed");
+    let open = log.steps.iter().filter(|step| !step.state.status().is_final());
+    let open: Vec<String> = open
+        .map(|step| {
+            let child = step.child.map(|child| format!(" for {}", world.name(child))).unwrap_or_default();
+            format!("{} {:?}{child}", step.id, step.state)
+        })
+        .collect();
+    let signals = log.signals.len();
+    format!("  {}: {signals} unread signals; open steps: {}", shown::head(head, world), open.join(", "))
+}
+
+async fn check_the_end(world: &World) -> Result<(), String> {
+    let report = fsck(&world.store).await.map_err(|error| error.to_string())?;
+    if !report.is_clean() {
+        return Err(format!("the store is not sound: {report}"));
+    }
+    let mut tally = world.tally.lock().unwrap();
+    for view in every_run(&world.store) {
+        tally.runs += 1;
+        tally.generations += u64::from(view.head.generation.get());
+        match view.head.status() {
+            RunStatus::Completed => tally.completed += 1,
+            RunStatus::Failed => tally.failed += 1,
+            RunStatus::Cancelled => tally.cancelled += 1,
+            open => return Err(format!("{} is {}", world.name(view.head.id()), open.as_str())),
+        }
+        check_result(world, &view)?;
+    }
+    tally.effects += world.sink.entries();
+    Ok(())
+}
+
+/// What the code of a run saw is what is on record.
+fn check_result(world: &World, view: &RunView) -> Result<(), String> {
+    let (run, name) = (view.head.id(), world.name(view.head.id()));
+    match view.result.as_ref().ok_or(format!("{name} has no result"))? {
+        RunResult::Failed(_) | RunResult::Cancelled(_) => Ok(()),
+        RunResult::Completed(output) => {
+            let seen: Result<(u32, Vec<(String, Value)>), _> = output.to();
+            let (generation, seen) = seen.map_err(|error| format!("the output of {name}: {error}"))?;
+            world.with_watch(|watch| {
+                for (step, value) in seen {
+                    let recorded = watch.output(run, generation, &step).map(|output| output.to::<Value>());
+                    if !matches!(&recorded, Some(Ok(recorded)) if *recorded == value) {
+                        return Err(format!(
+                            "invariant 31: {name} saw {value} of {step}; on record: {recorded:?}"
+                        ));
+                    }
+                }
+                Ok(())
+            })
+        }
+    }
+}
+
+/// An engine that is killed leaves nothing running, and what lingers for an answer goes when its timers are over.
+async fn check_nothing_runs_on(world: &World, fleet: &Fleet) -> Result<(), String> {
+    fleet.end();
+    sleep(world.settings.lease_for * 2).await;
+    let requests = world.tally.lock().unwrap().requests;
+    sleep(world.settings.lease_for * 2).await;
+    let later = world.tally.lock().unwrap().requests;
+    if later != requests {
+        return Err(format!("dead nodes sent {} requests", later - requests));
+    }
+    match tokio::runtime::Handle::current().metrics().num_alive_tasks() {
+        0 => Ok(()),
+        tasks => Err(format!("{tasks} tasks outlive every engine")),
+    }
+}

@@ -1,0 +1,91 @@
+//! What a simulation did, so that one in which nothing happened does not pass for one in which nothing broke.
+
+use hapax_engine::runtime::Stats;
+
+macro_rules! tally {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Tally { $($(#[$doc])* pub $name: u64),* }
+
+        impl Tally {
+            pub fn add(&mut self, other: &Tally) {
+                $(self.$name += other.$name;)*
+            }
+
+            fn all(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+        }
+    };
+}
+
+tally! {
+    runs,
+    completed,
+    failed,
+    cancelled,
+    effects,
+    requests,
+    refused,
+    answers_lost,
+    arrived_late,
+    arrived_twice,
+    hung,
+    crashes,
+    retirements,
+    freezes,
+    partitions,
+    clock_jumps,
+    // What the engines say of themselves.
+    starts_found_their_run,
+    conflicts,
+    takeovers,
+    replays,
+    resumed_in_memory,
+    retries,
+    fenced_writes,
+    stale_writes,
+    unknown_resolved,
+    self_fenced,
+    // What clients were told.
+    promises_settled,
+    settlements_repeated,
+    settlements_refused,
+    signals_repeated,
+    pauses,
+    cancellations,
+    reopened,
+    generations,
+    waiters_told,
+}
+
+/// Rare even over many seeds, so that their absence says nothing.
+const MAY_BE_ABSENT: [&str; 0] = [];
+
+impl Tally {
+    pub fn add_stats(&mut self, stats: &Stats) {
+        self.starts_found_their_run += stats.duplicates;
+        self.conflicts += stats.conflicts;
+        self.takeovers += stats.takeovers;
+        self.replays += stats.replays;
+        self.resumed_in_memory += stats.resumed_in_memory;
+        self.retries += stats.retries;
+        self.fenced_writes += stats.fenced_writes;
+        self.stale_writes += stats.stale_writes;
+        self.unknown_resolved += stats.unknown_resolved;
+        self.self_fenced += stats.self_fenced;
+    }
+
+    /// Invariant 67: what never happened.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let absent = |(name, count): &(&'static str, u64)| *count == 0 && !MAY_BE_ABSENT.contains(name);
+        self.all().into_iter().filter(absent).map(|(name, _)| name).collect()
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all: Vec<String> = self.all().iter().map(|(name, count)| format!("{name} {count}")).collect();
+        f.write_str(&all.join(", "))
+    }
+}

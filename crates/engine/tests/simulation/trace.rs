@@ -1,0 +1,63 @@
+//! What happened, in order: a hash over all of it to compare two runs of a seed by, and the last lines to read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use hapax_engine::model::RunId;
+
+/// How many lines a failure shows.
+const KEPT: usize = 60;
+
+#[derive(Default)]
+pub struct Trace {
+    lines: VecDeque<String>,
+    count: u64,
+    hash: DefaultHasher,
+    names: BTreeMap<RunId, usize>,
+    to_stderr: bool,
+}
+
+/// Two runs of one seed have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digest {
+    pub lines: u64,
+    pub hash: u64,
+}
+
+impl Trace {
+    /// An empty trace; `HAPAX_SIM_TRACE` shows it line by line while it grows.
+    pub fn new() -> Self {
+        Trace { to_stderr: std::env::var_os("HAPAX_SIM_TRACE").is_some(), ..Trace::default() }
+    }
+
+    pub fn add(&mut self, at_ms: u128, who: &str, what: &str) {
+        let line = format!("{:>7}.{:03} {who:<6} {what}", at_ms / 1000, at_ms % 1000);
+        line.hash(&mut self.hash);
+        self.count += 1;
+        if what.ends_with("=> nothing") {
+            // It counts, but nobody wants to read it.
+            return;
+        }
+        if self.to_stderr {
+            eprintln!("{line}");
+        }
+        if self.lines.len() == KEPT {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line);
+    }
+
+    /// A short name for a run, by the order in which runs were first spoken of.
+    pub fn name(&mut self, run: RunId) -> String {
+        let next = self.names.len() + 1;
+        format!("r{}", self.names.entry(run).or_insert(next))
+    }
+
+    pub fn digest(&self) -> Digest {
+        Digest { lines: self.count, hash: self.hash.finish() }
+    }
+
+    pub fn last_lines(&self) -> String {
+        self.lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+}

@@ -1,0 +1,278 @@
+//! Looks at the store after every write: what may never change has not changed, and what counts has counted right.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::FutureExt;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{
+    EffectKey, EventKind, Fence, Generation, Payload, RunEvent, RunHead, RunId, RunResult, RunState,
+    RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp, Version,
+};
+use hapax_engine::store::{ListRuns, RunView, Store, StoredKey};
+
+use super::performing::EXPECTED;
+use super::sink::Sink;
+
+/// One outcome of a step, for ever.
+pub type Place = (RunId, Generation, StepId);
+
+#[derive(Default)]
+pub struct Watch {
+    runs: BTreeMap<RunId, RunHead>,
+    keys: BTreeMap<StoredKey, RunId>,
+    outcomes: BTreeMap<Place, StepState>,
+    /// The next signal each run is to be given; their values count up from 0.
+    signals: BTreeMap<RunId, u64>,
+    /// Runs whose last generation may have been given signals of which no record is left.
+    began_anew: BTreeSet<RunId>,
+    /// When each sleep is over.
+    sleeps: BTreeMap<Place, Timestamp>,
+    /// How often people reopened each run.
+    retries: BTreeMap<RunId, u32>,
+}
+
+/// An answer of the memory store, which never makes anybody wait.
+pub fn at_once<T>(answer: impl Future<Output = Result<T, hapax_engine::store::StoreError>>) -> T {
+    answer.now_or_never().expect("the memory store does not wait").expect("nor does it fail")
+}
+
+pub fn every_run(store: &MemoryStore) -> Vec<RunView> {
+    let all = ListRuns { workspace: None, statuses: vec![], workflow: None, before: None, limit: usize::MAX };
+    at_once(store.list_runs(all)).runs
+}
+
+impl Watch {
+    /// Compares the store with what it was after the write before; the first broken invariant, in words.
+    pub fn look(&mut self, store: &MemoryStore, sink: &Sink) -> Result<(), String> {
+        for view in every_run(store) {
+            let head = view.head;
+            let id = head.id();
+            let before = self.runs.insert(id, head.clone());
+            if before.as_ref() == Some(&head) {
+                continue;
+            }
+            if let Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) = &view.result
+                && !EXPECTED.contains(&failure.code().unwrap_or_default())
+            {
+                return Err(format!("{id} ended with {failure:?}"));
+            }
+            let seen = before.as_ref().map_or(Version::default(), |before| before.version);
+            let events = at_once(store.list_events(&head.facts.workspace, id, seen));
+            check_head(before.as_ref(), &head, &events, store).map_err(|what| format!("{id}: {what}"))?;
+            self.check_steps(store, before.as_ref(), &head, &events, sink)
+                .map_err(|what| format!("{id}: {what}"))?;
+        }
+        self.check_keys(store)
+    }
+
+    /// Invariants 31, 33, 38, 44 and 47.
+    fn check_steps(
+        &mut self,
+        store: &MemoryStore,
+        before: Option<&RunHead>,
+        head: &RunHead,
+        events: &[RunEvent],
+        sink: &Sink,
+    ) -> Result<(), String> {
+        let id = head.id();
+        let mut log = at_once(store.find_log(&head.facts.workspace, id)).expect("it was listed");
+        log.steps.sort_by_key(|step| step.changed_version);
+        if events.iter().any(|event| event.kind == EventKind::Retried) {
+            // Only here may an outcome be taken back.
+            *self.retries.entry(id).or_default() += 1;
+            let kept: BTreeSet<&StepId> = log.steps.iter().map(|step| &step.id).collect();
+            self.outcomes.retain(|(run, generation, step), _| {
+                *run != id || *generation != head.generation || kept.contains(step)
+            });
+        } else if before.is_some_and(|before| before.generation == head.generation) {
+            let of_run = self.outcomes.range((id, head.generation, StepId::from_stored(""))..);
+            let of_run =
+                of_run.take_while(|((run, generation, _), _)| (*run, *generation) == (id, head.generation));
+            for ((_, _, step), _) in of_run {
+                if !log.steps.iter().any(|record| record.id == *step) {
+                    return Err(format!("invariant 31: the outcome of step {step} is gone"));
+                }
+            }
+        }
+        if before.is_some_and(|before| before.generation < head.generation) {
+            self.began_anew.insert(id);
+        }
+        check_all_undone(head, &log.steps)?;
+        for step in &log.steps {
+            if let (StepKind::Sleep, StepState::Waiting { until: Some(until) }) = (step.kind, &step.state) {
+                self.sleeps.insert((id, head.generation, step.id.clone()), *until);
+            }
+        }
+        for step in log.steps.iter().filter(|step| step.state.status().is_final()) {
+            let place = (id, head.generation, step.id.clone());
+            match self.outcomes.get(&place) {
+                Some(known) if *known == step.state => {}
+                Some(known) => {
+                    return Err(format!(
+                        "invariant 31: the outcome of step {} was {known:?} and is {:?}",
+                        step.id, step.state
+                    ));
+                }
+                None => {
+                    self.outcomes.insert(place, step.state.clone());
+                    self.check_new_outcome(head, step, &log.steps, sink)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_new_outcome(
+        &mut self,
+        head: &RunHead,
+        step: &StepRecord,
+        steps: &[StepRecord],
+        sink: &Sink,
+    ) -> Result<(), String> {
+        let StepState::Completed { output, at } = &step.state else { return Ok(()) };
+        let key = EffectKey::new(head.id(), head.generation, &step.id);
+        match step.kind {
+            StepKind::Effect | StepKind::Undo => {
+                if !sink.succeeded(key.as_str()) {
+                    return Err(format!(
+                        "invariant 33: {key} is recorded as done, but never came to its end"
+                    ));
+                }
+                if step.kind == StepKind::Undo {
+                    check_undone_in_order(step, steps)?;
+                }
+            }
+            StepKind::Signal => {
+                let next = self.signals.entry(head.id()).or_default();
+                let given: u64 = output.to().map_err(|error| format!("{}: {error}", step.id))?;
+                let skipped = given > *next && self.began_anew.remove(&head.id());
+                if given != *next && !skipped {
+                    return Err(format!(
+                        "invariant 44: step {} was given signal {given}, not {next}",
+                        step.id
+                    ));
+                }
+                *next = given + 1;
+            }
+            StepKind::Sleep => {
+                let until = self.sleeps.get(&(head.id(), head.generation, step.id.clone()));
+                if until.is_some_and(|until| at < until) {
+                    return Err(format!("invariant 47: {} ended before its time", step.id));
+                }
+            }
+            StepKind::Promise | StepKind::Child | StepKind::Value | StepKind::Select => {}
+        }
+        Ok(())
+    }
+
+    /// Invariant 7: no key is given to another run. Keys are kept for ever here.
+    fn check_keys(&mut self, store: &MemoryStore) -> Result<(), String> {
+        for (place, record) in at_once(store.list_keys(None)) {
+            let run = *self.keys.entry(place.clone()).or_insert(record.run);
+            if run != record.run {
+                return Err(format!("invariant 7: key {} named {run} and names {}", place.key, record.run));
+            }
+        }
+        Ok(())
+    }
+
+    /// How often people reopened the run.
+    pub fn retries(&self, run: RunId) -> u32 {
+        self.retries.get(&run).copied().unwrap_or(0)
+    }
+
+    /// What the records of a step said when it ended well.
+    pub fn output(&self, run: RunId, generation: u32, step: &str) -> Option<&Payload> {
+        let place = (run, Generation::new(generation), StepId::from_stored(step));
+        match self.outcomes.get(&place) {
+            Some(StepState::Completed { output, .. }) => Some(output),
+            _ => None,
+        }
+    }
+}
+
+/// Invariants 17, 19, 25 and 26.
+fn check_head(
+    before: Option<&RunHead>,
+    head: &RunHead,
+    events: &[RunEvent],
+    store: &MemoryStore,
+) -> Result<(), String> {
+    let mut last = before.map_or(Version::default(), |before| before.version);
+    for event in events {
+        if event.version <= last || event.version > head.version {
+            return Err(format!("invariant 26: version {} follows {last}", event.version));
+        }
+        last = event.version;
+    }
+    let grants = [EventKind::Started, EventKind::Claimed, EventKind::TakenOver];
+    let granted =
+        events.iter().filter(|event| grants.contains(&event.kind) && event.fence > Fence::default());
+    let fence_before = before.map_or(Fence::default(), |before| before.fence);
+    if head.fence.get() != fence_before.get() + granted.count() as u64 {
+        return Err(format!("invariant 17: the fence went from {fence_before} to {}", head.fence));
+    }
+    let Some(before) = before else { return Ok(()) };
+    if head.version < before.version || head.arrivals < before.arrivals {
+        return Err("invariant 26: its counters went back".into());
+    }
+    if head.version == before.version && head.status() != before.status() {
+        return Err("invariant 26: its status changed without a version".into());
+    }
+    let lease = before.state.lease();
+    if let Some(lease) = lease.filter(|_| head.fence > before.fence)
+        && lease.until > store.now()
+        && !events.iter().any(|event| matches!(event.kind, EventKind::Waited | EventKind::Released))
+    {
+        return Err("invariant 19: a living lease was taken".into());
+    }
+    let kept = lease.zip(head.state.lease()).filter(|_| head.fence == before.fence);
+    if let Some((old, new)) = kept
+        && (new.owner != old.owner || new.until < old.until)
+    {
+        return Err("invariant 19: a lease changed hands or shrank under one fence".into());
+    }
+    if let RunState::Closed { .. } = before.state
+        && head.state != before.state
+        && !events.iter().any(|event| event.kind == EventKind::Retried)
+    {
+        return Err(format!("invariant 25: it was {} and is {:?}", before.status().as_str(), head.state));
+    }
+    Ok(())
+}
+
+/// Invariant 38, for bookings made one after the other: `undo` of one is done after that of all later ones.
+fn check_undone_in_order(undo: &StepRecord, steps: &[StepRecord]) -> Result<(), String> {
+    let booking = |id: &str| id.strip_prefix("book-").and_then(|n| n.parse::<u32>().ok());
+    let undone = undo.id.as_str().trim_end_matches("~undo").to_string();
+    let Some(mine) = booking(&undone) else { return Ok(()) };
+    for step in steps {
+        let later = booking(step.id.as_str()).is_some_and(|theirs| theirs > mine);
+        let stands = matches!(step.state, StepState::Completed { .. });
+        let undo_of = step.id.undo();
+        let is_undone = steps.iter().any(|other| other.id == undo_of && other.state.status().is_final());
+        if later && stands && !is_undone {
+            return Err(format!("invariant 38: {} was undone before {}", undone, step.id));
+        }
+    }
+    Ok(())
+}
+
+/// Invariant 38: what was booked is undone, or tried to be, when the run ends without success.
+fn check_all_undone(head: &RunHead, steps: &[StepRecord]) -> Result<(), String> {
+    if !matches!(head.status(), RunStatus::Failed | RunStatus::Cancelled) {
+        return Ok(());
+    }
+    let is_undone = |step: &StepRecord| {
+        let undo = step.id.undo();
+        steps.iter().any(|other| other.id == undo && other.state.status().is_final())
+    };
+    let booked = |step: &&StepRecord| {
+        let is_booking = step.id.as_str().starts_with("book-") && step.kind == StepKind::Effect;
+        is_booking && step.state.status() == StepStatus::Completed
+    };
+    match steps.iter().filter(booked).find(|step| !is_undone(step)) {
+        None => Ok(()),
+        Some(step) => Err(format!("invariant 38: it ended, and {} was not undone", step.id)),
+    }
+}

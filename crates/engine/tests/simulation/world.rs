@@ -1,0 +1,197 @@
+//! What all parts of one simulation share: the store, the dice, the trace, and what went wrong first.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use hapax_engine::clock::SystemClock;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{RunId, Timestamp};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::sink::Sink;
+use super::tally::Tally;
+use super::trace::{Digest, Trace};
+use super::watch::Watch;
+use super::weather::{Journey, Weather};
+
+/// Noon of a day like any other: 2026-01-01.
+pub const NOON: Timestamp = Timestamp::from_millis(1_767_268_800_000);
+
+/// More requests at one instant than any work needs: something spins.
+const MOST_AT_ONCE: u32 = 5_000;
+
+pub struct World {
+    pub store: MemoryStore,
+    pub settings: Settings,
+    pub sink: Sink,
+    pub tally: Mutex<Tally>,
+    started: Instant,
+    weather: Mutex<Weather>,
+    dice: Mutex<Rng>,
+    trace: Mutex<Trace>,
+    watch: Mutex<Watch>,
+    pace: Mutex<(u128, u32)>,
+    broken: Mutex<Option<String>>,
+    alarm: Notify,
+}
+
+/// What the seed decides before anything happens.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    pub nodes: usize,
+    pub jobs: usize,
+    pub lease_for: Duration,
+    pub poll_every: Duration,
+    pub max_active: usize,
+    pub max_resident: usize,
+    pub mark_after: Duration,
+    /// For how long faults happen.
+    pub storm: Duration,
+    /// How often a node is hit, at most.
+    pub blow_every: Duration,
+    pub clocks_are_wrong: bool,
+}
+
+impl Settings {
+    fn draw(dice: &mut Rng) -> Self {
+        let lease_ms = dice.u64(1_000..=4_000);
+        Settings {
+            nodes: dice.usize(2..=4),
+            jobs: dice.usize(4..=12),
+            lease_for: Duration::from_millis(lease_ms),
+            poll_every: Duration::from_millis(dice.u64(100..=600)),
+            max_active: *dice.choice(&[2, 4, 1_000, 1_000]).expect("not empty"),
+            max_resident: *dice.choice(&[0, 2, 1_000, 1_000]).expect("not empty"),
+            mark_after: Duration::from_millis(*dice.choice(&[10, 100, 1_000]).expect("not empty")),
+            storm: Duration::from_millis(dice.u64(4_000..=20_000)),
+            blow_every: Duration::from_millis(dice.u64(500..=5_000)),
+            clocks_are_wrong: dice.u32(0..3) == 0,
+        }
+    }
+
+    /// After the storm everything must have ended by then: invariant 64.
+    pub fn patience(&self) -> Duration {
+        (self.lease_for + self.poll_every) * 30
+    }
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let mut dice = Rng::with_seed(seed);
+        let settings = Settings::draw(&mut dice);
+        let weather = Weather::draw(&mut dice, settings.lease_for);
+        World {
+            store: MemoryStore::new(Arc::new(SystemClock::following_tokio(NOON))),
+            settings,
+            sink: Sink::default(),
+            tally: Mutex::default(),
+            started: Instant::now(),
+            weather: Mutex::new(weather),
+            dice: Mutex::new(dice),
+            trace: Mutex::new(Trace::new()),
+            watch: Mutex::default(),
+            pace: Mutex::default(),
+            broken: Mutex::default(),
+            alarm: Notify::new(),
+        }
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub fn roll<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
+        draw(&mut self.dice.lock().unwrap())
+    }
+
+    /// A span from nothing to `most`.
+    pub fn span(&self, most: Duration) -> Duration {
+        Duration::from_millis(self.roll(|dice| dice.u64(0..=most.as_millis() as u64)))
+    }
+
+    pub fn chance(&self, one_in: u32) -> bool {
+        self.roll(|dice| dice.u32(0..one_in) == 0)
+    }
+
+    pub fn log(&self, who: &str, what: &str) {
+        self.trace.lock().unwrap().add(self.started.elapsed().as_millis(), who, what);
+    }
+
+    pub fn name(&self, run: RunId) -> String {
+        self.trace.lock().unwrap().name(run)
+    }
+
+    pub fn digest(&self) -> Digest {
+        self.trace.lock().unwrap().digest()
+    }
+
+    pub fn last_lines(&self) -> String {
+        self.trace.lock().unwrap().last_lines()
+    }
+
+    pub fn count(&self, count: impl FnOnce(&mut Tally)) {
+        count(&mut self.tally.lock().unwrap());
+    }
+
+    pub fn journey(&self, writes: bool, may_echo: bool) -> Journey {
+        let weather = *self.weather.lock().unwrap();
+        self.roll(|dice| weather.journey(dice, writes, may_echo))
+    }
+
+    pub fn calm_down(&self) {
+        *self.weather.lock().unwrap() = Weather::calm();
+    }
+
+    /// The store has been written to: does everything still hold?
+    pub fn look(&self) {
+        let looked = self.watch.lock().unwrap().look(&self.store, &self.sink);
+        if let Err(broken) = looked {
+            self.break_off(broken);
+        }
+    }
+
+    pub fn with_watch<T>(&self, read: impl FnOnce(&Watch) -> T) -> T {
+        read(&self.watch.lock().unwrap())
+    }
+
+    /// A request sets out. Time must go on between them.
+    pub fn pace(&self) {
+        let now = self.started.elapsed().as_millis();
+        let mut pace = self.pace.lock().unwrap();
+        *pace = if pace.0 == now { (now, pace.1 + 1) } else { (now, 1) };
+        if pace.1 > MOST_AT_ONCE {
+            drop(pace);
+            self.break_off("requests follow each other without end at one instant".into());
+        }
+    }
+
+    /// An invariant is broken: the first one counts, and the simulation ends.
+    pub fn break_off(&self, what: String) {
+        self.log("!!", &what);
+        self.broken.lock().unwrap().get_or_insert(what);
+        self.alarm.notify_waiters();
+    }
+
+    pub fn broken(&self) -> Option<String> {
+        self.broken.lock().unwrap().clone()
+    }
+
+    /// Ends when something is broken.
+    pub async fn alarm(&self) -> String {
+        loop {
+            let alarm = self.alarm.notified();
+            if let Some(broken) = self.broken() {
+                return broken;
+            }
+            alarm.await;
+        }
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("settings", &self.settings).finish()
+    }
+}
