@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use hapax_engine::clock::{Clock, ManualClock};
-use hapax_engine::model::RunStatus;
+use hapax_engine::clock::{Clock, ManualClock, SystemClock};
+use hapax_engine::ctx::StepFuture;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{RunStatus, StepStatus, Timestamp};
 use hapax_engine::runtime::{Point, PointWatcher};
-use hapax_engine::{Ctx, Engine, EngineOptions};
+use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use support::Bench;
 
 /// Invariant 48: a node whose wall clock is wrong neither asks the store without end nor oversleeps.
@@ -70,4 +72,88 @@ async fn a_retried_run_whose_promise_timed_out_comes_to_an_end() {
     run.retry(None).await.unwrap();
     bench.until(run.id(), RunStatus::Failed).await;
     bench.check().await;
+}
+
+/// People see that a step is at work, whichever try it is; and a try that was seen counts, should it crash.
+#[tokio::test]
+async fn a_second_try_that_takes_long_is_seen_running() {
+    let bench = Bench::new();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let workflow = move |ctx: Ctx, _: ()| {
+        let gate = gate.clone();
+        async move {
+            ctx.step("slow", |attempt| {
+                let mut gate = gate.clone();
+                async move {
+                    if attempt.number() == 1 {
+                        return Err(Failure::retryable("not yet"));
+                    }
+                    gate.wait_for(|open| *open).await.map(|_| ()).map_err(Failure::retryable)
+                }
+            })
+            .await
+        }
+    };
+    bench.engine.register("slow", workflow).unwrap();
+    let run = bench.engine.start("slow", &()).await.unwrap();
+    bench.until_step(run.id(), "slow", StepStatus::Running).await;
+    assert_eq!(bench.engine.get_log(run.id()).await.unwrap().steps[0].attempts, 2);
+    open.send(true).unwrap();
+    bench.until(run.id(), RunStatus::Completed).await;
+    bench.check().await;
+}
+
+/// A run past its deadline that is shielded waits for its own timers, not for the deadline that has gone by.
+#[tokio::test]
+async fn a_shielded_run_past_its_deadline_sleeps_in_peace() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move { ctx.shield(ctx.sleep(Duration::from_secs(60))).await };
+    bench.engine.register("shielded", workflow).unwrap();
+    let run = bench.engine.start("shielded", &()).deadline(Duration::from_secs(1)).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.clock.advance(Duration::from_secs(2));
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let version = run.view().await.unwrap().head.version.get();
+    assert!(version < 20, "it was driven on again and again, up to version {version}");
+    bench.clock.advance(Duration::from_secs(60));
+    bench
+        .eventually("it has ended", async || {
+            run.view().await.unwrap().head.status().is_closed().then_some(())
+        })
+        .await;
+    bench.check().await;
+}
+
+/// While one branch is at work for long, the timer of another is kept.
+#[tokio::test(start_paused = true)]
+async fn a_branch_wakes_on_time_while_another_tries_again() {
+    let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    // No mark comes to the driver's help, nor does a renewal.
+    let hour = Duration::from_secs(3600);
+    let options = EngineOptions { mark_after: hour, lease_for: hour, ..EngineOptions::default() };
+    let engine = Engine::launch(store, clock.clone(), options).unwrap();
+    let workflow = move |ctx: Ctx, _: ()| async move {
+        let slow = async {
+            let tries = ctx.step("slow", |attempt| async move {
+                if attempt.number() == 1 {
+                    return Err(Failure::retryable("not yet").retry_after(Duration::from_secs(1)));
+                }
+                tokio::time::sleep(Duration::from_secs(600)).await;
+                Ok(0)
+            });
+            tries.await
+        };
+        let prompt = async {
+            ctx.sleep(Duration::from_secs(5)).await?;
+            Ok(ctx.now().await?.as_millis())
+        };
+        let branches: Vec<StepFuture<'_, i64>> = vec![Box::pin(slow), Box::pin(prompt)];
+        Ok::<_, Failure>(ctx.join_all(branches).await.pop().expect("two branches")?)
+    };
+    engine.register("branches", workflow).unwrap();
+    let woke_at: i64 = engine.start("branches", &()).await.unwrap().result().await.unwrap();
+    assert!((5_000..6_000).contains(&woke_at), "the sleep of 5 s ended at {woke_at} ms");
 }

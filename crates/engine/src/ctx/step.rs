@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use super::scope::{Scope, Undo};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::model::{
-    EffectKey, Failure, Name, Payload, RetryDecision, RetryPolicy, StepId, StepKind, StepState,
-    StepTransition, Timestamp, decide_retry,
+    EffectKey, Failure, Name, Payload, RetryDecision, RetryPolicy, StepId, StepKind, StepRecord, StepState,
+    StepStatus, StepTransition, Timestamp, decide_retry,
 };
 use crate::runtime::desk::{Activation, Entered};
 use crate::runtime::{Point, change::Change, drive::panic_text, stats::Counters};
@@ -274,7 +274,8 @@ impl Effect {
             pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
         let clock = &activation.engine.clock;
         let (mut mark, mut cut_off) = (None, None);
-        let mut marked = activation.desk().open.contains_key(&self.id);
+        let is_running = |record: &StepRecord| record.state.status() == StepStatus::Running;
+        let mut marked = activation.desk().open.get(&self.id).is_some_and(is_running);
         let outcome = poll_fn(|cx| {
             if let Poll::Ready(outcome) = running.as_mut().poll(cx) {
                 return Poll::Ready(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));

@@ -410,8 +410,18 @@ impl Desk {
 
     /// The earliest timer anything waits for.
     pub(crate) fn next_timer(&self) -> Option<Timestamp> {
-        let deadline = self.head.facts.deadline_at.filter(|_| !self.undoing);
-        self.waits.values().filter_map(|until| *until).chain(deadline).min()
+        self.timers().min()
+    }
+
+    /// The earliest of them that is still to come.
+    pub(crate) fn next_timer_after(&self, now: Timestamp) -> Option<Timestamp> {
+        self.timers().filter(|at| *at > now).min()
+    }
+
+    /// A run that is to stop, if only when its shields are gone, no longer waits for its deadline.
+    fn timers(&self) -> impl Iterator<Item = Timestamp> {
+        let deadline = self.head.facts.deadline_at.filter(|_| !self.undoing && self.stop.is_none());
+        self.waits.values().filter_map(|until| *until).chain(deadline)
     }
 }
 

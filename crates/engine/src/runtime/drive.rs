@@ -290,33 +290,29 @@ impl Driver {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) {
-        let due = match self.work {
-            Work::Workflow(_) | Work::Undoing(..) => self.activation.desk().next_timer(),
-            Work::Over(_) => None,
-        };
+        if let Work::Over(_) = self.work {
+            self.timer = None;
+            return;
+        }
         let now = self.activation.now();
-        match due {
-            None => self.timer = None,
-            Some(due) if due <= now => {
-                self.timer = None;
-                let past_deadline = self.activation.facts.deadline_at.is_some_and(|at| at <= now);
-                if past_deadline && matches!(self.work, Work::Workflow(_)) {
-                    self.activation.desk().stop.get_or_insert(Stop::Deadline);
-                }
-                self.activation.wake_all();
+        if self.activation.desk().next_timer().is_some_and(|due| due <= now) {
+            let past_deadline = self.activation.facts.deadline_at.is_some_and(|at| at <= now);
+            if past_deadline && matches!(self.work, Work::Workflow(_)) {
+                self.activation.desk().stop.get_or_insert(Stop::Deadline);
             }
-            Some(due) => {
-                if self.timer.as_ref().is_none_or(|(at, _)| *at != due) {
-                    self.timer = Some((due, self.activation.engine.sleep_until(due)));
-                }
-                if let Some((_, sleep)) = &mut self.timer
-                    && sleep.as_mut().poll(cx).is_ready()
-                {
-                    self.timer = None;
-                    cx.waker().wake_by_ref();
-                    self.activation.wake_all();
-                }
-            }
+            self.activation.wake_all();
+        }
+        // What is due takes its turn now; what is not must be waited for all the same.
+        let next = self.activation.desk().next_timer_after(now);
+        if self.timer.as_ref().map(|(at, _)| *at) != next {
+            self.timer = next.map(|at| (at, self.activation.engine.sleep_until(at)));
+        }
+        if let Some((_, sleep)) = &mut self.timer
+            && sleep.as_mut().poll(cx).is_ready()
+        {
+            self.timer = None;
+            cx.waker().wake_by_ref();
+            self.activation.wake_all();
         }
     }
 
