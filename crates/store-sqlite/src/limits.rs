@@ -5,6 +5,8 @@ use std::time::Duration;
 /// Most operations committed together. One commit of this many takes a few milliseconds; beyond it callers would wait
 /// longer without the disk doing less.
 pub(crate) const MAX_BATCH: usize = 1_024;
+/// How long the writer looks for the next operation, and a caller that is alone for its answer, before they sleep.
+pub(crate) const LINGER: Duration = Duration::from_micros(250);
 /// Most operations that wait for the writer; the next caller waits to be let in.
 pub(crate) const MAX_QUEUED: usize = 8_192;
 /// Most reads at the same time, each on a connection of its own.

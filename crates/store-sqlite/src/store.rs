@@ -1,8 +1,10 @@
 //! The store itself: writes go to the writer, reads to the readers.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
@@ -19,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::connect::open_for_reading;
 use crate::job::{Job, Verb};
+use crate::limits::LINGER;
 use crate::open::{open, open_read_only};
 use crate::open_error::OpenError;
 use crate::options::SqliteOptions;
@@ -35,6 +38,7 @@ pub struct SqliteStore {
     /// `None` if the file was opened to look only.
     inbox: Option<mpsc::Sender<Message>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    under_way: AtomicUsize,
 }
 
 impl SqliteStore {
@@ -53,7 +57,14 @@ impl SqliteStore {
         if options.read_only {
             let (path, reader) = open_read_only(path)?;
             let readers = Readers::new(path.clone(), reader);
-            return Ok(SqliteStore { path, clock, readers, inbox: None, thread: Mutex::new(None) });
+            return Ok(SqliteStore {
+                path,
+                clock,
+                readers,
+                inbox: None,
+                thread: Mutex::new(None),
+                under_way: AtomicUsize::new(0),
+            });
         }
         let opened = open(path, options.shared, clock.now())?;
         let path = opened.path.clone();
@@ -61,7 +72,14 @@ impl SqliteStore {
         let readers = Readers::new(path.clone(), reader);
         let spawned = writer::spawn(opened, clock.clone());
         let (inbox, thread) = spawned.map_err(|error| OpenError::from_io(&path, &error))?;
-        Ok(SqliteStore { path, clock, readers, inbox: Some(inbox), thread: Mutex::new(Some(thread)) })
+        Ok(SqliteStore {
+            path,
+            clock,
+            readers,
+            inbox: Some(inbox),
+            thread: Mutex::new(Some(thread)),
+            under_way: AtomicUsize::new(0),
+        })
     }
 
     /// The file.
@@ -73,13 +91,55 @@ impl SqliteStore {
         let Some(inbox) = &self.inbox else {
             return Err(StoreError::Refused("the file was opened read-only".into()));
         };
-        let (task, told) = Job::with_reply(request);
+        let (task, mut told) = Job::with_reply(request);
+        let under_way = UnderWay::new(&self.under_way);
         if inbox.send(Message::Task(task)).await.is_err() {
             return Err(StoreError::Unavailable("the store is closed".into()));
         }
-        told.await
-            .unwrap_or_else(|_| Err(StoreError::Unknown("the writer stopped before it answered".into())))
+        let answer = match under_way.is_alone() {
+            true => linger(&mut told),
+            false => None,
+        };
+        match answer {
+            Some(answer) => answer,
+            None => told
+                .await
+                .unwrap_or_else(|_| Err(StoreError::Unknown("the writer stopped before it answered".into()))),
+        }
     }
+}
+
+/// One operation on its way, counted.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        UnderWay(count)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 1
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Looks for the answer for a moment. To put the task to sleep and wake it again takes about as long as a commit, so
+/// when nothing else is going on a run that goes step by step is twice as fast without.
+fn linger<T>(told: &mut oneshot::Receiver<StoreResult<T>>) -> Option<StoreResult<T>> {
+    let lingering = Instant::now();
+    while lingering.elapsed() < LINGER {
+        if let Ok(answer) = told.try_recv() {
+            return Some(answer);
+        }
+        std::hint::spin_loop();
+    }
+    None
 }
 
 impl Drop for SqliteStore {

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use hapax_engine::clock::Clock;
 use hapax_engine::model::Timestamp;
@@ -15,7 +16,7 @@ use crate::connect::{open_for_writing, set_up_writer};
 use crate::fault::{Fault, commit_failed, needs_new_connection, rolled_back};
 use crate::file_identity::FileIdentity;
 use crate::job::Task;
-use crate::limits::{CHECKPOINT_FRAMES, MAX_BATCH, MAX_QUEUED, STARVED_FRAMES};
+use crate::limits::{CHECKPOINT_FRAMES, LINGER, MAX_BATCH, MAX_QUEUED, STARVED_FRAMES};
 use crate::open::Opened;
 use crate::owner_lock::OwnerLock;
 use crate::session::{Numbers, Session};
@@ -80,6 +81,27 @@ pub(crate) fn spawn(
     Ok((sender, thread))
 }
 
+/// Takes everything that waits, or waits for something; false when nobody can send any more.
+///
+/// A run that goes step by step sends its next write as soon as it hears of the last one. To be woken for it would take
+/// about as long as to commit it, so after an operation that was alone the writer lingers a moment before it sleeps.
+fn receive(inbox: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>, was_alone: bool) -> bool {
+    let lingering = Instant::now();
+    while was_alone && lingering.elapsed() < LINGER {
+        if let Ok(message) = inbox.try_recv() {
+            messages.push(message);
+            while messages.len() < MAX_BATCH
+                && let Ok(message) = inbox.try_recv()
+            {
+                messages.push(message);
+            }
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+    inbox.blocking_recv_many(messages, MAX_BATCH) > 0
+}
+
 impl Writer {
     fn new(opened: Opened, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let Opened { path, writer, lock } = opened;
@@ -94,7 +116,9 @@ impl Writer {
         let mut messages = Vec::with_capacity(MAX_BATCH);
         let mut batch = Vec::with_capacity(MAX_BATCH);
         let mut closers = Vec::new();
-        while inbox.blocking_recv_many(&mut messages, MAX_BATCH) > 0 {
+        let mut was_alone = false;
+        while receive(&mut inbox, &mut messages, was_alone) {
+            was_alone = messages.len() == 1;
             for message in messages.drain(..) {
                 match message {
                     Message::Task(task) => batch.push(task),
