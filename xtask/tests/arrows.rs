@@ -6,6 +6,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, Package
 
 const ENGINE: &str = "hapax-engine";
 const STORE_SQLITE: &str = "hapax-store-sqlite";
+const POSTGRES_FIXTURE: &str = "hapax-postgres-fixture";
 const STORE_CONFORMANCE: &str = "hapax-store-conformance";
 const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
@@ -24,6 +25,7 @@ struct Arrows {
 const ARROWS: &[Arrows] = &[
     Arrows { from: ENGINE, to: &[], in_tests_to: &[STORE_CONFORMANCE] },
     Arrows { from: STORE_SQLITE, to: &[ENGINE], in_tests_to: &[STORE_CONFORMANCE] },
+    Arrows { from: POSTGRES_FIXTURE, to: &[], in_tests_to: &[] },
     Arrows { from: STORE_CONFORMANCE, to: &[ENGINE], in_tests_to: &[] },
     Arrows {
         from: FACADE,
@@ -38,11 +40,15 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: XTASK, to: &[], in_tests_to: &[] },
 ];
 
-/// The CLI has it for the bare-SQL ceiling that its benchmark compares with.
-const MAY_USE_RUSQLITE: &[&str] = &[STORE_SQLITE, CLI];
+/// Who may talk to a database directly. The CLI does for the bare-SQL ceiling that its benchmark compares with.
+const DRIVERS: &[(&str, &[&str])] = &[
+    ("rusqlite", &[STORE_SQLITE, CLI]),
+    ("tokio-postgres", &[POSTGRES_FIXTURE, CLI]),
+    ("deadpool-postgres", &[CLI]),
+];
 
 /// The engine knows neither SQL nor HTTP, not even through a crate it uses.
-const KEPT_OUT_OF_THE_ENGINE: &[&str] = &["rusqlite", "axum", "tonic", "hyper", "reqwest"];
+const KEPT_OUT_OF_THE_ENGINE: &[&str] = &["rusqlite", "tokio-postgres", "axum", "tonic", "hyper", "reqwest"];
 
 #[test]
 fn arrows_between_crates_point_one_way() {
@@ -78,15 +84,14 @@ fn every_row_of_the_arrows_is_about_a_crate_that_exists() {
 }
 
 #[test]
-fn only_the_sqlite_store_and_the_benchmark_know_rusqlite() {
+fn only_stores_and_the_benchmark_know_a_database_driver() {
     let metadata = read_metadata();
     for package in metadata.workspace_packages() {
-        let uses_rusqlite = package.dependencies.iter().any(|dependency| dependency.name == "rusqlite");
-        assert!(
-            !uses_rusqlite || MAY_USE_RUSQLITE.contains(&package.name.as_str()),
-            "{} may not depend on rusqlite",
-            package.name
-        );
+        for (driver, may_use) in DRIVERS {
+            let uses = package.dependencies.iter().any(|dependency| dependency.name == *driver);
+            let is_allowed = may_use.contains(&package.name.as_str());
+            assert!(!uses || is_allowed, "{} may not depend on {driver}", package.name);
+        }
     }
 }
 
