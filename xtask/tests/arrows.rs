@@ -6,6 +6,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, Package
 
 const ENGINE: &str = "hapax-engine";
 const STORE_SQLITE: &str = "hapax-store-sqlite";
+const STORE_POSTGRES: &str = "hapax-store-postgres";
 const POSTGRES_FIXTURE: &str = "hapax-postgres-fixture";
 const STORE_CONFORMANCE: &str = "hapax-store-conformance";
 const FACADE: &str = "hapax";
@@ -25,17 +26,18 @@ struct Arrows {
 const ARROWS: &[Arrows] = &[
     Arrows { from: ENGINE, to: &[], in_tests_to: &[STORE_CONFORMANCE] },
     Arrows { from: STORE_SQLITE, to: &[ENGINE], in_tests_to: &[STORE_CONFORMANCE] },
+    Arrows { from: STORE_POSTGRES, to: &[ENGINE], in_tests_to: &[POSTGRES_FIXTURE, STORE_CONFORMANCE] },
     Arrows { from: POSTGRES_FIXTURE, to: &[], in_tests_to: &[] },
     Arrows { from: STORE_CONFORMANCE, to: &[ENGINE], in_tests_to: &[] },
     Arrows {
         from: FACADE,
-        to: &[ENGINE, STORE_SQLITE],
-        in_tests_to: &[ENGINE, STORE_SQLITE, STORE_CONFORMANCE, CLI],
+        to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES],
+        in_tests_to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE, CLI],
     },
     Arrows {
         from: CLI,
-        to: &[FACADE, ENGINE, STORE_SQLITE, STORE_CONFORMANCE],
-        in_tests_to: &[FACADE, ENGINE, STORE_SQLITE, STORE_CONFORMANCE],
+        to: &[FACADE, ENGINE, STORE_SQLITE, STORE_POSTGRES, STORE_CONFORMANCE],
+        in_tests_to: &[FACADE, ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE],
     },
     Arrows { from: XTASK, to: &[], in_tests_to: &[] },
 ];
@@ -43,8 +45,8 @@ const ARROWS: &[Arrows] = &[
 /// Who may talk to a database directly. The CLI does for the bare-SQL ceiling that its benchmark compares with.
 const DRIVERS: &[(&str, &[&str])] = &[
     ("rusqlite", &[STORE_SQLITE, CLI]),
-    ("tokio-postgres", &[POSTGRES_FIXTURE, CLI]),
-    ("deadpool-postgres", &[CLI]),
+    ("tokio-postgres", &[STORE_POSTGRES, POSTGRES_FIXTURE, CLI]),
+    ("deadpool-postgres", &[STORE_POSTGRES, CLI]),
 ];
 
 /// The engine knows neither SQL nor HTTP, not even through a crate it uses.
