@@ -36,6 +36,14 @@ const REQUIREMENTS: &[Requirement] = &[
         },
     },
     Requirement {
+        name: "PostgreSQL (initdb, pg_ctl)",
+        needed_for: "tests of the PostgreSQL store, which start servers of their own",
+        is_present: has_postgres,
+        remedy: Remedy::DebianPackages {
+            install: "apt-get install --yes --no-install-recommends postgresql",
+        },
+    },
+    Requirement {
         name: "rustfmt",
         needed_for: "the formatting check",
         is_present: || CommandLine::new("cargo fmt --version").succeeds(),
@@ -74,6 +82,13 @@ fn try_to_install(requirement: &Requirement, may_install: bool) -> Result<bool> 
     CommandLine::new("apt-get update").run()?;
     let install = CommandLine::new(install).with_env("DEBIAN_FRONTEND", "noninteractive").run()?;
     Ok(install.success() && (requirement.is_present)())
+}
+
+/// In PATH, or where Debian keeps it.
+fn has_postgres() -> bool {
+    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
+    let in_debian = debian.into_iter().any(|version| version.path().join("bin/initdb").exists());
+    in_debian || CommandLine::new("initdb --version").succeeds()
 }
 
 fn may_install_packages() -> bool {

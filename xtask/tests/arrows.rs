@@ -6,6 +6,8 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, Package
 
 const ENGINE: &str = "hapax-engine";
 const STORE_SQLITE: &str = "hapax-store-sqlite";
+const STORE_POSTGRES: &str = "hapax-store-postgres";
+const POSTGRES_FIXTURE: &str = "hapax-postgres-fixture";
 const STORE_CONFORMANCE: &str = "hapax-store-conformance";
 const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
@@ -24,25 +26,31 @@ struct Arrows {
 const ARROWS: &[Arrows] = &[
     Arrows { from: ENGINE, to: &[], in_tests_to: &[STORE_CONFORMANCE] },
     Arrows { from: STORE_SQLITE, to: &[ENGINE], in_tests_to: &[STORE_CONFORMANCE] },
+    Arrows { from: STORE_POSTGRES, to: &[ENGINE], in_tests_to: &[POSTGRES_FIXTURE, STORE_CONFORMANCE] },
+    Arrows { from: POSTGRES_FIXTURE, to: &[], in_tests_to: &[] },
     Arrows { from: STORE_CONFORMANCE, to: &[ENGINE], in_tests_to: &[] },
     Arrows {
         from: FACADE,
-        to: &[ENGINE, STORE_SQLITE],
-        in_tests_to: &[ENGINE, STORE_SQLITE, STORE_CONFORMANCE, CLI],
+        to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES],
+        in_tests_to: &[ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE, CLI],
     },
     Arrows {
         from: CLI,
-        to: &[FACADE, ENGINE, STORE_SQLITE, STORE_CONFORMANCE],
-        in_tests_to: &[FACADE, ENGINE, STORE_SQLITE, STORE_CONFORMANCE],
+        to: &[FACADE, ENGINE, STORE_SQLITE, STORE_POSTGRES, STORE_CONFORMANCE],
+        in_tests_to: &[FACADE, ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE],
     },
     Arrows { from: XTASK, to: &[], in_tests_to: &[] },
 ];
 
-/// The CLI has it for the bare-SQL ceiling that its benchmark compares with.
-const MAY_USE_RUSQLITE: &[&str] = &[STORE_SQLITE, CLI];
+/// Who may talk to a database directly. The CLI does for the bare-SQL ceiling that its benchmark compares with.
+const DRIVERS: &[(&str, &[&str])] = &[
+    ("rusqlite", &[STORE_SQLITE, CLI]),
+    ("tokio-postgres", &[STORE_POSTGRES, POSTGRES_FIXTURE, CLI]),
+    ("deadpool-postgres", &[STORE_POSTGRES, CLI]),
+];
 
 /// The engine knows neither SQL nor HTTP, not even through a crate it uses.
-const KEPT_OUT_OF_THE_ENGINE: &[&str] = &["rusqlite", "axum", "tonic", "hyper", "reqwest"];
+const KEPT_OUT_OF_THE_ENGINE: &[&str] = &["rusqlite", "tokio-postgres", "axum", "tonic", "hyper", "reqwest"];
 
 #[test]
 fn arrows_between_crates_point_one_way() {
@@ -78,15 +86,14 @@ fn every_row_of_the_arrows_is_about_a_crate_that_exists() {
 }
 
 #[test]
-fn only_the_sqlite_store_and_the_benchmark_know_rusqlite() {
+fn only_stores_and_the_benchmark_know_a_database_driver() {
     let metadata = read_metadata();
     for package in metadata.workspace_packages() {
-        let uses_rusqlite = package.dependencies.iter().any(|dependency| dependency.name == "rusqlite");
-        assert!(
-            !uses_rusqlite || MAY_USE_RUSQLITE.contains(&package.name.as_str()),
-            "{} may not depend on rusqlite",
-            package.name
-        );
+        for (driver, may_use) in DRIVERS {
+            let uses = package.dependencies.iter().any(|dependency| dependency.name == *driver);
+            let is_allowed = may_use.contains(&package.name.as_str());
+            assert!(!uses || is_allowed, "{} may not depend on {driver}", package.name);
+        }
     }
 }
 

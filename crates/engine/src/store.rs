@@ -17,6 +17,7 @@ mod steer_run;
 mod transact;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
 pub use advance_run::AdvanceOutcome;
 pub use claim_runs::{ClaimRuns, Claimed};
@@ -43,6 +44,13 @@ pub type StoreResult<T> = Result<T, StoreError>;
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// The store's clock: the one that leases, timers and deadlines are judged by.
     fn now(&self) -> Timestamp;
+
+    /// Changes whenever another process may have made a run due, so that this one need not wait for its next poll to claim it.
+    ///
+    /// Only a hint: it may be late, be lost, or come for nothing. `None` if the store has no way to know.
+    fn hints(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
 
     /// Makes a run exist, at most once per key and per open subject.
     ///

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::sync::watch;
+
 use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::stats::Counters;
@@ -12,6 +14,7 @@ use crate::store::{ClaimRuns, StoreResult};
 
 /// Looks for due runs whenever something tells of one, a timer is due, or the poll interval is over.
 pub(crate) async fn schedule(inner: Arc<Inner>) {
+    let mut hints = inner.store.hints();
     while inner.phase() == Phase::Running {
         let nudged = inner.nudge.notified();
         tokio::pin!(nudged);
@@ -41,9 +44,20 @@ pub(crate) async fn schedule(inner: Arc<Inner>) {
         tokio::select! {
             biased;
             () = nudged => {}
+            () = hinted(&mut hints) => {}
             () = timer => {}
         }
     }
+}
+
+/// Waits until another process tells of something.
+async fn hinted(hints: &mut Option<watch::Receiver<u64>>) {
+    if let Some(hints) = hints
+        && hints.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Claims what is due and drives it; answers how many, and when the next one will be due.

@@ -1,0 +1,130 @@
+//! A fresh database for one test.
+
+use std::collections::hash_map::DefaultHasher;
+use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio_postgres::{Client, NoTls};
+
+use crate::cluster::Cluster;
+use crate::error::FixtureError;
+use crate::shared;
+
+/// 'HAPX': whoever makes a template holds this lock.
+const TEMPLATE_LOCK: i64 = 0x4841_5058;
+
+/// A database of its own on the shared server, dropped at the end.
+#[derive(Debug)]
+pub struct Database {
+    cluster: &'static Cluster,
+    name: String,
+}
+
+impl Database {
+    /// An empty one.
+    pub async fn empty() -> Result<Database, FixtureError> {
+        Database::copy_of("template0").await
+    }
+
+    /// A copy of a template that `prepare` fills, given its URL, before the first copy of this test program is made.
+    pub async fn from_template<F: Future<Output = ()>>(
+        prepare: impl FnOnce(String) -> F,
+    ) -> Result<Database, FixtureError> {
+        let template = template_name()?;
+        make_template(shared::cluster()?, &template, prepare).await?;
+        Database::copy_of(&template).await
+    }
+
+    async fn copy_of(template: &str) -> Result<Database, FixtureError> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let cluster = shared::cluster()?;
+        let name = format!("test_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let admin = connect(&cluster.url("postgres")).await?;
+        // A process that had this number before may have left one behind.
+        admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
+        admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await?;
+        Ok(Database { cluster, name })
+    }
+
+    /// Its name on the server.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its URL, over a socket.
+    pub fn url(&self) -> String {
+        self.cluster.url(&self.name)
+    }
+
+    /// Its URL, over TCP and with a password.
+    pub fn tcp_url(&self) -> String {
+        self.cluster.tcp_url(&self.name)
+    }
+
+    /// A connection to it, to look behind the back of what is tested.
+    pub async fn connect(&self) -> Result<Client, FixtureError> {
+        connect(&self.url()).await
+    }
+}
+
+impl Drop for Database {
+    /// On a thread of its own, since a test may drop it inside or outside a runtime.
+    fn drop(&mut self) {
+        let (url, name) = (self.cluster.url("postgres"), self.name.clone());
+        let dropping = std::thread::spawn(move || {
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+                return;
+            };
+            // What cannot be dropped goes with the server.
+            let _ = runtime.block_on(async {
+                let admin = connect(&url).await?;
+                admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
+                Ok::<(), FixtureError>(())
+            });
+        });
+        let _ = dropping.join();
+    }
+}
+
+/// One per build of each test program, so that no change of what prepares it is ever missed.
+fn template_name() -> Result<String, FixtureError> {
+    let program = std::env::current_exe().map_err(FixtureError::file("the program"))?;
+    let built_at =
+        program.metadata().and_then(|data| data.modified()).map_err(FixtureError::file(&program))?;
+    let mut hash = DefaultHasher::new();
+    (program, built_at).hash(&mut hash);
+    Ok(format!("template_{:016x}", hash.finish()))
+}
+
+async fn make_template<F: Future<Output = ()>>(
+    cluster: &Cluster,
+    name: &str,
+    prepare: impl FnOnce(String) -> F,
+) -> Result<(), FixtureError> {
+    let admin = connect(&cluster.url("postgres")).await?;
+    let is_made = "SELECT 1 FROM pg_database WHERE datname = $1";
+    if admin.query_opt(is_made, &[&name]).await?.is_some() {
+        return Ok(());
+    }
+    // Held until the connection ends, so that test processes that start together make it once.
+    admin.execute("SELECT pg_advisory_lock($1)", &[&TEMPLATE_LOCK]).await?;
+    if admin.query_opt(is_made, &[&name]).await?.is_some() {
+        return Ok(());
+    }
+    let unfinished = format!("{name}_unfinished");
+    admin.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await?;
+    admin.batch_execute(&format!("CREATE DATABASE {unfinished}")).await?;
+    prepare(cluster.url(&unfinished)).await;
+    let everybody_out = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";
+    admin.execute(everybody_out, &[&unfinished]).await?;
+    admin.batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {name}")).await?;
+    Ok(())
+}
+
+async fn connect(url: &str) -> Result<Client, FixtureError> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    // Ends with the client.
+    tokio::spawn(connection);
+    Ok(client)
+}

@@ -1,0 +1,53 @@
+//! Why there is no PostgreSQL to test with, each with what to do next.
+
+use std::path::PathBuf;
+
+/// Why there is no PostgreSQL to test with.
+#[derive(Debug, thiserror::Error)]
+pub enum FixtureError {
+    /// No binaries.
+    #[error(
+        "PostgreSQL's initdb and pg_ctl are neither in PATH nor in /usr/lib/postgresql/*/bin; \
+         install them with `apt-get install postgresql` (or your system's package), or put them into PATH"
+    )]
+    NotInstalled,
+    /// Root, and nobody else to run the server as.
+    #[error("PostgreSQL refuses to run as root, and there is neither a user `postgres` nor a user `nobody`")]
+    NoUser,
+    /// A command that sets the server up or moves it failed.
+    #[error("{command} failed ({status}): {output}")]
+    Command {
+        /// What was run.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// What it said.
+        output: String,
+    },
+    /// A command could not be run.
+    #[error("{command} could not be run: {cause}")]
+    NotRun {
+        /// What was to be run.
+        command: String,
+        /// Why it was not.
+        cause: std::io::Error,
+    },
+    /// A file or folder of the fixture could not be used.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        cause: std::io::Error,
+    },
+    /// The server said no.
+    #[error("the server said no: {0}")]
+    Sql(#[from] tokio_postgres::Error),
+}
+
+impl FixtureError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> FixtureError {
+        let path = path.into();
+        move |cause| FixtureError::File { path, cause }
+    }
+}

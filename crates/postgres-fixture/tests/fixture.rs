@@ -1,0 +1,72 @@
+//! The fixture itself: servers that start, stop, and never outlive their test.
+
+use std::time::{Duration, Instant};
+
+use hapax_postgres_fixture::{Database, Server, ServerOptions, Shutdown};
+use tokio_postgres::NoTls;
+
+async fn ask(url: &str, question: &str) -> Result<String, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client.query_one(question, &[]).await?.get(0))
+}
+
+#[tokio::test]
+async fn a_server_answers_over_socket_and_tcp_and_flushes_its_disk() {
+    let server = ServerOptions::default().setting("work_mem", "5MB").start().unwrap();
+    assert_eq!(ask(&server.url("postgres"), "SHOW work_mem").await.unwrap(), "5MB");
+    assert_eq!(ask(&server.tcp_url("postgres"), "SHOW fsync").await.unwrap(), "on");
+    let wrong = server.tcp_url("postgres").replace("postgres:", "postgres:x");
+    assert!(ask(&wrong, "SHOW fsync").await.is_err(), "the password is asked for");
+}
+
+#[tokio::test]
+async fn a_server_comes_back_with_its_data_however_it_went() {
+    let server = Server::start().unwrap();
+    let url = server.url("postgres");
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("CREATE TABLE kept (word text); INSERT INTO kept VALUES ('here')").await.unwrap();
+    server.restart(Shutdown::Fast).unwrap();
+    assert_eq!(ask(&url, "SELECT word FROM kept").await.unwrap(), "here");
+    server.restart(Shutdown::Immediate).unwrap();
+    assert_eq!(ask(&url, "SELECT word FROM kept").await.unwrap(), "here");
+    server.kill();
+    assert!(ask(&url, "SELECT word FROM kept").await.is_err());
+    server.start_again().unwrap();
+    assert_eq!(ask(&url, "SELECT word FROM kept").await.unwrap(), "here");
+}
+
+#[test]
+fn a_server_goes_with_its_test_and_leaves_nothing() {
+    let server = Server::start().unwrap();
+    let data = server.data_folder();
+    assert!(data.join("postmaster.pid").exists());
+    drop(server);
+    let began = Instant::now();
+    while data.exists() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{} is still there", data.display());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[tokio::test]
+async fn copies_of_a_template_are_equal_and_apart() {
+    let prepare = async |url: String| {
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("CREATE TABLE words (word text); INSERT INTO words VALUES ('a')").await.unwrap();
+    };
+    let one = Database::from_template(prepare).await.unwrap();
+    let other = Database::from_template(prepare).await.unwrap();
+    let client = one.connect().await.unwrap();
+    client.batch_execute("INSERT INTO words VALUES ('b')").await.unwrap();
+    let count = "SELECT count(*)::text FROM words";
+    assert_eq!(ask(&one.url(), count).await.unwrap(), "2");
+    assert_eq!(ask(&other.tcp_url(), count).await.unwrap(), "1");
+    let url = one.url();
+    drop((client, one));
+    assert!(ask(&url, count).await.is_err(), "it goes with its test");
+    let empty = Database::empty().await.unwrap();
+    assert!(ask(&empty.url(), count).await.is_err());
+}

@@ -1,0 +1,1 @@
+DELETE FROM promises WHERE workspace = $1 AND run = $2

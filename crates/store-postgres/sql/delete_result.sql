@@ -1,0 +1,1 @@
+DELETE FROM run_results WHERE workspace = $1 AND run = $2

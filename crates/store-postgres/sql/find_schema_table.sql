@@ -1,0 +1,1 @@
+SELECT to_regclass(format('%I.schema_versions', current_setting('hapax.schema'))) IS NOT NULL

@@ -1,0 +1,1 @@
+SELECT id FROM workflows WHERE name = $1

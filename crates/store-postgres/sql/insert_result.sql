@@ -1,0 +1,1 @@
+INSERT INTO run_results (workspace, run, status, value) VALUES ($1, $2, $3, $4)

@@ -1,0 +1,1 @@
+INSERT INTO schema_versions (version) VALUES ($1)

@@ -1,0 +1,1 @@
+INSERT INTO workflows (name) VALUES ($1) ON CONFLICT (name) DO NOTHING

@@ -1,0 +1,1 @@
+INSERT INTO workspaces (name) VALUES ($1) ON CONFLICT (name) DO NOTHING

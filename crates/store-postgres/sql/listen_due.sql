@@ -1,0 +1,1 @@
+LISTEN hapax_due

@@ -1,0 +1,1 @@
+SELECT pg_notify('hapax_due', $1)

@@ -1,0 +1,1 @@
+UPDATE run_facts SET input = $3 WHERE workspace = $1 AND id = $2

@@ -1,0 +1,247 @@
+//! Writes under a lease, one at a time: those with consequences beyond their own run.
+
+use std::borrow::Cow;
+
+use hapax_engine::model::{
+    Advance, Drive, EventKind, NewRun, Promise, PromiseState, RunHead, RunId, RunState, StepRecord, Timestamp,
+};
+use hapax_engine::store::AdvanceOutcome;
+
+use crate::codes::{Code, count, millis, millis_of};
+use crate::ending::{follow_ending, insert_result};
+use crate::fault::Fault;
+use crate::job::{Needs, Verb};
+use crate::numbers::WorkspaceNo;
+use crate::rows::{self, StoredHead, uuid};
+use crate::session::{Session, params};
+use crate::settle_promise::write_promise;
+use crate::start_run::{find_taken, insert_new, refuse_id};
+
+impl Verb for Advance {
+    type Outcome = AdvanceOutcome;
+
+    fn foresee(&self, needs: &mut Needs) {
+        let here = self.workspace();
+        needs.runs.push((here.clone(), self.run()));
+        if let (RunState::Closed { .. }, Some(parent)) = (self.head.state, &self.head.facts.parent) {
+            needs.runs.push((here.clone(), parent.run));
+        }
+        let workflows = self.children.iter().map(|child| child.facts.workflow.name.clone());
+        needs.names.extend(workflows.map(|workflow| (here.clone(), workflow)));
+        needs.promises.extend(self.timed_out.iter().map(|id| (here.clone(), id.clone())));
+    }
+
+    async fn apply(&self, session: &mut Session<'_>) -> Result<AdvanceOutcome, Fault> {
+        check_children(self)?;
+        let Some(workspace) = session.find_workspace(self.workspace()).await? else {
+            return Ok(AdvanceOutcome::LeaseLost);
+        };
+        let children = list_new_children(session, workspace, self).await?;
+        let Some(stored) = session.find_head(workspace, self.run()).await? else {
+            return Ok(AdvanceOutcome::LeaseLost);
+        };
+        if let Some(refused) = refuse(self, &stored) {
+            return Ok(refused);
+        }
+        if !all_pending(session, workspace, self).await? {
+            return Ok(AdvanceOutcome::Stale(stored.head));
+        }
+        let woken = write(session, self, &children, stored).await?;
+        Ok(AdvanceOutcome::Advanced { woken })
+    }
+}
+
+/// A child is named by the step that waits for it, so it has no key and no subject that could stand against it.
+pub(crate) fn check_children(advance: &Advance) -> Result<(), Fault> {
+    for child in &advance.children {
+        if child.facts.workspace != *advance.workspace() {
+            return Err(Fault::Refused("a child belongs to the workspace of its parent".into()));
+        }
+        if child.facts.key.is_some() || child.facts.subject.is_some() {
+            return Err(Fault::Refused("a child has neither key nor subject".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's.
+pub(crate) fn refuse(advance: &Advance, stored: &StoredHead) -> Option<AdvanceOutcome> {
+    let holds = stored.head.state.lease().is_some() && stored.head.fence == advance.fence;
+    if holds && stored.head.version == advance.expected {
+        return None;
+    }
+    Some(match stored.token == Some(advance.token) {
+        true => AdvanceOutcome::Advanced { woken: Vec::new() },
+        false if holds => AdvanceOutcome::Stale(stored.head.clone()),
+        false => AdvanceOutcome::LeaseLost,
+    })
+}
+
+/// Can every promise that is to time out still do so?
+async fn all_pending(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+) -> Result<bool, Fault> {
+    for id in &advance.timed_out {
+        let pending = match session.find_promise(workspace, id).await? {
+            Some(promise) => promise.state == PromiseState::Pending,
+            None => advance.promises.iter().any(|opened| opened.id == *id),
+        };
+        if !pending {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The children that are not there yet.
+async fn list_new_children<'a>(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    advance: &'a Advance,
+) -> Result<Vec<&'a NewRun>, Fault> {
+    let mut new = Vec::new();
+    for child in &advance.children {
+        match find_taken(session, child.facts.id).await? {
+            None => new.push(child),
+            Some(taken) if taken == workspace => {}
+            Some(_) => return Err(refuse_id(child.facts.id)),
+        }
+    }
+    Ok(new)
+}
+
+/// The write takes effect; answers with the runs it made due.
+async fn write(
+    session: &mut Session<'_>,
+    advance: &Advance,
+    children: &[&NewRun],
+    stored: StoredHead,
+) -> Result<Vec<RunId>, Fault> {
+    let workspace = stored.workspace;
+    let mut woken = Vec::new();
+    let head = next_head(advance, &stored.head, session.now, &mut woken);
+    let has_children = stored.has_children || !advance.children.is_empty();
+    let written = StoredHead { head, token: Some(advance.token), has_children, workspace };
+    session.write_head(written.clone());
+    write_parts(session, workspace, advance).await?;
+    for child in children {
+        let workflow = session.get_workflow(&child.facts.workflow.name).await?;
+        let stored = insert_new(session, workspace, workflow, child).await?;
+        if matches!(stored.head.state, RunState::Pending { due_at } if due_at <= session.now) {
+            woken.push(child.facts.id);
+        }
+    }
+    if let RunState::Closed { .. } = written.head.state {
+        follow_ending(session, written, &mut woken).await?;
+    }
+    session.has_woken |= !woken.is_empty();
+    Ok(woken)
+}
+
+/// The run after the write: what its holder computed, but for what others move without telling it.
+fn next_head(advance: &Advance, before: &RunHead, now: Timestamp, woken: &mut Vec<RunId>) -> RunHead {
+    let mut head = RunHead { facts: before.facts.clone(), ..advance.head.clone() };
+    if let RunState::Waiting { .. } = head.state
+        && head.arrivals < before.arrivals
+    {
+        head.state = RunState::Waiting { wake_at: Some(now) };
+        woken.push(head.id());
+    }
+    head.arrivals = before.arrivals;
+    if let RunState::Running(Drive::Leased(_)) = head.state {
+        head.state = before.state;
+    }
+    head
+}
+
+/// Everything beside the run row: steps, events, promises, signals, input and result.
+async fn write_parts(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+) -> Result<(), Fault> {
+    let run = advance.run();
+    let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
+    for step in &advance.steps {
+        // A record of the generation that ends with this write goes with it.
+        if continued.is_none_or(|event| step.changed_version > event.version) {
+            record_step(session, workspace, advance, step)?;
+        }
+    }
+    for event in &advance.events {
+        session.insert_event(workspace, run, event);
+    }
+    for seq in &advance.consumed {
+        let signal = params![workspace.0, uuid(run), count(*seq)];
+        session.keep_back(include_str!("../sql/consume_signal.sql"), signal);
+    }
+    if let Some(input) = &advance.input {
+        let older = params![workspace.0, uuid(run), advance.head.generation.get().cast_signed()];
+        session.keep_back(include_str!("../sql/delete_older_steps.sql"), older);
+        session.keep_back(include_str!("../sql/delete_promises_of_run.sql"), params![workspace.0, uuid(run)]);
+        session.forget_promises();
+        let replaced = params![workspace.0, uuid(run), input.as_str().to_owned()];
+        session.keep_back(include_str!("../sql/replace_input.sql"), replaced);
+    }
+    write_promises(session, workspace, advance).await?;
+    if let Some(result) = &advance.result {
+        insert_result(session, workspace, run, result)?;
+    }
+    Ok(())
+}
+
+async fn write_promises(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+) -> Result<(), Fault> {
+    for promise in &advance.promises {
+        let (status, settled_at, value) = rows::promise_columns(&promise.state)?;
+        let opened = params![
+            workspace.0,
+            promise.id.as_str().to_owned(),
+            uuid(promise.run),
+            millis_of(promise.deadline_at),
+            status.code(),
+            settled_at,
+            value,
+        ];
+        session.keep_back(include_str!("../sql/open_promise.sql"), opened);
+        session.forget_promise(workspace, &promise.id);
+    }
+    for id in &advance.timed_out {
+        if let Some(promise) = session.find_promise(workspace, id).await? {
+            write_promise(session, workspace, Promise { state: PromiseState::TimedOut, ..promise })?;
+        }
+    }
+    Ok(())
+}
+
+fn record_step(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+    step: &StepRecord,
+) -> Result<(), Fault> {
+    let (at, value) = rows::step_columns(&step.state)?;
+    let record = params![
+        workspace.0,
+        uuid(advance.run()),
+        advance.head.generation.get().cast_signed(),
+        step.id.as_str().to_owned(),
+        step.kind.code(),
+        step.state.status().code(),
+        step.attempts.cast_signed(),
+        millis(step.started_at),
+        count(step.started_version.get()),
+        count(step.changed_version.get()),
+        count(step.fence.get()),
+        at,
+        value.map(Cow::into_owned),
+        step.child.map(uuid),
+    ];
+    session.keep_back(include_str!("../sql/record_step.sql"), record);
+    Ok(())
+}

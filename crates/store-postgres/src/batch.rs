@@ -1,0 +1,124 @@
+//! The operations of one group commit.
+
+use std::collections::{HashSet, VecDeque};
+
+use hapax_engine::model::{Advance, NewRun, RunId};
+use hapax_engine::store::{AdvanceOutcome, StartOutcome, StoreError};
+
+use crate::job::Reply;
+use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
+
+/// An operation of the hot path.
+pub(crate) enum HotOp {
+    Start(Start),
+    Advance(Move),
+}
+
+/// A start, and who waits for it.
+pub(crate) struct Start {
+    pub(crate) new: NewRun,
+    pub(crate) reply: Reply<StartOutcome>,
+}
+
+/// A write under a lease, and who waits for it.
+pub(crate) struct Move {
+    pub(crate) advance: Box<Advance>,
+    pub(crate) reply: Reply<AdvanceOutcome>,
+}
+
+/// Operations that go into one transaction: no two concern the same run or key.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// In the order of their keys.
+    pub(crate) starts: Vec<Start>,
+    /// In the order of their runs.
+    pub(crate) moves: Vec<Move>,
+}
+
+impl Batch {
+    /// Takes what fits from the front; what must not meet what is taken stays for the next batch.
+    pub(crate) fn take(waiting: &mut VecDeque<HotOp>) -> Batch {
+        let mut batch = Batch::default();
+        let mut runs: HashSet<RunId> = HashSet::with_capacity(waiting.len());
+        let mut keys = HashSet::new();
+        let mut stays = VecDeque::new();
+        let mut bytes = 0;
+        while let Some(op) = waiting.pop_front() {
+            bytes += size(&op);
+            let is_full = batch.len() == MAX_BATCH || (bytes > MAX_BATCH_BYTES && batch.len() > 0);
+            if is_full {
+                waiting.push_front(op);
+                break;
+            }
+            let is_free = match &op {
+                HotOp::Start(Start { new, .. }) => {
+                    let key = new.facts.key.clone().map(|key| (new.facts.workspace.clone(), key));
+                    runs.insert(new.facts.id) && key.is_none_or(|key| keys.insert(key))
+                }
+                HotOp::Advance(Move { advance, .. }) => runs.insert(advance.run()),
+            };
+            match op {
+                op if !is_free => stays.push_back(op),
+                HotOp::Start(start) => batch.starts.push(start),
+                HotOp::Advance(moved) => batch.moves.push(moved),
+            }
+        }
+        while let Some(op) = stays.pop_back() {
+            waiting.push_front(op);
+        }
+        batch.starts.sort_by(|a, b| {
+            let place = |start: &Start| (start.new.facts.workspace.clone(), start.new.facts.key.clone());
+            place(a).cmp(&place(b))
+        });
+        batch.moves.sort_by_key(|moved| moved.advance.run());
+        batch
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len() + self.moves.len()
+    }
+
+    /// Each operation as a batch of its own.
+    pub(crate) fn into_singles(self) -> impl Iterator<Item = Batch> {
+        let starts = self.starts.into_iter().map(|start| Batch { starts: vec![start], moves: Vec::new() });
+        let moves = self.moves.into_iter().map(|moved| Batch { starts: Vec::new(), moves: vec![moved] });
+        starts.chain(moves)
+    }
+
+    /// Tells everybody that there is no outcome.
+    pub(crate) fn fail(self, error: &StoreError) {
+        // Callers that no longer wait will ask again.
+        self.starts.into_iter().for_each(|start| drop(start.reply.send(Err(error.clone()))));
+        self.moves.into_iter().for_each(|moved| drop(moved.reply.send(Err(error.clone()))));
+    }
+}
+
+/// About how many bytes of payload an operation carries.
+fn size(op: &HotOp) -> usize {
+    match op {
+        HotOp::Start(start) => start.new.input.as_str().len(),
+        HotOp::Advance(moved) => size_of_write(&moved.advance),
+    }
+}
+
+/// About how many bytes of payload a write carries.
+pub(crate) fn size_of_write(advance: &Advance) -> usize {
+    use hapax_engine::model::{RunResult, StepState};
+    let steps = advance.steps.iter().map(|step| match &step.state {
+        StepState::Completed { output, .. } => output.as_str().len(),
+        StepState::Pending { failure, .. } | StepState::Failed { failure, .. } => failure.message().len(),
+        StepState::Running
+        | StepState::Waiting { .. }
+        | StepState::Skipped { .. }
+        | StepState::Cancelled { .. }
+        | StepState::InDoubt { .. } => 0,
+    });
+    let result = match &advance.result {
+        Some(RunResult::Completed(output)) => output.as_str().len(),
+        Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) => failure.message().len(),
+        None => 0,
+    };
+    let children = advance.children.iter().map(|child| child.input.as_str().len());
+    let input = advance.input.as_ref().map_or(0, |input| input.as_str().len());
+    steps.sum::<usize>() + children.sum::<usize>() + result + input
+}

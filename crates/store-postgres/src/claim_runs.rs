@@ -1,0 +1,245 @@
+//! Granting leases on due runs: locked where nobody else has them, decided by the model, written together.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use hapax_engine::limits::MAX_CLAIM;
+use hapax_engine::model::{ClaimDecision, Grant, RunEvent, RunHead, RunId, Timestamp, decide_claim};
+use hapax_engine::store::{ClaimRuns, Claimed};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::codes::{Code, count, millis, millis_of};
+use crate::fault::Fault;
+use crate::limits::{LONG_BACKLOG, LOOK_AGAIN_AFTER, MAX_WORKSPACES_PER_CLAIM};
+use crate::numbers::{Numbers, WorkspaceNo};
+use crate::pools::Held;
+use crate::rows::{self, Columns, StoredHead, uuid};
+
+/// A due run that was seen, not locked yet.
+type Place = (WorkspaceNo, RunId);
+
+/// Whose turn it is among the workspaces when not all can be served at once.
+#[derive(Debug, Default)]
+pub(crate) struct Rotation(AtomicI32);
+
+/// The workflows the caller serves, as this database knows them.
+struct Served {
+    workflows: Vec<i32>,
+    versions: Vec<i32>,
+}
+
+/// A decision on a run, to be written.
+struct Granted {
+    workspace: WorkspaceNo,
+    head: RunHead,
+    event: RunEvent,
+}
+
+/// Claims runs, on a connection of its own.
+pub(crate) async fn claim_runs(
+    held: Arc<Held>,
+    numbers: Arc<Numbers>,
+    rotation: Arc<Rotation>,
+    request: ClaimRuns,
+    now: Timestamp,
+) -> Result<Claimed, Fault> {
+    let served = find_served(&held, &numbers, &request.grant).await?;
+    if served.workflows.is_empty() {
+        return Ok(Claimed::default());
+    }
+    let limit = request.limit.min(MAX_CLAIM);
+    let due = list_due(&held, &served, &rotation, limit, now).await?;
+    if due.is_empty() || limit == 0 {
+        return Ok(Claimed { runs: Vec::new(), next_wake_at: find_next_wake(&held, &served).await? });
+    }
+    held.batch_execute("BEGIN").await?;
+    let locked = lock(&held, &due, limit, now).await?;
+    let (granted, put_aside) = decide(&locked, &request.grant, now);
+    write(&held, granted.iter().chain(&put_aside), now).await?;
+    let (next_wake_at, committed) =
+        futures_util::join!(find_next_wake(&held, &served), held.batch_execute("COMMIT"));
+    let next_wake_at = next_wake_at?;
+    committed?;
+    let runs: Vec<RunHead> = granted.into_iter().map(|granted| granted.head).collect();
+    // What others have locked is theirs in a moment; to look again at once would only keep them from it.
+    let next_wake_at = match locked.is_empty() {
+        true => next_wake_at.map(|at| at.max(now.plus(LOOK_AGAIN_AFTER))),
+        false => next_wake_at,
+    };
+    Ok(Claimed { runs, next_wake_at })
+}
+
+async fn find_served(held: &Held, numbers: &Numbers, grant: &Grant) -> Result<Served, Fault> {
+    let mut served = Served { workflows: Vec::new(), versions: Vec::new() };
+    for serves in &*grant.serves {
+        // A workflow without a number has no runs.
+        if let Some(workflow) = numbers.find_workflow(held, &serves.name).await? {
+            served.workflows.push(workflow.0);
+            served.versions.push(serves.version.cast_signed());
+        }
+    }
+    Ok(served)
+}
+
+/// Due runs in the order they are to be served; some more than asked for, because others may have some of them locked.
+async fn list_due(
+    held: &Held,
+    served: &Served,
+    rotation: &Rotation,
+    limit: usize,
+    now: Timestamp,
+) -> Result<Vec<Place>, Fault> {
+    let window = (2 * limit).max(LONG_BACKLOG + 1) as i64;
+    let statement = held.prepare_cached(include_str!("../sql/list_due_runs.sql")).await?;
+    let found = held.query(&statement, &[&served.workflows, &served.versions, &millis(now), &window]).await?;
+    let by_time = rows::collect(&found, |mut row| Ok((WorkspaceNo(row.get()?), row.run()?)))?;
+    if by_time.len() <= LONG_BACKLOG {
+        return Ok(by_time);
+    }
+    let in_turns = list_in_turns(held, served, rotation, limit, now).await?;
+    Ok(mix(by_time, in_turns, limit))
+}
+
+/// With a long backlog every second run is that of a workspace whose turn it is, so that neither the oldest runs nor any
+/// workspace ever wait for all of another's.
+fn mix(by_time: Vec<Place>, in_turns: Vec<Place>, limit: usize) -> Vec<Place> {
+    let mut seen = HashSet::with_capacity(2 * limit);
+    let mut mixed = Vec::with_capacity(2 * limit);
+    let (mut by_time, mut in_turns) = (by_time.into_iter(), in_turns.into_iter());
+    loop {
+        let next = [in_turns.next(), by_time.next()];
+        if mixed.len() >= 2 * limit || next == [None, None] {
+            mixed.truncate(2 * limit);
+            return mixed;
+        }
+        mixed.extend(next.into_iter().flatten().filter(|place| seen.insert(*place)));
+    }
+}
+
+/// Due runs of the workspaces whose turn it is: of each the first, then of each the second, and so on.
+async fn list_in_turns(
+    held: &Held,
+    served: &Served,
+    rotation: &Rotation,
+    limit: usize,
+    now: Timestamp,
+) -> Result<Vec<Place>, Fault> {
+    let statement = held.prepare_cached(include_str!("../sql/list_due_runs_by_workspace.sql")).await?;
+    let workspaces = MAX_WORKSPACES_PER_CLAIM.min(limit) as i32;
+    let behind = rotation.0.load(Ordering::Relaxed);
+    let found = held
+        .query(
+            &statement,
+            &[&served.workflows, &served.versions, &millis(now), &behind, &workspaces, &(limit as i64)],
+        )
+        .await?;
+    let mut places = Vec::with_capacity(found.len());
+    let mut last_visited = None;
+    for row in &found {
+        let mut row = Columns::of(row);
+        let (priority, workspace, number) = (row.get::<i16>()?, row.get::<i32>()?, row.get::<i32>()?);
+        if number == workspaces {
+            last_visited = last_visited.into_iter().chain([workspace]).min();
+        }
+        if let (Some(run), Some(place)) = (row.maybe_run()?, row.get::<Option<i64>>()?) {
+            places.push((priority, place, WorkspaceNo(workspace), run));
+        }
+    }
+    // If all could be visited, the next turn begins with the first.
+    rotation.0.store(last_visited.unwrap_or(0), Ordering::Relaxed);
+    places.sort_unstable();
+    Ok(places.into_iter().map(|(_, _, workspace, run)| (workspace, run)).collect())
+}
+
+/// Locks as many of these as asked for, in their order, and reads them.
+async fn lock(held: &Held, due: &[Place], limit: usize, now: Timestamp) -> Result<Vec<StoredHead>, Fault> {
+    let n: Vec<i32> = (0..due.len() as i32).collect();
+    let workspaces: Vec<i32> = due.iter().map(|(workspace, _)| workspace.0).collect();
+    let ids: Vec<Uuid> = due.iter().map(|(_, run)| uuid(*run)).collect();
+    let statement = held.prepare_cached(include_str!("../sql/lock_due_runs.sql")).await?;
+    let found = held.query(&statement, &[&n, &workspaces, &ids, &millis(now), &(limit as i64)]).await?;
+    let locked = rows::collect(&found, |mut row| row.get::<i32>())?;
+    let workspaces: Vec<i32> = locked.iter().map(|n| workspaces[*n as usize]).collect();
+    let ids: Vec<Uuid> = locked.iter().map(|n| ids[*n as usize]).collect();
+    let statement = held.prepare_cached(include_str!("../sql/find_heads.sql")).await?;
+    let found = held.query(&statement, &[&(ids.len() as i64), &workspaces, &ids]).await?;
+    read_heads(&found)
+}
+
+fn read_heads(found: &[Row]) -> Result<Vec<StoredHead>, Fault> {
+    rows::collect(found, |mut row| rows::stored_head(&mut row))
+}
+
+/// What each claim comes to: granted, or put aside.
+fn decide(locked: &[StoredHead], grant: &Grant, now: Timestamp) -> (Vec<Granted>, Vec<Granted>) {
+    let (mut granted, mut put_aside) = (Vec::new(), Vec::new());
+    for StoredHead { head, workspace, .. } in locked {
+        match decide_claim(head, grant.owner, grant.lease_for, now, false) {
+            ClaimDecision::NotDue => {}
+            ClaimDecision::Granted(head, event) => {
+                granted.push(Granted { workspace: *workspace, head, event });
+            }
+            ClaimDecision::Quarantined(head, event) => {
+                put_aside.push(Granted { workspace: *workspace, head, event });
+            }
+        }
+    }
+    (granted, put_aside)
+}
+
+async fn write(held: &Held, granted: impl Iterator<Item = &Granted>, now: Timestamp) -> Result<(), Fault> {
+    let granted: Vec<&Granted> = granted.collect();
+    if granted.is_empty() {
+        return Ok(());
+    }
+    macro_rules! column {
+        ($value:expr) => {
+            granted.iter().map($value).collect::<Vec<_>>()
+        };
+    }
+    let statement = held.prepare_cached(include_str!("../sql/grant_runs.sql")).await?;
+    held.execute(
+        &statement,
+        &[
+            &(granted.len() as i64),
+            &column!(|it| it.workspace.0),
+            &column!(|it| uuid(it.head.id())),
+            &column!(|it| count(it.head.version.get())),
+            &column!(|it| count(it.head.fence.get())),
+            &column!(|it| it.head.status().code()),
+            &column!(|it| millis_of(it.head.state.wake_at())),
+            &column!(|it| rows::lease_owner(&it.head.state)),
+            &column!(|it| it.head.stalls.cast_signed()),
+            &column!(|it| millis_of(it.head.started_at)),
+            &column!(|it| it.event.kind.code()),
+            &column!(|it| it.event.note.as_deref()),
+            &millis(now),
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+async fn find_next_wake(held: &Held, served: &Served) -> Result<Option<Timestamp>, Fault> {
+    let statement = held.prepare_cached(include_str!("../sql/find_next_wake.sql")).await?;
+    let found = held.query(&statement, &[&served.workflows, &served.versions]).await?;
+    Ok(rows::at_most_one(&found, |mut row| row.maybe_at())?.flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(ids: &[u128]) -> Vec<Place> {
+        ids.iter().map(|id| (WorkspaceNo(1), RunId::from_u128(*id))).collect()
+    }
+
+    #[test]
+    fn a_long_backlog_is_served_by_turns_and_by_time() {
+        assert_eq!(mix(places(&[1, 2, 3, 4]), places(&[9, 2, 8]), 2), places(&[9, 1, 2, 8]));
+        assert_eq!(mix(places(&[1, 2]), Vec::new(), 5), places(&[1, 2]));
+        assert_eq!(mix(places(&[1]), places(&[1]), 5), places(&[1]));
+    }
+}

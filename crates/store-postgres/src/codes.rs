@@ -1,0 +1,215 @@
+//! The numbers that stand for enums in columns, the same as in the SQLite store. They are on disk: never change one,
+//! only add.
+
+use hapax_engine::model::{
+    Asked, Ending, EventKind, KeyKind, Priority, RunStatus, StepKind, StepStatus, Timestamp,
+};
+
+use crate::fault::Fault;
+
+/// An enum with a number for each variant.
+pub(crate) trait Code: Sized + Copy + 'static {
+    /// What it is, for the error about a number that stands for nothing.
+    const WHAT: &'static str;
+
+    /// Every variant.
+    const ALL: &'static [Self];
+
+    /// The number of this variant.
+    fn code(self) -> i16;
+
+    /// The variant with this number.
+    fn from_code(code: i16) -> Result<Self, Fault> {
+        let found = Self::ALL.iter().copied().find(|variant| variant.code() == code);
+        found.ok_or_else(|| Fault::Broken(format!("the database holds {code} as {}", Self::WHAT)))
+    }
+}
+
+impl Code for RunStatus {
+    const WHAT: &'static str = "the status of a run";
+    const ALL: &'static [Self] = &RunStatus::ALL;
+
+    fn code(self) -> i16 {
+        match self {
+            RunStatus::Pending => 0,
+            RunStatus::Running => 1,
+            RunStatus::Waiting => 2,
+            RunStatus::Paused => 3,
+            RunStatus::Completed => 4,
+            RunStatus::Failed => 5,
+            RunStatus::Cancelled => 6,
+        }
+    }
+}
+
+/// How a run that has ended under this status ended.
+pub(crate) fn ending_of(status: RunStatus) -> Option<Ending> {
+    match status {
+        RunStatus::Completed => Some(Ending::Completed),
+        RunStatus::Failed => Some(Ending::Failed),
+        RunStatus::Cancelled => Some(Ending::Cancelled),
+        RunStatus::Pending | RunStatus::Running | RunStatus::Waiting | RunStatus::Paused => None,
+    }
+}
+
+impl Code for Asked {
+    const WHAT: &'static str = "what was asked of a run";
+    const ALL: &'static [Self] = &[Asked::Nothing, Asked::Pause, Asked::Cancel];
+
+    fn code(self) -> i16 {
+        match self {
+            Asked::Nothing => 0,
+            Asked::Pause => 1,
+            Asked::Cancel => 2,
+        }
+    }
+}
+
+impl Code for Priority {
+    const WHAT: &'static str = "a priority";
+    const ALL: &'static [Self] = &Priority::FIRST_TO_LAST;
+
+    fn code(self) -> i16 {
+        match self {
+            Priority::High => 0,
+            Priority::Normal => 1,
+            Priority::Low => 2,
+        }
+    }
+}
+
+impl Code for StepKind {
+    const WHAT: &'static str = "the kind of a step";
+    const ALL: &'static [Self] = &StepKind::ALL;
+
+    fn code(self) -> i16 {
+        match self {
+            StepKind::Effect => 0,
+            StepKind::Undo => 1,
+            StepKind::Sleep => 2,
+            StepKind::Promise => 3,
+            StepKind::Signal => 4,
+            StepKind::Child => 5,
+            StepKind::Value => 6,
+            StepKind::Select => 7,
+        }
+    }
+}
+
+impl Code for StepStatus {
+    const WHAT: &'static str = "the status of a step";
+    const ALL: &'static [Self] = &StepStatus::ALL;
+
+    fn code(self) -> i16 {
+        match self {
+            StepStatus::Pending => 0,
+            StepStatus::Running => 1,
+            StepStatus::Waiting => 2,
+            StepStatus::Completed => 3,
+            StepStatus::Failed => 4,
+            StepStatus::Skipped => 5,
+            StepStatus::Cancelled => 6,
+            StepStatus::InDoubt => 7,
+        }
+    }
+}
+
+impl Code for EventKind {
+    const WHAT: &'static str = "the kind of an event";
+    const ALL: &'static [Self] = &EventKind::ALL;
+
+    fn code(self) -> i16 {
+        match self {
+            EventKind::Started => 0,
+            EventKind::Claimed => 1,
+            EventKind::TakenOver => 2,
+            EventKind::Waited => 3,
+            EventKind::Released => 4,
+            EventKind::PauseAsked => 5,
+            EventKind::Paused => 6,
+            EventKind::Resumed => 7,
+            EventKind::CancelAsked => 8,
+            EventKind::Quarantined => 9,
+            EventKind::ContinuedAsNew => 10,
+            EventKind::Completed => 11,
+            EventKind::Failed => 12,
+            EventKind::Cancelled => 13,
+            EventKind::Retried => 14,
+        }
+    }
+}
+
+impl Code for KeyKind {
+    const WHAT: &'static str = "the kind of a key";
+    const ALL: &'static [Self] = &[KeyKind::Run];
+
+    fn code(self) -> i16 {
+        match self {
+            KeyKind::Run => 0,
+        }
+    }
+}
+
+/// Where a promise stands, without its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PromiseStatus {
+    Pending,
+    Resolved,
+    Rejected,
+    TimedOut,
+}
+
+impl Code for PromiseStatus {
+    const WHAT: &'static str = "the status of a promise";
+    const ALL: &'static [Self] =
+        &[PromiseStatus::Pending, PromiseStatus::Resolved, PromiseStatus::Rejected, PromiseStatus::TimedOut];
+
+    fn code(self) -> i16 {
+        match self {
+            PromiseStatus::Pending => 0,
+            PromiseStatus::Resolved => 1,
+            PromiseStatus::Rejected => 2,
+            PromiseStatus::TimedOut => 3,
+        }
+    }
+}
+
+/// A counter as PostgreSQL keeps it. Counters rise by one and cannot reach the sign bit; tokens do not pass here.
+pub(crate) fn count(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// An instant as PostgreSQL keeps it.
+pub(crate) fn millis(at: Timestamp) -> i64 {
+    at.as_millis()
+}
+
+/// Perhaps an instant.
+pub(crate) fn millis_of(at: Option<Timestamp>) -> Option<i64> {
+    at.map(Timestamp::as_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<C: Code + std::fmt::Debug + PartialEq>() {
+        for (place, variant) in C::ALL.iter().enumerate() {
+            assert_eq!(C::from_code(variant.code()).unwrap(), *variant);
+            assert_eq!(variant.code(), place as i16, "{}: numbers have no gaps, as the CHECKs say", C::WHAT);
+        }
+        assert!(C::from_code(C::ALL.len() as i16).is_err());
+    }
+
+    #[test]
+    fn every_number_reads_back_as_its_variant() {
+        check::<RunStatus>();
+        check::<Asked>();
+        check::<Priority>();
+        check::<StepKind>();
+        check::<StepStatus>();
+        check::<EventKind>();
+        check::<KeyKind>();
+        check::<PromiseStatus>();
+    }
+}

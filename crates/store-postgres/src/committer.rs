@@ -1,0 +1,371 @@
+//! Group commit: takes everything that waits into one statement per kind and one transaction, then tells each caller its own
+//! outcome.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hapax_engine::clock::Clock;
+use hapax_engine::model::{Advance, Drive, RunState, Timestamp, decide_start};
+use hapax_engine::store::{AdvanceOutcome, StartOutcome, StoreError};
+use tokio::sync::{Mutex, mpsc};
+use tokio_postgres::{Error, Row};
+use uuid::Uuid;
+
+use crate::advance_run::refuse;
+use crate::advance_runs::AdvanceColumns;
+use crate::batch::{Batch, HotOp, Move, Start};
+use crate::considered::pause;
+use crate::fault::Fault;
+use crate::hints::Hints;
+use crate::job::{Job, Task};
+use crate::limits::{MAX_BATCH, MAX_TRIES};
+use crate::numbers::{Numbers, WorkspaceNo};
+use crate::pools::{Held, Pools};
+use crate::rows::{self, Columns, StoredHead, uuid};
+use crate::start_runs::{Begun, Obstacle, StartColumns, read_obstacle};
+
+/// What waits for the committers; they take turns in emptying it.
+pub(crate) type Inbox = Arc<Mutex<mpsc::Receiver<HotOp>>>;
+
+/// One of the connections that commit.
+pub(crate) struct Committer {
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) hints: Arc<Hints>,
+    /// Takes what turns out not to be plain.
+    pub(crate) considered: mpsc::Sender<Box<dyn Task>>,
+}
+
+/// What a committed batch did.
+struct Written {
+    now: Timestamp,
+    /// By place in the batch: the run that was made.
+    made: HashMap<usize, StartOutcome>,
+    /// By place in the batch: whether the run is due at once.
+    moved: HashMap<usize, bool>,
+    /// By place in the batch.
+    workspaces_of_starts: Vec<WorkspaceNo>,
+    workspaces_of_moves: Vec<Option<WorkspaceNo>>,
+}
+
+impl Committer {
+    /// Works until nobody can send any more and everything is written.
+    pub(crate) async fn run(self, inbox: Inbox) {
+        let mut waiting = VecDeque::with_capacity(MAX_BATCH);
+        loop {
+            gather(&inbox, &mut waiting).await;
+            if waiting.is_empty() {
+                return;
+            }
+            self.write(Batch::take(&mut waiting)).await;
+        }
+    }
+
+    /// Commits all together, or each alone if one of them cannot be written.
+    async fn write(&self, batch: Batch) {
+        match self.write_together(batch).await {
+            Ok(()) => {}
+            Err((batch, fault)) if batch.len() == 1 => batch.fail(&fault),
+            Err((batch, _)) => {
+                for single in batch.into_singles() {
+                    if let Err((single, error)) = self.write_together(single).await {
+                        single.fail(&error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the batch back if an operation in it is at fault; tells everybody about any other failure.
+    async fn write_together(&self, batch: Batch) -> Result<(), (Batch, StoreError)> {
+        let mut tries = 1;
+        loop {
+            let is_committing = AtomicBool::new(false);
+            let fault = match self.commit(&batch, &is_committing).await {
+                Ok((written, held)) => {
+                    self.answer(batch, written, held).await;
+                    return Ok(());
+                }
+                Err(fault) => fault,
+            };
+            if fault.is_collision() && tries < MAX_TRIES {
+                pause(tries).await;
+                tries += 1;
+                continue;
+            }
+            let is_of_operation = fault.is_of_operation();
+            let error = match is_committing.load(Ordering::Relaxed) {
+                true => fault.into_commit_error(),
+                false => fault.into_store_error(),
+            };
+            if is_of_operation {
+                return Err((batch, error));
+            }
+            batch.fail(&error);
+            return Ok(());
+        }
+    }
+
+    async fn commit(&self, batch: &Batch, is_committing: &AtomicBool) -> Result<(Written, Held), Fault> {
+        let held = self.pools.commits.get().await?;
+        let work = self.transact(&held, batch, is_committing);
+        let done = tokio::time::timeout(self.pools.commits.deadline(), work).await;
+        match done.unwrap_or(Err(Fault::OutOfTime)) {
+            Ok(written) => Ok((written, held)),
+            Err(fault) => {
+                // The statement was a transaction by itself, or its transaction ended with the commit behind it.
+                if fault.leaves_connection_sound() {
+                    held.give_back();
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    async fn transact(
+        &self,
+        held: &Held,
+        batch: &Batch,
+        is_committing: &AtomicBool,
+    ) -> Result<Written, Fault> {
+        let mut workspaces_of_moves = Vec::with_capacity(batch.moves.len());
+        for Move { advance, .. } in &batch.moves {
+            workspaces_of_moves.push(self.numbers.find_workspace(held, advance.workspace()).await?);
+        }
+        let mut numbered = Vec::with_capacity(batch.starts.len());
+        for Start { new, .. } in &batch.starts {
+            let workspace = self.numbers.give_workspace(held, &new.facts.workspace).await?;
+            numbered.push((workspace, self.numbers.give_workflow(held, &new.facts.workflow.name).await?));
+        }
+        // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
+        let now = self.clock.now();
+        let starts: Vec<Begun<'_>> = numbered
+            .iter()
+            .zip(&batch.starts)
+            .enumerate()
+            .map(|(n, ((workspace, workflow), Start { new, .. }))| {
+                let (head, started) = decide_start(new, now);
+                Begun { n: n as i32, workspace: *workspace, workflow: *workflow, new, head, started }
+            })
+            .collect();
+        let moves: Vec<_> = workspaces_of_moves
+            .iter()
+            .zip(&batch.moves)
+            .enumerate()
+            .filter_map(|(n, (workspace, moved))| Some((n as i32, (*workspace)?, &*moved.advance)))
+            .collect();
+        let (made, moved) = send(held, &starts, &moves, now, is_committing).await?;
+        let mut written = Written {
+            now,
+            made: HashMap::with_capacity(made.len()),
+            moved: HashMap::with_capacity(moved.len()),
+            workspaces_of_starts: numbered.iter().map(|(workspace, _)| *workspace).collect(),
+            workspaces_of_moves,
+        };
+        for row in &made {
+            let n = Columns::of(row).get::<i32>()? as usize;
+            written.made.insert(n, StartOutcome::Created(starts[n].head.clone()));
+        }
+        for row in &moved {
+            let mut row = Columns::of(row);
+            written.moved.insert(row.get::<i32>()? as usize, row.get()?);
+        }
+        Ok(written)
+    }
+
+    /// Tells those whose write took effect; finds out about the others.
+    async fn answer(&self, batch: Batch, mut written: Written, held: Held) {
+        let (mut starts, mut moves) = (Vec::new(), Vec::new());
+        let mut has_woken = false;
+        for (n, start) in batch.starts.into_iter().enumerate() {
+            match written.made.remove(&n) {
+                Some(outcome) => {
+                    has_woken |=
+                        matches!(&outcome, StartOutcome::Created(head) if head.state.lease().is_none());
+                    let _ = start.reply.send(Ok(outcome));
+                }
+                None => starts.push((written.workspaces_of_starts[n], start)),
+            }
+        }
+        for (n, moved) in batch.moves.into_iter().enumerate() {
+            match (written.moved.get(&n), written.workspaces_of_moves[n]) {
+                (Some(is_due), _) => {
+                    // Parked too early, or released: for whoever claims it first.
+                    let is_ready = matches!(moved.advance.head.state, RunState::Running(Drive::Ready { .. }));
+                    has_woken |= *is_due || is_ready;
+                    let woken = if *is_due { vec![moved.advance.run()] } else { Vec::new() };
+                    let _ = moved.reply.send(Ok(AdvanceOutcome::Advanced { woken }));
+                }
+                (None, Some(workspace)) => moves.push((workspace, moved)),
+                (None, None) => drop(moved.reply.send(Ok(AdvanceOutcome::LeaseLost))),
+            }
+        }
+        if has_woken {
+            self.hints.note();
+        }
+        if starts.is_empty() && moves.is_empty() {
+            return held.give_back();
+        }
+        let explained = tokio::time::timeout(self.pools.commits.deadline(), explain(&held, &starts, &moves));
+        match explained.await.unwrap_or(Err(Fault::OutOfTime)) {
+            Ok((rows_of_starts, heads)) => {
+                held.give_back();
+                self.answer_starts(starts, &rows_of_starts, written.now).await;
+                self.answer_moves(moves, heads).await;
+            }
+            Err(fault) => {
+                // They were not written by this batch; whether an earlier try was, the next one will tell.
+                let error = StoreError::Unknown(fault.into_store_error().to_string());
+                let starts = starts.into_iter().map(|(_, start)| start).collect();
+                let moves = moves.into_iter().map(|(_, moved)| moved).collect();
+                Batch { starts, moves }.fail(&error);
+            }
+        }
+    }
+
+    async fn answer_starts(&self, starts: Vec<(WorkspaceNo, Start)>, found: &[Row], now: Timestamp) {
+        let mut obstacles = HashMap::new();
+        for row in found {
+            if let Ok(n) = Columns::of(row).get::<i32>() {
+                obstacles.insert(n as usize, row);
+            }
+        }
+        for (n, (workspace, start)) in starts.into_iter().enumerate() {
+            let obstacle = match obstacles.get(&n) {
+                Some(row) => read_obstacle(row, workspace, &start.new, now),
+                None => Ok(Obstacle::Gone),
+            };
+            let Start { new, reply } = start;
+            match obstacle {
+                Ok(Obstacle::Known(outcome)) => drop(reply.send(Ok(outcome))),
+                Ok(Obstacle::Gone) => self.consider(Job::boxed(new, reply)).await,
+                Ok(Obstacle::Refused(fault)) | Err(fault) => {
+                    drop(reply.send(Err(fault.into_store_error())));
+                }
+            }
+        }
+    }
+
+    async fn answer_moves(&self, moves: Vec<(WorkspaceNo, Move)>, heads: HashMap<Uuid, StoredHead>) {
+        for (_, Move { advance, reply }) in moves {
+            match heads.get(&uuid(advance.run())) {
+                None => drop(reply.send(Ok(AdvanceOutcome::LeaseLost))),
+                Some(stored) => match refuse(&advance, stored) {
+                    Some(outcome) => drop(reply.send(Ok(outcome))),
+                    // Nothing is wrong with it, so it was held back because its end concerns children.
+                    None => self.consider(Job::boxed(*advance, reply)).await,
+                },
+            }
+        }
+    }
+
+    async fn consider(&self, task: Box<dyn Task>) {
+        if let Err(closed) = self.considered.send(task).await {
+            closed.0.fail(StoreError::Unavailable("the store is closed".into()));
+        }
+    }
+}
+
+/// Waits for operations, then lets everybody who is about to send one do so: those who were just answered come back at once,
+/// and a commit that waits for them costs less than one more commit.
+async fn gather(inbox: &Inbox, waiting: &mut VecDeque<HotOp>) {
+    // Whoever has something to do does not wait behind a committer that has not.
+    let mut inbox = match waiting.is_empty() {
+        true => inbox.lock().await,
+        false => match inbox.try_lock() {
+            Ok(inbox) => inbox,
+            Err(_) => return,
+        },
+    };
+    let mut taken = Vec::new();
+    if waiting.is_empty() && inbox.recv_many(&mut taken, MAX_BATCH).await == 0 {
+        return;
+    }
+    loop {
+        tokio::task::yield_now().await;
+        let before = taken.len();
+        while waiting.len() + taken.len() < MAX_BATCH
+            && let Ok(op) = inbox.try_recv()
+        {
+            taken.push(op);
+        }
+        if taken.len() == before {
+            break;
+        }
+    }
+    waiting.extend(taken);
+}
+
+/// One statement per kind; both in one transaction if there are both. Answers with those that took effect.
+async fn send(
+    held: &Held,
+    starts: &[Begun<'_>],
+    moves: &[(i32, WorkspaceNo, &Advance)],
+    now: Timestamp,
+    is_committing: &AtomicBool,
+) -> Result<(Vec<Row>, Vec<Row>), Fault> {
+    let start_columns = StartColumns::new(starts, now);
+    let move_columns = AdvanceColumns::new(moves, now)?;
+    let start = async || -> Result<Vec<Row>, Error> {
+        let statement = held.prepare_cached(include_str!("../sql/start_runs.sql")).await?;
+        held.query(&statement, &start_columns.params()).await
+    };
+    let advance = async || -> Result<Vec<Row>, Error> {
+        let statement = held.prepare_cached(include_str!("../sql/advance_runs.sql")).await?;
+        held.query(&statement, &move_columns.params()).await
+    };
+    is_committing.store(true, Ordering::Relaxed);
+    match (starts.is_empty(), moves.is_empty()) {
+        (true, true) => Ok((Vec::new(), Vec::new())),
+        (false, true) => Ok((start().await?, Vec::new())),
+        (true, false) => Ok((Vec::new(), advance().await?)),
+        (false, false) => {
+            // Prepared beforehand, so that everything below goes out in this order and without waiting.
+            held.prepare_cached(include_str!("../sql/start_runs.sql")).await?;
+            held.prepare_cached(include_str!("../sql/advance_runs.sql")).await?;
+            let (begun, moved, made, committed) = futures_util::join!(
+                held.batch_execute("BEGIN"),
+                advance(),
+                start(),
+                held.batch_execute("COMMIT")
+            );
+            begun?;
+            let (moved, made) = (moved?, made?);
+            committed?;
+            Ok((made, moved))
+        }
+    }
+}
+
+/// What stands against starts, by their place; and the runs of writes that did not take effect.
+async fn explain(
+    held: &Held,
+    starts: &[(WorkspaceNo, Start)],
+    moves: &[(WorkspaceNo, Move)],
+) -> Result<(Vec<Row>, HashMap<Uuid, StoredHead>), Fault> {
+    let mut obstacles = Vec::new();
+    if !starts.is_empty() {
+        let statement = held.prepare_cached(include_str!("../sql/find_starts.sql")).await?;
+        let n: Vec<i32> = (0..starts.len() as i32).collect();
+        let workspaces: Vec<i32> = starts.iter().map(|(workspace, _)| workspace.0).collect();
+        let ids: Vec<Uuid> = starts.iter().map(|(_, start)| uuid(start.new.facts.id)).collect();
+        let keys: Vec<Option<&str>> =
+            starts.iter().map(|(_, start)| start.new.facts.key.as_ref().map(|key| key.as_str())).collect();
+        let limit = starts.len() as i64;
+        obstacles = held.query(&statement, &[&limit, &n, &workspaces, &ids, &keys]).await?;
+    }
+    let mut heads = HashMap::new();
+    if !moves.is_empty() {
+        let statement = held.prepare_cached(include_str!("../sql/find_heads.sql")).await?;
+        let workspaces: Vec<i32> = moves.iter().map(|(workspace, _)| workspace.0).collect();
+        let ids: Vec<Uuid> = moves.iter().map(|(_, moved)| uuid(moved.advance.run())).collect();
+        let limit = moves.len() as i64;
+        for row in &held.query(&statement, &[&limit, &workspaces, &ids]).await? {
+            let stored = rows::stored_head(&mut Columns::of(row))?;
+            heads.insert(uuid(stored.head.id()), stored);
+        }
+    }
+    Ok((obstacles, heads))
+}

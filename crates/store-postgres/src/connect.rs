@@ -1,0 +1,126 @@
+//! How connections are made: each with timeouts of ours, on the schema of ours, to a server that takes writes.
+
+use std::time::Duration;
+
+use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::limits::CONNECT_TIMEOUT;
+use crate::open_error::OpenError;
+use crate::options::PostgresOptions;
+
+/// What every connection of the store begins with.
+///
+/// - The server gives up before the client does, so that a client rarely has to guess what became of a statement.
+/// - Every statement goes from keys to rows; the planner is told so once instead of being asked each time. With these
+///   settings one plan is right for every batch size and for a table of any size.
+fn session_settings(options: &PostgresOptions) -> Vec<(&'static str, String)> {
+    let statement = options.deadline.mul_f64(0.8).as_millis().to_string();
+    let lock = options.deadline.mul_f64(0.4).as_millis().to_string();
+    let idle = options.deadline.as_millis().to_string();
+    vec![
+        ("search_path", options.schema.clone()),
+        ("hapax.schema", options.schema.clone()),
+        ("statement_timeout", statement),
+        ("lock_timeout", lock),
+        ("idle_in_transaction_session_timeout", idle),
+        ("default_transaction_isolation", "read\\ committed".into()),
+        ("plan_cache_mode", "force_generic_plan".into()),
+        ("enable_seqscan", "off".into()),
+        ("enable_bitmapscan", "off".into()),
+        ("enable_hashjoin", "off".into()),
+        ("enable_mergejoin", "off".into()),
+        ("jit", "off".into()),
+    ]
+}
+
+/// Sent after the rest, because a server on a platform without it refuses it: lets go of a statement whose client is gone.
+pub(crate) const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2s'";
+
+/// The settings for connections to `url`.
+pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
+    check_schema(&options.schema)?;
+    let mut config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
+    if config.get_hosts().is_empty() {
+        return Err(OpenError::BadUrl);
+    }
+    let given = config.get_options().unwrap_or_default().to_owned();
+    let ours = session_settings(options).into_iter().map(|(name, value)| format!("-c {name}={value}"));
+    let all: Vec<String> = std::iter::once(given).filter(|given| !given.is_empty()).chain(ours).collect();
+    config.options(all.join(" "));
+    if config.get_application_name().is_none() {
+        config.application_name(&options.application_name);
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    // A server that vanished without a word is noticed by these, should the deadline of a call not be first.
+    config.keepalives(true).keepalives_idle(Duration::from_secs(10));
+    config.keepalives_interval(Duration::from_secs(3)).keepalives_retries(3);
+    config.tcp_user_timeout(options.deadline);
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    Ok(config)
+}
+
+fn check_schema(schema: &str) -> Result<(), OpenError> {
+    let starts_well = schema.starts_with(|c: char| c.is_ascii_lowercase());
+    let fits = schema.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    match starts_well && fits && schema.len() <= 40 {
+        true => Ok(()),
+        false => Err(OpenError::BadSchema(schema.chars().take(60).collect())),
+    }
+}
+
+/// Where the connections lead, for messages: never with the password.
+pub(crate) fn place(config: &Config) -> String {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(i, host)| {
+        let port = ports.get(i).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(name) => format!("{name}:{port}"),
+            #[cfg(unix)]
+            Host::Unix(folder) => format!("{}:{port}", folder.display()),
+        }
+    });
+    let hosts: Vec<String> = hosts.collect();
+    format!("{}/{}", hosts.join(","), config.get_dbname().or(config.get_user()).unwrap_or_default())
+}
+
+/// One connection outside the pools. It ends with its client.
+pub(crate) async fn connect(config: &Config) -> Result<Client, OpenError> {
+    let (client, connection) =
+        config.connect(NoTls).await.map_err(|error| OpenError::from_postgres(&place(config), &error))?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection ended");
+        }
+    });
+    Ok(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_shown_nowhere() {
+        let options = PostgresOptions::default();
+        let config = configure("postgres://ann:canary@db.example:6000/orders", &options).unwrap();
+        assert_eq!(place(&config), "db.example:6000/orders");
+        assert!(!format!("{config:?}").contains("canary"));
+        for broken in ["postgres://ann:canary@host:port/x", "postgres://h/x?canary=1", "canary", ""] {
+            let error = configure(broken, &options).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_schema_is_a_plain_name() {
+        for good in ["hapax", "a", "tenant_7"] {
+            assert!(check_schema(good).is_ok(), "{good}");
+        }
+        for bad in ["", "7a", "Hapax", "a b", "a;b", "a\"b", "_a", &"a".repeat(41)] {
+            assert!(check_schema(bad).is_err(), "{bad}");
+        }
+    }
+}

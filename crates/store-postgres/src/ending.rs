@@ -1,0 +1,123 @@
+//! What follows from the end of a run: its key begins to age, its subject is free, its parent hears of it, its
+//! children are asked to cancel.
+
+use std::collections::VecDeque;
+
+use hapax_engine::model::{
+    Drive, KeyKind, RunHead, RunId, RunResult, RunState, Steer, decide_key_expiry, decide_steer,
+};
+
+use crate::arrival::arrive;
+use crate::codes::{Code, millis};
+use crate::fault::Fault;
+use crate::numbers::WorkspaceNo;
+use crate::rows::{self, StoredHead, uuid};
+use crate::session::{Session, params};
+
+/// Carries out the consequences of the end of a run, also of those that end by it; adds the runs made due to `woken`.
+pub(crate) async fn follow_ending(
+    session: &mut Session<'_>,
+    ended: StoredHead,
+    woken: &mut Vec<RunId>,
+) -> Result<(), Fault> {
+    let workspace = ended.workspace;
+    let mut ended = VecDeque::from([ended]);
+    while let Some(StoredHead { head, has_children, .. }) = ended.pop_front() {
+        expire_key(session, workspace, &head);
+        release_subject(session, workspace, &head).await?;
+        if let Some(parent) = &head.facts.parent
+            && let Some(arrival) = arrive(session, workspace, parent.run, None).await?
+            && arrival.woken
+        {
+            woken.push(parent.run);
+        }
+        if !has_children {
+            continue;
+        }
+        for child in lock_children_to_cancel(session, workspace, head.id()).await? {
+            let Some(child) = cancel_child(session, workspace, head.id(), child).await? else { continue };
+            match child.head.state {
+                RunState::Closed { .. } => ended.push_back(child),
+                RunState::Running(Drive::Ready { .. }) => woken.push(child.head.id()),
+                RunState::Running(Drive::Leased(_))
+                | RunState::Pending { .. }
+                | RunState::Waiting { .. }
+                | RunState::Paused => {}
+            }
+        }
+    }
+    session.has_woken |= !woken.is_empty();
+    Ok(())
+}
+
+fn expire_key(session: &mut Session<'_>, workspace: WorkspaceNo, head: &RunHead) {
+    let (Some(key), RunState::Closed { at, ending }) = (&head.facts.key, head.state) else { return };
+    // The key of an open run has no end, so one that is kept for ever needs no write.
+    let Some(expires_at) = decide_key_expiry(head.facts.retention, ending, at) else { return };
+    let expired = params![
+        workspace.0,
+        KeyKind::Run.code(),
+        key.as_str().to_owned(),
+        uuid(head.id()),
+        millis(expires_at),
+    ];
+    session.keep_back(include_str!("../sql/expire_key.sql"), expired);
+}
+
+async fn release_subject(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    head: &RunHead,
+) -> Result<(), Fault> {
+    let Some(subject) = &head.facts.subject else { return Ok(()) };
+    let Some(workflow) = session.find_workflow(&head.facts.workflow.name).await? else { return Ok(()) };
+    let released = params![workspace.0, workflow.0, subject.as_str().to_owned(), uuid(head.id())];
+    session.keep_back(include_str!("../sql/release_subject.sql"), released);
+    Ok(())
+}
+
+async fn lock_children_to_cancel(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    parent: RunId,
+) -> Result<Vec<RunId>, Fault> {
+    let of_parent = params![workspace.0, uuid(parent)];
+    let found = session.query(include_str!("../sql/list_children_to_cancel.sql"), of_parent).await?;
+    let children = rows::collect(&found, |mut row| row.run())?;
+    let places: Vec<(WorkspaceNo, RunId)> = children.iter().map(|child| (workspace, *child)).collect();
+    session.lock(&places).await?;
+    Ok(children)
+}
+
+/// The child, if the end of its parent changed it.
+async fn cancel_child(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    parent: RunId,
+    child: RunId,
+) -> Result<Option<StoredHead>, Fault> {
+    let Some(stored) = session.find_head(workspace, child).await? else { return Ok(None) };
+    let command = Steer::parent_ended(parent);
+    let Ok(steered) = decide_steer(&stored.head, &command, &[], session.now) else { return Ok(None) };
+    let steered_head = StoredHead { head: steered.head, ..stored };
+    session.write_head(steered_head.clone());
+    session.insert_event(workspace, child, &steered.event);
+    if let Some(result) = &steered.result {
+        insert_result(session, workspace, child, result)?;
+    }
+    Ok(Some(steered_head))
+}
+
+pub(crate) fn insert_result(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    run: RunId,
+    result: &RunResult,
+) -> Result<(), Fault> {
+    let (status, value) = rows::result_columns(result)?;
+    session.keep_back(
+        include_str!("../sql/insert_result.sql"),
+        params![workspace.0, uuid(run), status, value.into_owned()],
+    );
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Hints to other nodes that something may be due. Polling is the truth; a hint that is lost costs only time.
+//!
+//! `NOTIFY` takes a lock over the whole database at commit, so it is sent apart from what it tells of, and at most a few times per second
+//! however much there is to tell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio_postgres::{AsyncMessage, Config, NoTls};
+use uuid::Uuid;
+
+use crate::limits::HINT_EVERY;
+use crate::pools::Pools;
+
+/// Longest pause between two tries to listen again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What this node tells others, and hears from them.
+#[derive(Debug)]
+pub(crate) struct Hints {
+    /// Schema and node: others listen for the schema, and pass over their own.
+    name: String,
+    schema: String,
+    to_tell: Notify,
+    heard: watch::Sender<u64>,
+}
+
+impl Hints {
+    pub(crate) fn new(schema: &str) -> Arc<Self> {
+        let name = format!("{schema} {}", Uuid::new_v4().simple());
+        Arc::new(Hints {
+            name,
+            schema: schema.to_owned(),
+            to_tell: Notify::new(),
+            heard: watch::Sender::new(0),
+        })
+    }
+
+    /// Something became due that this node may not drive itself.
+    pub(crate) fn note(&self) {
+        self.to_tell.notify_one();
+    }
+
+    /// Changes whenever another node tells of something.
+    pub(crate) fn listen(&self) -> watch::Receiver<u64> {
+        self.heard.subscribe()
+    }
+
+    /// Tells others, many notes at a time, for ever.
+    pub(crate) async fn tell(self: Arc<Self>, pools: Arc<Pools>) {
+        loop {
+            self.to_tell.notified().await;
+            let name = self.name.clone();
+            let deadline = pools.maintenance.deadline();
+            let told = pools.maintenance.run(deadline, |held| async move {
+                let statement = held.prepare_cached(include_str!("../sql/notify_due.sql")).await?;
+                held.query(&statement, &[&name]).await?;
+                Ok(())
+            });
+            if let Err(fault) = told.await {
+                tracing::debug!(?fault, "a hint was not sent");
+            }
+            tokio::time::sleep(HINT_EVERY).await;
+        }
+    }
+
+    /// Hears others, for ever. After each new connection something may have been missed, so that counts as heard.
+    pub(crate) async fn hear(self: Arc<Self>, config: Config) {
+        let mut pause = Duration::from_millis(100);
+        loop {
+            match self.hear_until_lost(&config, &mut pause).await {
+                Ok(()) => tracing::debug!("the connection for hints ended"),
+                Err(error) => tracing::debug!(%error, "hints cannot be heard; polling goes on"),
+            }
+            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn hear_until_lost(
+        &self,
+        config: &Config,
+        pause: &mut Duration,
+    ) -> Result<(), tokio_postgres::Error> {
+        let (client, mut connection) = config.connect(NoTls).await?;
+        let mut asked = std::pin::pin!(client.batch_execute(include_str!("../sql/listen_due.sql")));
+        let mut is_listening = false;
+        // Many nodes may tell at once; each would make this one look.
+        let mut is_to_pass_on = false;
+        let mut may_pass_on = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+        loop {
+            tokio::select! {
+                listening = &mut asked, if !is_listening => {
+                    listening?;
+                    is_listening = true;
+                    *pause = Duration::from_millis(100);
+                    is_to_pass_on = true;
+                }
+                () = &mut may_pass_on, if is_to_pass_on => {
+                    self.heard.send_modify(|heard| *heard = heard.wrapping_add(1));
+                    is_to_pass_on = false;
+                    may_pass_on.as_mut().reset(tokio::time::Instant::now() + HINT_EVERY);
+                }
+                message = std::future::poll_fn(|cx| connection.poll_message(cx)) => match message {
+                    Some(Ok(AsyncMessage::Notification(told))) => {
+                        let from = told.payload();
+                        is_to_pass_on |= from.split(' ').next() == Some(&self.schema) && from != self.name;
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return Err(error),
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! One operation on its way through a lane: a request, later its outcome, and who waits for it.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use hapax_engine::model::{Name, PromiseId, RunId, SignalId, WorkspaceId};
+use hapax_engine::store::{StoreError, StoreResult};
+use tokio::sync::oneshot;
+
+use crate::fault::Fault;
+use crate::session::Session;
+
+/// What the operations of a transaction will look at: locked and read for all of them at once, in one order.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    /// Workflows that runs are started of, each with its workspace: they must have numbers.
+    pub(crate) names: Vec<(WorkspaceId, Name)>,
+    pub(crate) runs: Vec<(WorkspaceId, RunId)>,
+    /// With the runs that wait for them.
+    pub(crate) promises: Vec<(WorkspaceId, PromiseId)>,
+    pub(crate) signal_ids: Vec<(WorkspaceId, RunId, SignalId)>,
+}
+
+/// Where an outcome is told.
+pub(crate) type Reply<T> = oneshot::Sender<StoreResult<T>>;
+
+/// A request that reads before it writes. It must decide before it writes, so that an expected outcome leaves nothing to undo.
+pub(crate) trait Verb: Send + Sync + 'static {
+    /// What it comes to.
+    type Outcome: Send + 'static;
+
+    /// Says what it will look at, as far as that is known.
+    fn foresee(&self, needs: &mut Needs);
+
+    /// Carries it out inside the transaction of the session. May be called again after a rollback.
+    fn apply(&self, session: &mut Session<'_>) -> impl Future<Output = Result<Self::Outcome, Fault>> + Send;
+}
+
+/// A job whose verb is not known any more.
+pub(crate) trait Task: Send + Sync {
+    /// See [`Verb::foresee`].
+    fn foresee(&self, needs: &mut Needs);
+
+    /// Carries it out and keeps its outcome for later. An error asks for a rollback.
+    fn apply<'a>(&'a mut self, session: &'a mut Session<'_>) -> BoxFuture<'a, Result<(), Fault>>;
+
+    /// Tells the outcome; only to be called once it is durable.
+    fn acknowledge(self: Box<Self>);
+
+    /// Tells that there is none.
+    fn fail(self: Box<Self>, error: StoreError);
+}
+
+pub(crate) struct Job<V: Verb> {
+    request: V,
+    outcome: Option<StoreResult<V::Outcome>>,
+    reply: Reply<V::Outcome>,
+}
+
+impl<V: Verb> Job<V>
+where
+    V::Outcome: Sync,
+{
+    /// A job whose outcome is told to `reply`.
+    pub(crate) fn boxed(request: V, reply: Reply<V::Outcome>) -> Box<dyn Task> {
+        Box::new(Job { request, outcome: None, reply })
+    }
+}
+
+impl<V: Verb> Task for Job<V>
+where
+    V::Outcome: Sync,
+{
+    fn foresee(&self, needs: &mut Needs) {
+        self.request.foresee(needs);
+    }
+
+    fn apply<'a>(&'a mut self, session: &'a mut Session<'_>) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            // A panic is a fault of this store; it must not take the lane and the other callers with it.
+            let applied = AssertUnwindSafe(self.request.apply(session)).catch_unwind().await;
+            self.outcome = Some(match applied {
+                Ok(Ok(outcome)) => Ok(outcome),
+                Ok(Err(Fault::Refused(text))) => Err(StoreError::Refused(text)),
+                Ok(Err(fault)) => return Err(fault),
+                Err(_) => {
+                    return Err(Fault::Broken(
+                        "the store failed on this request; nothing was written".into(),
+                    ));
+                }
+            });
+            Ok(())
+        })
+    }
+
+    fn acknowledge(self: Box<Self>) {
+        let outcome = self.outcome.unwrap_or_else(|| Err(StoreError::Unknown("no outcome was kept".into())));
+        // A caller that no longer waits will ask again.
+        let _ = self.reply.send(outcome);
+    }
+
+    fn fail(self: Box<Self>, error: StoreError) {
+        let _ = self.reply.send(Err(error));
+    }
+}

@@ -1,0 +1,54 @@
+//! The PostgreSQL store: any number of nodes on one database, nothing else to run.
+//!
+//! All writes of a node flow through a few connections. Those that concern nothing but their own run (nearly all) take the hot
+//! lane: everything that waits becomes one statement over arrays, each row guarded by version and fence, and one commit.
+//! Operations that must look at more than their own run take the considered lane: their runs are locked in one order,
+//! the model decides, and all of a batch commit together. Reads, renewals and maintenance have connections of their own.
+//!
+//! - One order for locks (by run id, parents before children) keeps transactions from waiting for each other in a circle.
+//! - Whatever is written to a run, its steps, promises and signals is written under the lock of the run's row.
+//! - A call that outlives its deadline costs its connection, so that no transaction is ever left behind.
+//! - `now` is a parameter of every statement: the server's clock as [`ServerClock`] knows it, or a test's.
+//!
+//! Connections are not encrypted yet: use a network you trust, a local socket, or a tunnel. A pooler between node and server must
+//! keep sessions together (no transaction pooling), because statements are prepared once per connection.
+
+mod advance_run;
+mod advance_runs;
+mod arrival;
+mod batch;
+mod claim_runs;
+mod codes;
+mod committer;
+mod connect;
+mod considered;
+mod ending;
+mod fault;
+mod hints;
+mod job;
+mod limits;
+mod list_runs;
+mod migrate;
+mod numbers;
+mod open;
+mod open_error;
+mod options;
+mod pools;
+mod purge;
+mod read;
+mod renew_leases;
+mod rows;
+mod send_signal;
+mod server_clock;
+mod session;
+mod settle_promise;
+mod start_run;
+mod start_runs;
+mod steer_run;
+mod store;
+
+pub use migrate::{Migrated, migrate};
+pub use open_error::OpenError;
+pub use options::PostgresOptions;
+pub use server_clock::ServerClock;
+pub use store::PostgresStore;

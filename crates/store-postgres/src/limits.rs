@@ -1,0 +1,38 @@
+//! Every limit of this store, in one place.
+
+use std::time::Duration;
+
+/// Most operations written by one statement. Beyond it callers would wait longer without the disk doing less.
+pub(crate) const MAX_BATCH: usize = 512;
+/// Most bytes of payload written by one statement, but for a single operation that is larger by itself.
+pub(crate) const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
+/// Most bytes of payload in one operation; PostgreSQL itself refuses messages of a gigabyte.
+pub(crate) const MAX_OPERATION_BYTES: usize = 256 * 1024 * 1024;
+/// Most operations that take turns in one transaction of the considered lane; each costs a few statements.
+pub(crate) const MAX_CONSIDERED: usize = 64;
+/// Most operations that wait for a committer; the next caller waits to be let in.
+pub(crate) const MAX_QUEUED: usize = 8_192;
+/// How often a batch that met a deadlock or a rival is tried again.
+pub(crate) const MAX_TRIES: u32 = 8;
+/// Longest pause before the first of these tries; it doubles with each.
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// Connections for claims and purges.
+pub(crate) const MAINTENANCE_CONNECTIONS: usize = 2;
+/// Connections for renewals.
+pub(crate) const RENEWAL_CONNECTIONS: usize = 2;
+/// Longest wait for a connection to be made.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long after a failed connection callers are turned away at once, instead of each waiting for one of its own.
+pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// Due runs beyond which a claim goes from workspace to workspace; a shorter backlog is served strictly in order.
+pub(crate) const LONG_BACKLOG: usize = 1_024;
+/// Most workspaces one claim visits for each workflow and priority; the next claim goes on behind them.
+pub(crate) const MAX_WORKSPACES_PER_CLAIM: usize = 64;
+/// When a claim that found only runs locked by others looks again.
+pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// Least time between two hints to other nodes.
+pub(crate) const HINT_EVERY: Duration = Duration::from_millis(50);
+/// How often the server's clock is read again.
+pub(crate) const READ_CLOCK_EVERY: Duration = Duration::from_secs(10);
+/// Oldest server with everything that the statements need.
+pub(crate) const MIN_SERVER: i32 = 140_000;

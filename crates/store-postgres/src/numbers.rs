@@ -1,0 +1,102 @@
+//! Names as the small numbers that rows carry. A number never changes once it is given, so each is asked for once.
+
+use std::collections::HashMap;
+use std::sync::RwLock;
+
+use deadpool_postgres::Object;
+use hapax_engine::model::{Name, WorkspaceId};
+
+use crate::fault::Fault;
+
+/// A workspace as the number it has in this database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WorkspaceNo(pub(crate) i32);
+
+/// A workflow name as the number it has in this database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WorkflowNo(pub(crate) i32);
+
+/// The numbers seen so far. They are given in transactions of their own, so that no rollback ever takes one back.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    workspaces: RwLock<HashMap<WorkspaceId, WorkspaceNo>>,
+    workflows: RwLock<HashMap<Name, WorkflowNo>>,
+}
+
+impl Numbers {
+    /// The number of a workspace, if it has one.
+    pub(crate) async fn find_workspace(
+        &self,
+        client: &Object,
+        name: &WorkspaceId,
+    ) -> Result<Option<WorkspaceNo>, Fault> {
+        if let Some(number) = self.known_workspace(name) {
+            return Ok(Some(number));
+        }
+        let found = find(client, include_str!("../sql/find_workspace.sql"), name.as_str()).await?;
+        if let Some(number) = found {
+            self.workspaces.write().expect("no holder panics").insert(name.clone(), WorkspaceNo(number));
+        }
+        Ok(found.map(WorkspaceNo))
+    }
+
+    /// The number of a workflow name, if it has one.
+    pub(crate) async fn find_workflow(
+        &self,
+        client: &Object,
+        name: &Name,
+    ) -> Result<Option<WorkflowNo>, Fault> {
+        if let Some(number) = self.known_workflow(name) {
+            return Ok(Some(number));
+        }
+        let found = find(client, include_str!("../sql/find_workflow.sql"), name.as_str()).await?;
+        if let Some(number) = found {
+            self.workflows.write().expect("no holder panics").insert(name.clone(), WorkflowNo(number));
+        }
+        Ok(found.map(WorkflowNo))
+    }
+
+    /// The number of a workspace, new if need be. Not to be called inside a transaction.
+    pub(crate) async fn give_workspace(
+        &self,
+        client: &Object,
+        name: &WorkspaceId,
+    ) -> Result<WorkspaceNo, Fault> {
+        if let Some(number) = self.find_workspace(client, name).await? {
+            return Ok(number);
+        }
+        insert(client, include_str!("../sql/insert_workspace.sql"), name.as_str()).await?;
+        let number = self.find_workspace(client, name).await?;
+        number.ok_or_else(|| Fault::Broken(format!("workspace {name} was inserted and is not there")))
+    }
+
+    /// The number of a workflow name, new if need be. Not to be called inside a transaction.
+    pub(crate) async fn give_workflow(&self, client: &Object, name: &Name) -> Result<WorkflowNo, Fault> {
+        if let Some(number) = self.find_workflow(client, name).await? {
+            return Ok(number);
+        }
+        insert(client, include_str!("../sql/insert_workflow.sql"), name.as_str()).await?;
+        let number = self.find_workflow(client, name).await?;
+        number.ok_or_else(|| Fault::Broken(format!("workflow {name} was inserted and is not there")))
+    }
+
+    fn known_workspace(&self, name: &WorkspaceId) -> Option<WorkspaceNo> {
+        self.workspaces.read().expect("no holder panics").get(name).copied()
+    }
+
+    fn known_workflow(&self, name: &Name) -> Option<WorkflowNo> {
+        self.workflows.read().expect("no holder panics").get(name).copied()
+    }
+}
+
+async fn find(client: &Object, sql: &'static str, name: &str) -> Result<Option<i32>, Fault> {
+    let statement = client.prepare_cached(sql).await?;
+    let row = client.query_opt(&statement, &[&name]).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
+async fn insert(client: &Object, sql: &'static str, name: &str) -> Result<(), Fault> {
+    let statement = client.prepare_cached(sql).await?;
+    client.execute(&statement, &[&name]).await?;
+    Ok(())
+}

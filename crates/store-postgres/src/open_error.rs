@@ -1,0 +1,156 @@
+//! Why a database could not be opened, each with what to do next.
+
+use std::error::Error as _;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::fault::describe;
+
+/// Why a database could not be opened. No variant ever holds a password.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The URL cannot be read; it is not repeated, because it may hold a password.
+    #[error(
+        "the URL cannot be read: write it as postgres://USER:PASSWORD@HOST:PORT/DATABASE, with % codes for special characters"
+    )]
+    BadUrl,
+    /// The schema name cannot be used.
+    #[error("{0:?} is not a schema name: use 1 to 40 of a-z, 0-9 and _, beginning with a letter")]
+    BadSchema(String),
+    /// Nobody answers.
+    #[error(
+        "no PostgreSQL answers at {place} ({detail}): check the address, that the server runs, and the firewall"
+    )]
+    NoServer {
+        /// Where.
+        place: String,
+        /// What happened.
+        detail: String,
+    },
+    /// The user or the password is wrong.
+    #[error(
+        "PostgreSQL at {place} does not let this user in ({detail}): check the user, the password and pg_hba.conf"
+    )]
+    NotLetIn {
+        /// Where.
+        place: String,
+        /// What the server said.
+        detail: String,
+    },
+    /// There is no such database.
+    #[error("PostgreSQL at {place} has no such database: create it with `createdb`, or name another")]
+    NoDatabase {
+        /// Where.
+        place: String,
+    },
+    /// The server has no room for another connection.
+    #[error(
+        "PostgreSQL at {place} takes no more connections ({detail}): raise max_connections, or run fewer nodes"
+    )]
+    Full {
+        /// Where.
+        place: String,
+        /// What the server said.
+        detail: String,
+    },
+    /// The server does not take writes.
+    #[error(
+        "PostgreSQL at {place} is read-only (a standby, or default_transaction_read_only): connect to the primary"
+    )]
+    ReadOnly {
+        /// Where.
+        place: String,
+    },
+    /// The server or the URL asks for TLS.
+    #[error(
+        "{place} asks for TLS, which this program does not speak yet: use sslmode=disable over a network you trust, or a tunnel"
+    )]
+    NeedsTls {
+        /// Where.
+        place: String,
+    },
+    /// The server is too old.
+    #[error("PostgreSQL {} is too old: use {} or newer", found / 10_000, needed / 10_000)]
+    OldServer {
+        /// The version found, as PostgreSQL counts.
+        found: i32,
+        /// The oldest good one.
+        needed: i32,
+    },
+    /// The tables were written by a newer program.
+    #[error(
+        "the tables at {place} have version {found}, this program knows up to {known}: use the newer program"
+    )]
+    Newer {
+        /// Where.
+        place: String,
+        /// Their version.
+        found: i32,
+        /// The newest version this program knows.
+        known: i32,
+    },
+    /// The tables are to be brought up to date first.
+    #[error("the tables at {place} have version {found}, this program needs {known}: run `hapax migrate`")]
+    Older {
+        /// Where.
+        place: String,
+        /// Their version; 0 if there are none.
+        found: i32,
+        /// The version this program needs.
+        known: i32,
+    },
+    /// The role may not do what is needed.
+    #[error(
+        "the role may not do this at {place} ({detail}): migrate in the name of an owner, then grant USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables"
+    )]
+    NotAllowed {
+        /// Where.
+        place: String,
+        /// What the server said.
+        detail: String,
+    },
+    /// Anything else the server or the driver said.
+    #[error("PostgreSQL at {place} cannot be used ({detail})")]
+    Other {
+        /// Where.
+        place: String,
+        /// What was said.
+        detail: String,
+    },
+}
+
+impl OpenError {
+    /// Sorts an error by what to do about it.
+    pub(crate) fn from_postgres(place: &str, error: &Error) -> Self {
+        let (place, detail) = (place.to_owned(), describe(error));
+        if let Some(said) = error.as_db_error() {
+            let code = said.code();
+            return match &code.code()[..2] {
+                "28" => OpenError::NotLetIn { place, detail },
+                "3D" => OpenError::NoDatabase { place },
+                "53" if *code == SqlState::TOO_MANY_CONNECTIONS => OpenError::Full { place, detail },
+                _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => OpenError::NotAllowed { place, detail },
+                _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => OpenError::ReadOnly { place },
+                "57" => OpenError::NoServer { place, detail },
+                _ => OpenError::Other { place, detail },
+            };
+        }
+        let text = error.to_string();
+        let io = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+        match io {
+            // How the driver says that a server with target_session_attrs=read-write takes no writes.
+            Some(io) if io.to_string().contains("does not allow writes") => OpenError::ReadOnly { place },
+            Some(_) => OpenError::NoServer { place, detail },
+            None if text.contains("TLS") => OpenError::NeedsTls { place },
+            None if text.contains("password missing") || text.contains("authentication") => {
+                OpenError::NotLetIn { place, detail }
+            }
+            None if text.contains("timeout") || text.contains("timed out") || error.is_closed() => {
+                OpenError::NoServer { place, detail }
+            }
+            None => OpenError::Other { place, detail },
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Connections by purpose, so that a flood of one kind of call never keeps another waiting.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
+use tokio_postgres::{Config, NoTls};
+
+use crate::connect::{CHECK_CLIENT, place};
+use crate::fault::{Fault, describe};
+use crate::limits::{CONNECT_TIMEOUT, MAINTENANCE_CONNECTIONS, RECONNECT_PAUSE, RENEWAL_CONNECTIONS};
+use crate::options::PostgresOptions;
+
+/// The connections of a node.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    /// For group commits.
+    pub(crate) commits: Connections,
+    /// For operations that read before they write.
+    pub(crate) considered: Connections,
+    pub(crate) reads: Connections,
+    /// Reserved: a node that cannot renew its leases loses its runs.
+    pub(crate) renewals: Connections,
+    /// Reserved for claims, purges and hints.
+    pub(crate) maintenance: Connections,
+}
+
+impl Pools {
+    pub(crate) fn new(config: &Config, options: &PostgresOptions) -> Self {
+        let pool = |size| Connections::new(config, size, options.deadline);
+        Pools {
+            commits: pool(options.committers),
+            considered: pool(options.committers),
+            reads: pool(options.readers),
+            renewals: pool(RENEWAL_CONNECTIONS),
+            maintenance: pool(MAINTENANCE_CONNECTIONS),
+        }
+    }
+
+    /// Closes them all; calls under way keep theirs until they end.
+    pub(crate) fn close(&self) {
+        for connections in [&self.commits, &self.considered, &self.reads, &self.renewals, &self.maintenance] {
+            connections.pool.close();
+        }
+    }
+}
+
+/// A few connections for one purpose.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    pool: Pool,
+    place: String,
+    deadline: Duration,
+    /// When a connection could not be made, and why.
+    failed: Mutex<Option<(Instant, String)>>,
+}
+
+impl Connections {
+    fn new(config: &Config, size: usize, deadline: Duration) -> Self {
+        let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(config.clone(), NoTls, how);
+        let check_client = Hook::async_fn(|client, _| {
+            Box::pin(async move {
+                match client.batch_execute(CHECK_CLIENT).await {
+                    Err(error) if error.as_db_error().is_none() => Err(HookError::Backend(error)),
+                    // Not every server can.
+                    _ => Ok(()),
+                }
+            })
+        });
+        let pool = Pool::builder(manager)
+            .max_size(size)
+            .wait_timeout(Some(deadline))
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .recycle_timeout(Some(CONNECT_TIMEOUT))
+            .post_create(check_client)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .expect("a pool with a runtime can have timeouts");
+        Connections { pool, place: place(config), deadline, failed: Mutex::new(None) }
+    }
+
+    /// How long a call may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// A connection; an error means that nothing was sent.
+    pub(crate) async fn get(&self) -> Result<Held, Fault> {
+        if let Some(why) = self.failed_just_now() {
+            return Err(Fault::NotSent(why));
+        }
+        match self.pool.get().await {
+            Ok(object) => Ok(Held(Some(object))),
+            Err(error) => {
+                let is_down = !matches!(error, PoolError::Timeout(deadpool_postgres::TimeoutType::Wait));
+                let why = format!("no connection to {}: {}", self.place, explain(&error));
+                if is_down {
+                    *self.failed.lock().expect("no holder panics") = Some((Instant::now(), why.clone()));
+                }
+                Err(Fault::NotSent(why))
+            }
+        }
+    }
+
+    fn failed_just_now(&self) -> Option<String> {
+        let mut failed = self.failed.lock().expect("no holder panics");
+        match &*failed {
+            Some((at, why)) if at.elapsed() < RECONNECT_PAUSE => Some(why.clone()),
+            _ => {
+                *failed = None;
+                None
+            }
+        }
+    }
+
+    /// Runs `work` on a connection in a task of its own, so that whoever asked may stop waiting at any moment. An answer that
+    /// does not come before the deadline costs the connection, and so does every error.
+    pub(crate) async fn run<T, F>(
+        &self,
+        deadline: Duration,
+        work: impl FnOnce(Arc<Held>) -> F,
+    ) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        let held = Arc::new(self.get().await?);
+        let working = work(held.clone());
+        let done = tokio::spawn(async move {
+            let answer = tokio::time::timeout(deadline, working).await.unwrap_or(Err(Fault::OutOfTime))?;
+            if let Some(held) = Arc::into_inner(held) {
+                held.give_back();
+            }
+            Ok(answer)
+        });
+        done.await.unwrap_or_else(|_| Err(Fault::Broken("the store failed on this request".into())))
+    }
+}
+
+/// A connection in use. Dropped, it is closed and its server process told to go; only [`Held::give_back`] keeps it. So a call that
+/// panics, fails half way or runs out of time can never leave a transaction behind.
+#[derive(Debug)]
+pub(crate) struct Held(Option<Object>);
+
+impl Held {
+    /// For the next call.
+    pub(crate) fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl std::ops::Deref for Held {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        self.0.as_ref().expect("only give_back and drop take it")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            // Ends the task behind the connection, and with it the socket.
+            drop(Object::take(object));
+        }
+    }
+}
+
+fn explain(error: &PoolError) -> String {
+    match error {
+        PoolError::Backend(error) => describe(error),
+        PoolError::Timeout(deadpool_postgres::TimeoutType::Wait) => {
+            "all are busy; the database is slow or asked too much".into()
+        }
+        PoolError::Timeout(_) => "the server did not answer in time".into(),
+        PoolError::Closed => "the store is closed".into(),
+        PoolError::NoRuntimeSpecified => "there is no runtime".into(),
+        PoolError::PostCreateHook(error) => error.to_string(),
+    }
+}

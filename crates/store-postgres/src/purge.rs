@@ -1,0 +1,78 @@
+//! Forgetting what need not be kept.
+
+use std::sync::Arc;
+
+use hapax_engine::limits::MAX_PURGE;
+use hapax_engine::model::{RunId, Timestamp};
+use hapax_engine::store::{Purge, Purged};
+use uuid::Uuid;
+
+use crate::codes::millis;
+use crate::fault::Fault;
+use crate::pools::Held;
+use crate::rows::{self, uuid};
+
+/// A run that was looked at.
+struct Seen {
+    run: RunId,
+    workspace: i32,
+    forgettable: bool,
+}
+
+/// Every table with rows of a run, but its key.
+const DELETE_RUNS: [&str; 8] = [
+    include_str!("../sql/delete_steps_of_runs.sql"),
+    include_str!("../sql/delete_events_of_runs.sql"),
+    include_str!("../sql/delete_promises_of_runs.sql"),
+    include_str!("../sql/delete_signals_of_runs.sql"),
+    include_str!("../sql/delete_signal_ids_of_runs.sql"),
+    include_str!("../sql/delete_results_of_runs.sql"),
+    include_str!("../sql/delete_facts_of_runs.sql"),
+    include_str!("../sql/delete_heads_of_runs.sql"),
+];
+
+/// One bounded pass, on a connection of its own.
+pub(crate) async fn purge(held: Arc<Held>, request: Purge, now: Timestamp) -> Result<Purged, Fault> {
+    let limit = request.limit.clamp(1, MAX_PURGE);
+    let delete_keys = held.prepare_cached(include_str!("../sql/delete_expired_keys.sql")).await?;
+    let keys = held.execute(&delete_keys, &[&millis(now), &(limit as i64)]).await?;
+    let mut purged = Purged { keys: keys as usize, ..Purged::default() };
+    let Some(closed_before) = request.runs_closed_before else { return Ok(purged) };
+    let Some(from) = request.after.map_or(Some(0), |after| after.as_u128().checked_add(1)) else {
+        return Ok(purged);
+    };
+    let list = held.prepare_cached(include_str!("../sql/list_runs_to_purge.sql")).await?;
+    let found =
+        held.query(&list, &[&Uuid::from_u128(from), &millis(closed_before), &(limit as i64 + 1)]).await?;
+    let seen = rows::collect(&found, |mut row| {
+        Ok(Seen { run: row.run()?, workspace: row.get()?, forgettable: row.get()? })
+    })?;
+    let old: Vec<&Seen> = seen.iter().take(limit).filter(|seen| seen.forgettable).collect();
+    purged.runs = delete_runs(&held, &old, closed_before).await?;
+    purged.next = (seen.len() > limit).then(|| seen[limit - 1].run);
+    Ok(purged)
+}
+
+/// Answers how many were deleted.
+async fn delete_runs(held: &Held, old: &[&Seen], closed_before: Timestamp) -> Result<usize, Fault> {
+    if old.is_empty() {
+        return Ok(0);
+    }
+    let mut statements = Vec::with_capacity(DELETE_RUNS.len());
+    for sql in DELETE_RUNS {
+        statements.push(held.prepare_cached(sql).await?);
+    }
+    let workspaces: Vec<i32> = old.iter().map(|seen| seen.workspace).collect();
+    let ids: Vec<Uuid> = old.iter().map(|seen| uuid(seen.run)).collect();
+    held.batch_execute("BEGIN").await?;
+    let lock = held.prepare_cached(include_str!("../sql/lock_runs_to_purge.sql")).await?;
+    let locked = held.query(&lock, &[&workspaces, &ids, &millis(closed_before)]).await?;
+    let locked = rows::collect(&locked, |mut row| Ok((row.get::<i32>()?, uuid(row.run()?))))?;
+    let (workspaces, ids): (Vec<i32>, Vec<Uuid>) = locked.into_iter().unzip();
+    let limit = ids.len() as i64;
+    for statement in &statements {
+        held.execute(statement, &[&limit, &workspaces, &ids]).await?;
+    }
+    held.batch_execute("COMMIT").await?;
+    Ok(ids.len())
+}

@@ -1,0 +1,133 @@
+//! What can be read: each function sees one snapshot of the database.
+
+use std::sync::Arc;
+
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{
+    IdempotencyKey, KeyKind, Promise, PromiseId, RunEvent, RunId, Timestamp, Version, WorkspaceId,
+};
+use hapax_engine::store::{KeyRecord, RunLog, RunView, StoredKey};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::codes::{Code, count};
+use crate::fault::Fault;
+use crate::pools::Held;
+use crate::rows::{self, uuid};
+
+/// Several statements that see the same; read-only, so that the server need not keep anything of it.
+pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+pub(crate) async fn query(
+    held: &Held,
+    sql: &'static str,
+    params: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, Fault> {
+    let statement = held.prepare_cached(sql).await?;
+    Ok(held.query(&statement, params).await?)
+}
+
+pub(crate) async fn find_run(
+    held: Arc<Held>,
+    workspace: WorkspaceId,
+    run: RunId,
+) -> Result<Option<RunView>, Fault> {
+    let found = query(&held, include_str!("../sql/find_run.sql"), &[&workspace.as_str(), &uuid(run)]).await?;
+    rows::at_most_one(&found, rows::view)
+}
+
+pub(crate) async fn find_log(
+    held: Arc<Held>,
+    workspace: WorkspaceId,
+    run: RunId,
+) -> Result<Option<RunLog>, Fault> {
+    const PARTS: [&str; 5] = [
+        include_str!("../sql/find_run.sql"),
+        include_str!("../sql/list_steps_of_log.sql"),
+        include_str!("../sql/list_children_of_log.sql"),
+        include_str!("../sql/list_promises_of_log.sql"),
+        include_str!("../sql/list_signals_of_log.sql"),
+    ];
+    let (workspace, run) = (workspace.as_str(), uuid(run));
+    // Prepared beforehand, so that everything below goes out in this order and without waiting.
+    for sql in PARTS {
+        held.prepare_cached(sql).await?;
+    }
+    let of_run: [&(dyn ToSql + Sync); 2] = [&workspace, &run];
+    let (begun, view, steps, children, promises, signals, committed) = futures_util::join!(
+        held.batch_execute(BEGIN_SNAPSHOT),
+        query(&held, PARTS[0], &of_run),
+        query(&held, PARTS[1], &of_run),
+        query(&held, PARTS[2], &of_run),
+        query(&held, PARTS[3], &of_run),
+        query(&held, PARTS[4], &of_run),
+        held.batch_execute("COMMIT"),
+    );
+    begun?;
+    let (view, steps, children) = (view?, steps?, children?);
+    let (promises, signals) = (promises?, signals?);
+    committed?;
+    let Some(RunView { head, input, .. }) = rows::at_most_one(&view, rows::view)? else { return Ok(None) };
+    Ok(Some(RunLog {
+        head,
+        input,
+        steps: rows::collect(&steps, rows::step)?,
+        promises: rows::collect(&promises, rows::promise)?,
+        signals: rows::collect(&signals, rows::signal)?,
+        children: rows::collect(&children, rows::child)?,
+    }))
+}
+
+pub(crate) async fn list_events(
+    held: Arc<Held>,
+    workspace: WorkspaceId,
+    run: RunId,
+    after: Version,
+) -> Result<Vec<RunEvent>, Fault> {
+    let wanted: [&(dyn ToSql + Sync); 4] =
+        [&workspace.as_str(), &uuid(run), &count(after.get()), &(MAX_PAGE as i64)];
+    let found = query(&held, include_str!("../sql/list_events.sql"), &wanted).await?;
+    rows::collect(&found, rows::event)
+}
+
+pub(crate) async fn find_key(
+    held: Arc<Held>,
+    workspace: WorkspaceId,
+    kind: KeyKind,
+    key: IdempotencyKey,
+) -> Result<Option<KeyRecord>, Fault> {
+    let place: [&(dyn ToSql + Sync); 3] = [&workspace.as_str(), &kind.code(), &key.as_str()];
+    let found = query(&held, include_str!("../sql/find_named_key.sql"), &place).await?;
+    rows::at_most_one(&found, |mut row| rows::key_record(&mut row))
+}
+
+/// Keys in the order of workspace names, not of their numbers.
+pub(crate) async fn list_keys(
+    held: Arc<Held>,
+    after: Option<StoredKey>,
+) -> Result<Vec<(StoredKey, KeyRecord)>, Fault> {
+    // No name is empty and no kind is below zero, so without a place to go on from every key counts.
+    let (workspace, kind, key) = match &after {
+        Some(after) => (after.workspace.as_str(), after.kind.code(), after.key.as_str()),
+        None => ("", -1, ""),
+    };
+    let from: [&(dyn ToSql + Sync); 4] = [&workspace, &kind, &key, &(MAX_PAGE as i64)];
+    let found = query(&held, include_str!("../sql/list_keys.sql"), &from).await?;
+    rows::collect(&found, |mut row| {
+        let workspace = rows::workspace_name(&mut row)?;
+        let (kind, key) = (row.code()?, rows::key_text(&mut row)?);
+        Ok((StoredKey { workspace, kind, key }, rows::key_record(&mut row)?))
+    })
+}
+
+pub(crate) async fn find_promise(
+    held: Arc<Held>,
+    workspace: WorkspaceId,
+    id: PromiseId,
+    now: Timestamp,
+) -> Result<Option<Promise>, Fault> {
+    let place: [&(dyn ToSql + Sync); 2] = [&workspace.as_str(), &id.as_str()];
+    let found = query(&held, include_str!("../sql/find_named_promise.sql"), &place).await?;
+    let promise = rows::at_most_one(&found, rows::promise)?;
+    Ok(promise.map(|promise| Promise { state: promise.state_at(now), ..promise }))
+}

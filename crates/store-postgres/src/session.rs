@@ -1,0 +1,390 @@
+//! What an operation works with inside a transaction: locked runs, the time, names as numbers, and writes that go out together.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use deadpool_postgres::Object;
+use futures_util::future::BoxFuture;
+use hapax_engine::model::{Name, Promise, PromiseId, RunEvent, RunId, SignalId, Timestamp, WorkspaceId};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use crate::codes::{Code, count, millis, millis_of};
+use crate::fault::Fault;
+use crate::job::Needs;
+use crate::numbers::{Numbers, WorkflowNo, WorkspaceNo};
+use crate::rows::{self, Columns, StoredHead, uuid};
+
+/// The parameters of a statement.
+pub(crate) type Params = Vec<Box<dyn ToSql + Sync + Send>>;
+
+/// Boxes parameters: `params![workspace.0, uuid(run)]`.
+macro_rules! params {
+    ($($value:expr),* $(,)?) => {
+        vec![$(Box::new($value) as Box<dyn tokio_postgres::types::ToSql + Sync + Send>),*]
+    };
+}
+pub(crate) use params;
+
+/// One transaction, judged by one instant.
+///
+/// Writes are kept back and travel with the next read or with the commit, so that an operation waits for the server about once.
+/// Whatever is written to a run, or to its promises and signals, is written under the lock of the run.
+pub(crate) struct Session<'c> {
+    client: &'c Object,
+    numbers: &'c Numbers,
+    /// The instant everything is judged by.
+    pub(crate) now: Timestamp,
+    /// Has anything become due for whoever claims it first?
+    pub(crate) has_woken: bool,
+    is_begun: bool,
+    /// Runs locked so far, as they are with the writes of this session; `None` if there is none.
+    runs: HashMap<(WorkspaceNo, RunId), Option<StoredHead>>,
+    /// Promises of locked runs, as they are with the writes of this session; `None` if there is none.
+    promises: HashMap<(WorkspaceNo, PromiseId), Option<Promise>>,
+    /// Whether locked runs have seen these ids.
+    signal_ids: HashMap<(WorkspaceNo, RunId, SignalId), bool>,
+    kept_back: Vec<(&'static str, Params)>,
+}
+
+/// What a request is answered with.
+enum Answer {
+    Done,
+    Changed(u64),
+    Rows(Vec<Row>),
+}
+
+type Request<'a> = BoxFuture<'a, Result<Answer, Error>>;
+
+impl<'c> Session<'c> {
+    pub(crate) fn new(client: &'c Object, numbers: &'c Numbers, now: Timestamp) -> Self {
+        Session {
+            client,
+            numbers,
+            now,
+            has_woken: false,
+            is_begun: false,
+            runs: HashMap::new(),
+            promises: HashMap::new(),
+            signal_ids: HashMap::new(),
+            kept_back: Vec::new(),
+        }
+    }
+
+    pub(crate) async fn find_workspace(&self, name: &WorkspaceId) -> Result<Option<WorkspaceNo>, Fault> {
+        self.numbers.find_workspace(self.client, name).await
+    }
+
+    pub(crate) async fn find_workflow(&self, name: &Name) -> Result<Option<WorkflowNo>, Fault> {
+        self.numbers.find_workflow(self.client, name).await
+    }
+
+    /// The number of a workspace that [`crate::job::Verb::names`] named.
+    pub(crate) async fn get_workspace(&self, name: &WorkspaceId) -> Result<WorkspaceNo, Fault> {
+        let found = self.find_workspace(name).await?;
+        found.ok_or_else(|| Fault::Broken(format!("workspace {name} has no number")))
+    }
+
+    /// The number of a workflow that [`crate::job::Verb::names`] named.
+    pub(crate) async fn get_workflow(&self, name: &Name) -> Result<WorkflowNo, Fault> {
+        let found = self.find_workflow(name).await?;
+        found.ok_or_else(|| Fault::Broken(format!("workflow {name} has no number")))
+    }
+
+    /// Locks and reads everything that is foreseen, so that the operations themselves hardly ever wait.
+    pub(crate) async fn prepare_for(&mut self, needs: &Needs) -> Result<(), Fault> {
+        let mut runs = Vec::with_capacity(needs.runs.len() + needs.promises.len());
+        for (workspace, run) in &needs.runs {
+            runs.extend(self.find_workspace(workspace).await?.map(|workspace| (workspace, *run)));
+        }
+        let mut promises = Vec::with_capacity(needs.promises.len());
+        for (workspace, id) in &needs.promises {
+            promises.extend(self.find_workspace(workspace).await?.map(|workspace| (workspace, id.clone())));
+        }
+        for row in &self.read_promises(&promises).await? {
+            let mut row = Columns::of(row);
+            let workspace = WorkspaceNo(row.get()?);
+            runs.push((workspace, rows::promise(row)?.run));
+        }
+        self.lock(&runs).await?;
+        // Once more, since only under the locks do they stay as they are.
+        let found = self.read_promises(&promises).await?;
+        self.promises.extend(promises.into_iter().map(|place| (place, None)));
+        for row in &found {
+            let mut row = Columns::of(row);
+            let workspace = WorkspaceNo(row.get()?);
+            let promise = rows::promise(row)?;
+            if self.runs.contains_key(&(workspace, promise.run)) {
+                self.note_promise(workspace, promise);
+            } else {
+                // Opened between the two reads, for a run that is not locked.
+                self.forget_promise(workspace, &promise.id);
+            }
+        }
+        self.read_signal_ids(&needs.signal_ids).await
+    }
+
+    async fn read_promises(&mut self, places: &[(WorkspaceNo, PromiseId)]) -> Result<Vec<Row>, Fault> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let workspaces: Vec<i32> = places.iter().map(|(workspace, _)| workspace.0).collect();
+        let ids: Vec<String> = places.iter().map(|(_, id)| id.as_str().to_owned()).collect();
+        let asked = params![places.len() as i64, workspaces, ids];
+        self.query(include_str!("../sql/find_promises.sql"), asked).await
+    }
+
+    async fn read_signal_ids(&mut self, wanted: &[(WorkspaceId, RunId, SignalId)]) -> Result<(), Fault> {
+        let mut places = Vec::with_capacity(wanted.len());
+        for (workspace, run, id) in wanted {
+            places
+                .extend(self.find_workspace(workspace).await?.map(|workspace| (workspace, *run, id.clone())));
+        }
+        if places.is_empty() {
+            return Ok(());
+        }
+        let workspaces: Vec<i32> = places.iter().map(|(workspace, ..)| workspace.0).collect();
+        let runs: Vec<uuid::Uuid> = places.iter().map(|(_, run, _)| uuid(*run)).collect();
+        let ids: Vec<String> = places.iter().map(|(.., id)| id.as_str().to_owned()).collect();
+        let asked = params![places.len() as i64, workspaces, runs, ids];
+        let found = self.query(include_str!("../sql/find_signal_ids.sql"), asked).await?;
+        self.signal_ids.extend(places.into_iter().map(|place| (place, false)));
+        for row in &found {
+            let mut row = Columns::of(row);
+            let (workspace, run) = (WorkspaceNo(row.get()?), row.run()?);
+            self.signal_ids.insert((workspace, run, rows::signal_id(&mut row)?), true);
+        }
+        Ok(())
+    }
+
+    /// A promise, with its run locked, as it is with the writes of this session.
+    pub(crate) async fn find_promise(
+        &mut self,
+        workspace: WorkspaceNo,
+        id: &PromiseId,
+    ) -> Result<Option<Promise>, Fault> {
+        let place = (workspace, id.clone());
+        loop {
+            if let Some(known) = self.promises.get(&place) {
+                return Ok(known.clone());
+            }
+            let found = self.read_promises(std::slice::from_ref(&place)).await?;
+            let promise = rows::at_most_one(&found, |mut row| {
+                row.get::<i32>()?;
+                rows::promise(row)
+            })?;
+            match promise {
+                // Only under the lock of its run does it stay as it is.
+                Some(promise) if !self.runs.contains_key(&(workspace, promise.run)) => {
+                    self.lock(&[(workspace, promise.run)]).await?;
+                }
+                known => drop(self.promises.insert(place.clone(), known)),
+            }
+        }
+    }
+
+    /// A promise that this session has just written.
+    pub(crate) fn note_promise(&mut self, workspace: WorkspaceNo, promise: Promise) {
+        self.promises.insert((workspace, promise.id.clone()), Some(promise));
+    }
+
+    /// What this session knows of a promise no longer holds.
+    pub(crate) fn forget_promise(&mut self, workspace: WorkspaceNo, id: &PromiseId) {
+        self.promises.remove(&(workspace, id.clone()));
+    }
+
+    /// What this session knows of any promise no longer holds.
+    pub(crate) fn forget_promises(&mut self) {
+        self.promises.clear();
+    }
+
+    /// Has a locked run seen a signal with this id?
+    pub(crate) async fn has_signal_id(
+        &mut self,
+        workspace: WorkspaceNo,
+        run: RunId,
+        id: &SignalId,
+    ) -> Result<bool, Fault> {
+        if let Some(known) = self.signal_ids.get(&(workspace, run, id.clone())) {
+            return Ok(*known);
+        }
+        let asked = params![1i64, vec![workspace.0], vec![uuid(run)], vec![id.as_str().to_owned()]];
+        let found = self.query(include_str!("../sql/find_signal_ids.sql"), asked).await?;
+        Ok(!found.is_empty())
+    }
+
+    pub(crate) fn insert_signal_id(&mut self, workspace: WorkspaceNo, run: RunId, id: &SignalId) {
+        let seen = params![workspace.0, uuid(run), id.as_str().to_owned()];
+        self.keep_back(include_str!("../sql/insert_signal_id.sql"), seen);
+        self.signal_ids.insert((workspace, run, id.clone()), true);
+    }
+
+    /// Locks runs in the order of their ids and reads them; those that are locked already stay as they are.
+    pub(crate) async fn lock(&mut self, wanted: &[(WorkspaceNo, RunId)]) -> Result<(), Fault> {
+        let mut new: Vec<(WorkspaceNo, RunId)> =
+            wanted.iter().filter(|place| !self.runs.contains_key(place)).copied().collect();
+        new.sort_unstable_by_key(|(workspace, run)| (*run, *workspace));
+        new.dedup();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let number = new.len() as i64;
+        let workspaces: Vec<i32> = new.iter().map(|(workspace, _)| workspace.0).collect();
+        let ids: Vec<uuid::Uuid> = new.iter().map(|(_, run)| uuid(*run)).collect();
+        self.keep_back(
+            include_str!("../sql/lock_runs.sql"),
+            params![number, workspaces.clone(), ids.clone()],
+        );
+        // A statement of its own, so that it sees what was committed while this one waited for the locks.
+        let found =
+            self.query(include_str!("../sql/find_heads.sql"), params![number, workspaces, ids]).await?;
+        self.runs.extend(new.into_iter().map(|place| (place, None)));
+        for row in &found {
+            let stored = rows::stored_head(&mut Columns::of(row))?;
+            self.runs.insert((stored.workspace, stored.head.id()), Some(stored));
+        }
+        Ok(())
+    }
+
+    /// A run, locked, as it is with the writes of this session.
+    pub(crate) async fn find_head(
+        &mut self,
+        workspace: WorkspaceNo,
+        run: RunId,
+    ) -> Result<Option<StoredHead>, Fault> {
+        self.lock(&[(workspace, run)]).await?;
+        Ok(self.runs.get(&(workspace, run)).cloned().flatten())
+    }
+
+    /// Writes all of a locked run that can change.
+    pub(crate) fn write_head(&mut self, stored: StoredHead) {
+        let head = &stored.head;
+        self.keep_back(
+            include_str!("../sql/write_head.sql"),
+            params![
+                stored.workspace.0,
+                uuid(head.id()),
+                count(head.version.get()),
+                millis(head.changed_at),
+                head.stalls.cast_signed(),
+                count(head.fence.get()),
+                head.status().code(),
+                millis_of(head.state.wake_at()),
+                rows::lease_owner(&head.state),
+                count(head.arrivals),
+                millis_of(head.started_at),
+                head.generation.get().cast_signed(),
+                head.asked.code(),
+                millis_of(rows::closed_at(&head.state)),
+                stored.token.map(|token| token.get()),
+                stored.has_children,
+            ],
+        );
+        self.runs.insert((stored.workspace, stored.head.id()), Some(stored));
+    }
+
+    /// Notes a run that this session has just inserted; nobody else can see it yet.
+    pub(crate) fn note_inserted(&mut self, stored: StoredHead) {
+        self.runs.insert((stored.workspace, stored.head.id()), Some(stored));
+    }
+
+    pub(crate) fn insert_event(&mut self, workspace: WorkspaceNo, run: RunId, event: &RunEvent) {
+        self.keep_back(
+            include_str!("../sql/insert_event.sql"),
+            params![
+                workspace.0,
+                uuid(run),
+                count(event.version.get()),
+                millis(event.at),
+                count(event.fence.get()),
+                event.kind.code(),
+                event.note.clone(),
+            ],
+        );
+    }
+
+    /// A write whose outcome nobody needs before the commit.
+    pub(crate) fn keep_back(&mut self, sql: &'static str, params: Params) {
+        self.kept_back.push((sql, params));
+    }
+
+    /// A write that changes no row if another transaction was faster.
+    pub(crate) async fn write_before_rivals(
+        &mut self,
+        sql: &'static str,
+        params: Params,
+    ) -> Result<(), Fault> {
+        self.kept_back.push((sql, params));
+        match self.send(None, false).await? {
+            Answer::Changed(0) => Err(Fault::Rival),
+            Answer::Done | Answer::Changed(_) | Answer::Rows(_) => Ok(()),
+        }
+    }
+
+    /// Sends what was kept back, and a read that sees it.
+    pub(crate) async fn query(&mut self, sql: &'static str, params: Params) -> Result<Vec<Row>, Fault> {
+        match self.send(Some((sql, params)), false).await? {
+            Answer::Rows(rows) => Ok(rows),
+            Answer::Done | Answer::Changed(_) => Err(Fault::Broken("a read was answered as a write".into())),
+        }
+    }
+
+    /// Sends what was kept back, and commits. From `is_committing` on nobody knows the outcome before the answer.
+    pub(crate) async fn commit(&mut self, is_committing: &AtomicBool) -> Result<(), Fault> {
+        if !self.is_begun && self.kept_back.is_empty() {
+            return Ok(());
+        }
+        is_committing.store(true, Ordering::Relaxed);
+        self.send(None, true).await.map(drop)
+    }
+
+    /// Everything in one go: the beginning, what was kept back, a read, the commit. Answers with the last.
+    async fn send(&mut self, read: Option<(&'static str, Params)>, commits: bool) -> Result<Answer, Fault> {
+        let client = self.client;
+        let mut requests: Vec<Request<'_>> = Vec::with_capacity(self.kept_back.len() + 3);
+        if !self.is_begun {
+            requests.push(Box::pin(async { client.batch_execute("BEGIN").await.map(|()| Answer::Done) }));
+            self.is_begun = true;
+        }
+        for (sql, params) in std::mem::take(&mut self.kept_back) {
+            let statement = client.prepare_cached(sql).await?;
+            requests.push(Box::pin(async move {
+                client.execute_raw(&statement, params).await.map(Answer::Changed)
+            }));
+        }
+        if let Some((sql, params)) = read {
+            let statement = client.prepare_cached(sql).await?;
+            requests.push(Box::pin(async move {
+                let params: Vec<&(dyn ToSql + Sync)> =
+                    params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
+                client.query(&statement, &params).await.map(Answer::Rows)
+            }));
+        }
+        if commits {
+            requests.push(Box::pin(async { client.batch_execute("COMMIT").await.map(|()| Answer::Done) }));
+        }
+        in_order(requests).await
+    }
+}
+
+/// Sends all requests before it waits for the first answer: each goes out when it is first polled. Answers with the last, or with
+/// the first error, since those behind it are only told that the transaction has failed.
+async fn in_order(mut requests: Vec<Request<'_>>) -> Result<Answer, Fault> {
+    let mut early = Vec::with_capacity(requests.len());
+    for request in &mut requests {
+        early.push(match futures_util::poll!(Pin::new(request)) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        });
+    }
+    let mut last = Answer::Done;
+    for (request, early) in requests.into_iter().zip(early) {
+        last = match early {
+            Some(answer) => answer?,
+            None => request.await?,
+        };
+    }
+    Ok(last)
+}

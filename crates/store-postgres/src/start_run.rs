@@ -1,0 +1,235 @@
+//! Making runs exist, one at a time: what the hot path leaves, because something may stand against it.
+
+use hapax_engine::model::{ClosePolicy, KeyKind, NewRun, RunFacts, RunId, decide_start};
+use hapax_engine::store::{KeyRecord, StartOutcome};
+
+use crate::codes::{Code, count, millis, millis_of};
+use crate::fault::Fault;
+use crate::job::{Needs, Verb};
+use crate::numbers::{WorkflowNo, WorkspaceNo};
+use crate::rows::{self, StoredHead, uuid};
+use crate::session::{Session, params};
+
+impl Verb for NewRun {
+    type Outcome = StartOutcome;
+
+    fn foresee(&self, needs: &mut Needs) {
+        let facts = &self.facts;
+        needs.names.push((facts.workspace.clone(), facts.workflow.name.clone()));
+        needs.runs.extend(facts.parent.iter().map(|parent| (facts.workspace.clone(), parent.run)));
+    }
+
+    async fn apply(&self, session: &mut Session<'_>) -> Result<StartOutcome, Fault> {
+        let facts = &*self.facts;
+        check_key(facts)?;
+        let workspace = session.get_workspace(&facts.workspace).await?;
+        match find_taken(session, facts.id).await? {
+            Some(taken) if taken == workspace => {
+                let own = session.find_head(workspace, facts.id).await?;
+                let own = own.ok_or_else(|| Fault::Broken(format!("{} has facts but no head", facts.id)))?;
+                return Ok(StartOutcome::Created(own.head));
+            }
+            Some(_) => return Err(refuse_id(facts.id)),
+            None => {}
+        }
+        if let Some(outcome) = same_key(session, workspace, facts).await? {
+            return Ok(outcome);
+        }
+        let workflow = session.get_workflow(&facts.workflow.name).await?;
+        if let Some(run) = subject_holder(session, workspace, workflow, facts).await? {
+            return Ok(StartOutcome::SubjectBusy { run });
+        }
+        mark_parent(session, workspace, facts).await?;
+        insert_new(session, workspace, workflow, self).await.map(|stored| StartOutcome::Created(stored.head))
+    }
+}
+
+/// What is refused before anything is looked at.
+pub(crate) fn check_key(facts: &RunFacts) -> Result<(), Fault> {
+    match facts.key.is_some() == facts.fingerprint.is_some() {
+        true => Ok(()),
+        false => Err(Fault::Refused("a key and its fingerprint come together".into())),
+    }
+}
+
+pub(crate) fn refuse_id(run: RunId) -> Fault {
+    Fault::Refused(format!("{run} names a run of another workspace"))
+}
+
+/// The workspace in which a run has this id.
+pub(crate) async fn find_taken(session: &mut Session<'_>, run: RunId) -> Result<Option<WorkspaceNo>, Fault> {
+    let found = session.query(include_str!("../sql/find_run_workspace.sql"), params![uuid(run)]).await?;
+    rows::at_most_one(&found, |mut row| row.get().map(WorkspaceNo))
+}
+
+/// What a live key says to a start with these facts.
+pub(crate) enum KeySays {
+    /// It names this run, and the fingerprints agree.
+    Same(RunId),
+    Otherwise(StartOutcome),
+}
+
+/// The answer of a live key.
+pub(crate) fn ask_key(record: KeyRecord, facts: &RunFacts) -> KeySays {
+    let KeyRecord { run, fingerprint, first_seen_at, .. } = record;
+    match facts.fingerprint == Some(fingerprint) {
+        true => KeySays::Same(run),
+        false => KeySays::Otherwise(StartOutcome::KeyConflict { run, first_seen_at, fingerprint }),
+    }
+}
+
+async fn same_key(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    facts: &RunFacts,
+) -> Result<Option<StartOutcome>, Fault> {
+    let Some(record) = key_record(session, workspace, facts).await? else { return Ok(None) };
+    if !record.is_live(session.now) {
+        return Ok(None);
+    }
+    Ok(Some(match ask_key(record, facts) {
+        KeySays::Otherwise(outcome) => outcome,
+        KeySays::Same(run) => match session.find_head(workspace, run).await? {
+            Some(stored) => StartOutcome::Existing(stored.head),
+            None => StartOutcome::Spent { run },
+        },
+    }))
+}
+
+async fn key_record(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    facts: &RunFacts,
+) -> Result<Option<KeyRecord>, Fault> {
+    let Some(key) = &facts.key else { return Ok(None) };
+    let place = params![workspace.0, KeyKind::Run.code(), key.as_str().to_owned()];
+    let found = session.query(include_str!("../sql/find_key.sql"), place).await?;
+    rows::at_most_one(&found, |mut row| rows::key_record(&mut row))
+}
+
+/// Another run that the key of these facts names and still protects.
+pub(crate) async fn key_holder(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    facts: &RunFacts,
+) -> Result<Option<RunId>, Fault> {
+    let record = key_record(session, workspace, facts).await?;
+    let other = record.filter(|record| record.run != facts.id && record.is_live(session.now));
+    Ok(other.map(|record| record.run))
+}
+
+/// The open run that holds the subject of these facts.
+pub(crate) async fn subject_holder(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    workflow: WorkflowNo,
+    facts: &RunFacts,
+) -> Result<Option<RunId>, Fault> {
+    let Some(subject) = &facts.subject else { return Ok(None) };
+    let place = params![workspace.0, workflow.0, subject.as_str().to_owned()];
+    let found = session.query(include_str!("../sql/find_open_subject.sql"), place).await?;
+    rows::at_most_one(&found, |mut row| row.run())
+}
+
+/// The end of a run looks for children only if it is marked as having some.
+async fn mark_parent(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    facts: &RunFacts,
+) -> Result<(), Fault> {
+    let Some(parent) = &facts.parent else { return Ok(()) };
+    if let Some(stored) = session.find_head(workspace, parent.run).await?
+        && !stored.has_children
+    {
+        session.write_head(StoredHead { has_children: true, ..stored });
+    }
+    Ok(())
+}
+
+/// Inserts a run that nothing stands against.
+pub(crate) async fn insert_new(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    workflow: WorkflowNo,
+    new: &NewRun,
+) -> Result<StoredHead, Fault> {
+    let facts = &*new.facts;
+    take_key(session, workspace, facts).await?;
+    take_subject(session, workspace, workflow, facts).await?;
+    let (head, started) = decide_start(new, session.now);
+    session.keep_back(
+        include_str!("../sql/insert_run.sql"),
+        params![
+            workspace.0,
+            uuid(facts.id),
+            count(head.version.get()),
+            millis(head.changed_at),
+            head.stalls.cast_signed(),
+            count(head.fence.get()),
+            head.status().code(),
+            millis_of(head.state.wake_at()),
+            rows::lease_owner(&head.state),
+            count(head.arrivals),
+            head.generation.get().cast_signed(),
+            head.asked.code(),
+            facts.priority.code(),
+            workflow.0,
+            facts.workflow.version.cast_signed(),
+            millis_of(head.started_at),
+        ],
+    );
+    let (keep_for_ms, release) = rows::retention_columns(facts.retention);
+    let parent = facts.parent.as_ref();
+    session.keep_back(
+        include_str!("../sql/insert_run_facts.sql"),
+        params![
+            workspace.0,
+            uuid(facts.id),
+            millis(facts.created_at),
+            facts.key.as_ref().map(|key| key.as_str().to_owned()),
+            facts.fingerprint.as_ref().map(|print| print.as_bytes().to_vec()),
+            keep_for_ms,
+            release,
+            facts.subject.as_ref().map(|subject| subject.as_str().to_owned()),
+            millis_of(facts.deadline_at),
+            parent.map(|parent| uuid(parent.run)),
+            parent.map(|parent| parent.step.as_str().to_owned()),
+            parent.map(|parent| parent.on_close == ClosePolicy::Cancel),
+            new.input.as_str().to_owned(),
+        ],
+    );
+    session.insert_event(workspace, facts.id, &started);
+    session.has_woken |= head.state.lease().is_none();
+    let stored = StoredHead { head, token: None, has_children: false, workspace };
+    session.note_inserted(stored.clone());
+    Ok(stored)
+}
+
+/// Makes the key of a run name it for as long as it is open.
+pub(crate) async fn take_key(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    facts: &RunFacts,
+) -> Result<(), Fault> {
+    let (Some(key), Some(fingerprint)) = (&facts.key, &facts.fingerprint) else { return Ok(()) };
+    let given = params![
+        workspace.0,
+        KeyKind::Run.code(),
+        key.as_str().to_owned(),
+        uuid(facts.id),
+        fingerprint.as_bytes().to_vec(),
+        millis(session.now),
+    ];
+    session.write_before_rivals(include_str!("../sql/give_key.sql"), given).await
+}
+
+pub(crate) async fn take_subject(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    workflow: WorkflowNo,
+    facts: &RunFacts,
+) -> Result<(), Fault> {
+    let Some(subject) = &facts.subject else { return Ok(()) };
+    let taken = params![workspace.0, workflow.0, subject.as_str().to_owned(), uuid(facts.id)];
+    session.write_before_rivals(include_str!("../sql/take_subject.sql"), taken).await
+}

@@ -1,0 +1,306 @@
+//! The store itself: writes go to the lanes, reads and maintenance to connections of their own.
+
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hapax_engine::clock::Clock;
+use hapax_engine::model::{
+    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
+    WorkspaceId,
+};
+use hapax_engine::store::{
+    AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
+    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
+    Store, StoreError, StoreResult, StoredKey,
+};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::advance_runs;
+use crate::batch::{HotOp, Move, Start, size_of_write};
+use crate::claim_runs::{self, Rotation};
+use crate::committer::Committer;
+use crate::considered::Considered;
+use crate::fault::Fault;
+use crate::hints::Hints;
+use crate::job::{Job, Reply, Task, Verb};
+use crate::limits::{MAX_OPERATION_BYTES, MAX_QUEUED, READ_CLOCK_EVERY};
+use crate::numbers::Numbers;
+use crate::open::{Opened, open};
+use crate::open_error::OpenError;
+use crate::options::PostgresOptions;
+use crate::pools::Pools;
+use crate::server_clock::ServerClock;
+use crate::start_runs;
+use crate::{list_runs, purge, read, renew_leases};
+
+/// Keeps everything in one schema of a PostgreSQL database, for any number of nodes.
+#[derive(Debug)]
+pub struct PostgresStore {
+    place: String,
+    clock: Arc<dyn Clock>,
+    pools: Arc<Pools>,
+    numbers: Arc<Numbers>,
+    rotation: Arc<Rotation>,
+    hints: Arc<Hints>,
+    deadline: Duration,
+    /// `None` once the store is closed.
+    lanes: RwLock<Option<Lanes>>,
+    /// Work until everything that was sent is written.
+    workers: Mutex<JoinSet<()>>,
+    /// End with the store.
+    _attendants: JoinSet<()>,
+}
+
+/// Where writes are sent.
+#[derive(Debug, Clone)]
+struct Lanes {
+    hot: mpsc::Sender<HotOp>,
+    considered: mpsc::Sender<Box<dyn Task>>,
+}
+
+impl PostgresStore {
+    /// Connects to `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and makes the tables if they are not there.
+    pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
+        let Opened { config, place, clock, server_clock } = open(url, &options).await?;
+        let pools = Arc::new(Pools::new(&config, &options));
+        let numbers = Arc::new(Numbers::default());
+        let hints = Hints::new(&options.schema);
+        let (hot, hot_inbox) = mpsc::channel(MAX_QUEUED);
+        let (considered, considered_inbox) = mpsc::channel(MAX_QUEUED);
+        let (hot_inbox, considered_inbox) =
+            (Arc::new(Mutex::new(hot_inbox)), Arc::new(Mutex::new(considered_inbox)));
+        let mut workers = JoinSet::new();
+        for _ in 0..options.committers {
+            let committer = Committer {
+                pools: pools.clone(),
+                numbers: numbers.clone(),
+                clock: clock.clone(),
+                hints: hints.clone(),
+                considered: considered.clone(),
+            };
+            workers.spawn(committer.run(hot_inbox.clone()));
+            let lane = Considered {
+                pools: pools.clone(),
+                numbers: numbers.clone(),
+                clock: clock.clone(),
+                hints: hints.clone(),
+            };
+            workers.spawn(lane.run(considered_inbox.clone()));
+        }
+        let mut attendants = JoinSet::new();
+        attendants.spawn(hints.clone().tell(pools.clone()));
+        attendants.spawn(hints.clone().hear(config));
+        if let Some(server_clock) = server_clock {
+            attendants.spawn(keep_time(server_clock, pools.clone()));
+        }
+        Ok(PostgresStore {
+            place,
+            clock,
+            pools,
+            numbers,
+            rotation: Arc::default(),
+            hints,
+            deadline: options.deadline,
+            lanes: RwLock::new(Some(Lanes { hot, considered })),
+            workers: Mutex::new(workers),
+            _attendants: attendants,
+        })
+    }
+
+    /// Where the database is, without the password.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The clock that leases, timers and deadlines are judged by: the server's, unless the options named another.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    fn lanes(&self) -> StoreResult<Lanes> {
+        let lanes = self.lanes.read().expect("no holder panics").clone();
+        lanes.ok_or_else(|| StoreError::Unavailable("the store is closed".into()))
+    }
+
+    async fn write_hot<T>(&self, op: impl FnOnce(Reply<T>) -> HotOp) -> StoreResult<T> {
+        let (reply, told) = oneshot::channel();
+        self.enter(&self.lanes()?.hot, op(reply)).await?;
+        hear(told).await
+    }
+
+    async fn consider<V: Verb>(&self, request: V) -> StoreResult<V::Outcome>
+    where
+        V::Outcome: Sync,
+    {
+        let (reply, told) = oneshot::channel();
+        self.enter(&self.lanes()?.considered, Job::boxed(request, reply)).await?;
+        hear(told).await
+    }
+
+    /// Waits to be let in, but not for ever.
+    async fn enter<T>(&self, lane: &mpsc::Sender<T>, op: T) -> StoreResult<()> {
+        match tokio::time::timeout(self.deadline, lane.send(op)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(StoreError::Unavailable("the store is closed".into())),
+            Err(_) => Err(StoreError::Unavailable(format!(
+                "{MAX_QUEUED} writes wait already; the database is slow or asked too much"
+            ))),
+        }
+    }
+
+    async fn read<T: Send + 'static, F>(
+        &self,
+        read: impl FnOnce(Arc<crate::pools::Held>) -> F,
+    ) -> StoreResult<T>
+    where
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        self.pools.reads.run(self.deadline, read).await.map_err(Fault::into_store_error)
+    }
+}
+
+/// The outcome of an operation that a lane has taken.
+async fn hear<T>(told: oneshot::Receiver<StoreResult<T>>) -> StoreResult<T> {
+    told.await.unwrap_or_else(|_| Err(StoreError::Unknown("the store ended before it answered".into())))
+}
+
+/// Reads the server's clock from time to time, for ever.
+async fn keep_time(clock: Arc<ServerClock>, pools: Arc<Pools>) {
+    loop {
+        tokio::time::sleep(READ_CLOCK_EVERY).await;
+        let clock = clock.clone();
+        let read = pools.maintenance.run(pools.maintenance.deadline(), |held| async move {
+            clock.read(&held).await?;
+            Ok(())
+        });
+        if let Err(fault) = read.await {
+            tracing::debug!(?fault, "the server's clock was not read; the last reading goes on");
+        }
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn hints(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.hints.listen())
+    }
+
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
+        match start_runs::is_plain(&new) {
+            true => self.write_hot(|reply| HotOp::Start(Start { new, reply })).await,
+            false => self.consider(new).await,
+        }
+    }
+
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        let (numbers, rotation, now) = (self.numbers.clone(), self.rotation.clone(), self.now());
+        let claimed = self
+            .pools
+            .maintenance
+            .run(self.deadline, |held| claim_runs::claim_runs(held, numbers, rotation, request, now));
+        claimed.await.map_err(Fault::into_commit_error)
+    }
+
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        renew_leases::check(&request).map_err(Fault::into_store_error)?;
+        let (numbers, now) = (self.numbers.clone(), self.now());
+        // An answer after the next renewal is due would be of no use.
+        let deadline = self.deadline.min(request.lease_for / 3).max(Duration::from_millis(100));
+        let renewed =
+            self.pools.renewals.run(deadline, |held| renew_leases::renew_leases(held, numbers, request, now));
+        renewed.await.map_err(Fault::into_commit_error)
+    }
+
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        if size_of_write(&advance) > MAX_OPERATION_BYTES {
+            return Err(StoreError::Refused(format!("a write of more than {MAX_OPERATION_BYTES} bytes")));
+        }
+        match advance_runs::is_plain(&advance) {
+            true => {
+                let advance = Box::new(advance);
+                self.write_hot(|reply| HotOp::Advance(Move { advance, reply })).await
+            }
+            false => self.consider(advance).await,
+        }
+    }
+
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+        self.consider(request).await
+    }
+
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
+        self.consider(request).await
+    }
+
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
+        self.consider(request).await
+    }
+
+    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+        let now = self.now();
+        let purged = self.pools.maintenance.run(self.deadline, |held| purge::purge(held, request, now));
+        purged.await.map_err(Fault::into_commit_error)
+    }
+
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
+        let workspace = workspace.clone();
+        self.read(|held| read::find_run(held, workspace, run)).await
+    }
+
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        let workspace = workspace.clone();
+        self.read(|held| read::find_log(held, workspace, run)).await
+    }
+
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        let numbers = self.numbers.clone();
+        self.read(|held| list_runs::list_runs(held, numbers, request)).await
+    }
+
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>> {
+        let workspace = workspace.clone();
+        self.read(|held| read::list_events(held, workspace, run, after)).await
+    }
+
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>> {
+        let (workspace, key) = (workspace.clone(), key.clone());
+        self.read(|held| read::find_key(held, workspace, kind, key)).await
+    }
+
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
+        self.read(|held| read::list_keys(held, after)).await
+    }
+
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
+        let (workspace, id, now) = (workspace.clone(), id.clone(), self.now());
+        self.read(|held| read::find_promise(held, workspace, id, now)).await
+    }
+
+    async fn close(&self) -> StoreResult<()> {
+        drop(self.lanes.write().expect("no holder panics").take());
+        let mut workers = self.workers.lock().await;
+        while let Some(ended) = workers.join_next().await {
+            if ended.is_err() {
+                return Err(StoreError::Unknown("a lane ended before everything was written".into()));
+            }
+        }
+        self.pools.close();
+        Ok(())
+    }
+}
