@@ -17,6 +17,7 @@ use hapax_engine::store::{
     RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
     Store, StoreError, StoreResult, StoredKey, Transact, TransactOutcome,
 };
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::connect::open_for_reading;
@@ -102,11 +103,13 @@ impl SqliteStore {
         };
         match answer {
             Some(answer) => answer,
-            None => told
-                .await
-                .unwrap_or_else(|_| Err(StoreError::Unknown("the writer stopped before it answered".into()))),
+            None => told.await.unwrap_or_else(|_| Err(unanswered())),
         }
     }
+}
+
+fn unanswered() -> StoreError {
+    StoreError::Unknown("the writer stopped before it answered".into())
 }
 
 /// One operation on its way, counted.
@@ -134,10 +137,12 @@ impl Drop for UnderWay<'_> {
 fn linger<T>(told: &mut oneshot::Receiver<StoreResult<T>>) -> Option<StoreResult<T>> {
     let lingering = Instant::now();
     while lingering.elapsed() < LINGER {
-        if let Ok(answer) = told.try_recv() {
-            return Some(answer);
+        match told.try_recv() {
+            Ok(answer) => return Some(answer),
+            // Not to be awaited any more: there will be no answer.
+            Err(TryRecvError::Closed) => return Some(Err(unanswered())),
+            Err(TryRecvError::Empty) => std::hint::spin_loop(),
         }
-        std::hint::spin_loop();
     }
     None
 }
@@ -248,5 +253,17 @@ impl Store for SqliteStore {
             return Err(StoreError::Unknown("the writer stopped before everything was written".into()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_lingers_for_a_writer_that_is_gone_hears_that_nobody_knows() {
+        let (sender, mut told) = oneshot::channel::<StoreResult<()>>();
+        drop(sender);
+        assert!(matches!(linger(&mut told), Some(Err(StoreError::Unknown(_)))));
     }
 }
