@@ -5,7 +5,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_engine::model::{RetryPolicy, RunStatus, StepStatus};
+use hapax_engine::clock::SystemClock;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{RetryPolicy, RunStatus, StepStatus, Timestamp, WorkspaceId};
 use hapax_engine::store::Store;
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use support::cut_off::CutOff;
@@ -254,4 +256,41 @@ async fn a_signal_by_way_of_another_node_wakes_a_run_that_is_about_to_park() {
     assert_eq!(run.result::<u32>().await.unwrap(), 7);
     drop(gate);
     bench.check().await;
+}
+
+/// Invariant 32: while the write that parks a run is under way, nothing may begin that it does not tell of.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_being_parked_begins_no_effect() {
+    let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let line = CutOff::new(store.clone());
+    // With room for one run only, so that it is not claimed anew before the answer is there.
+    let options = EngineOptions { max_active: 1, ..EngineOptions::default() };
+    let engine = Engine::launch(line.clone(), clock, options).unwrap();
+    let seen = store.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let store = seen.clone();
+        async move {
+            let run = ctx.run_id();
+            let tries = ctx.step("call", |attempt| {
+                let store = store.clone();
+                async move {
+                    if attempt.number() == 1 {
+                        return Err(Failure::retryable("busy").retry_after(Duration::from_secs(2)));
+                    }
+                    let view =
+                        store.find_run(&WorkspaceId::default(), run).await.map_err(Failure::retryable)?;
+                    Ok(view.is_some_and(|view| view.head.state.lease().is_some()))
+                }
+            });
+            tries.await
+        }
+    };
+    engine.register("calls", workflow).unwrap();
+    let run = engine.start("calls", &()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    // The signal is of no use to the run: it parks again, and is told so only after the next try is due.
+    line.answer_after(Duration::from_secs(1));
+    run.signal("other", &(), None).await.unwrap();
+    assert!(run.result::<bool>().await.unwrap(), "the second try began without a lease");
 }

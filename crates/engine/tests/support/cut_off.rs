@@ -1,7 +1,8 @@
 //! A store that one node can be cut off from, or whose writes can be held back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_engine::model::{
@@ -16,11 +17,13 @@ pub struct CutOff {
     store: Arc<dyn Store>,
     cut: AtomicBool,
     held: watch::Sender<bool>,
+    answer_after_ms: AtomicU64,
 }
 
 impl CutOff {
     pub fn new(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(CutOff { store, cut: AtomicBool::new(false), held: watch::Sender::new(false) })
+        let (cut, held) = (AtomicBool::new(false), watch::Sender::new(false));
+        Arc::new(CutOff { store, cut, held, answer_after_ms: AtomicU64::new(0) })
     }
 
     pub fn cut(&self, cut: bool) {
@@ -30,6 +33,11 @@ impl CutOff {
     /// Holds writes under a lease back, or lets them go on.
     pub fn hold(&self, held: bool) {
         self.held.send_replace(held);
+    }
+
+    /// Writes under a lease take effect at once and are answered this much later.
+    pub fn answer_after(&self, span: Duration) {
+        self.answer_after_ms.store(span.as_millis() as u64, Ordering::SeqCst);
     }
 
     fn reach(&self) -> StoreResult<&dyn Store> {
@@ -57,7 +65,12 @@ impl Store for CutOff {
     async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
         let mut held = self.held.subscribe();
         let _ = held.wait_for(|held| !held).await;
-        self.reach()?.advance_run(advance).await
+        let answer = self.reach()?.advance_run(advance).await;
+        match self.answer_after_ms.load(Ordering::SeqCst) {
+            0 => {}
+            ms => tokio::time::sleep(Duration::from_millis(ms)).await,
+        }
+        answer
     }
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
         self.reach()?.steer_run(request).await
