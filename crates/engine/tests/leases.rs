@@ -294,3 +294,63 @@ async fn a_run_that_is_being_parked_begins_no_effect() {
     run.signal("other", &(), None).await.unwrap();
     assert!(run.result::<bool>().await.unwrap(), "the second try began without a lease");
 }
+
+/// A renewal whose answer comes after the lease had to be taken for lost, and says that it was kept.
+#[tokio::test(start_paused = true)]
+async fn a_lease_renewed_late_lets_the_run_go_on() {
+    let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let line = CutOff::new(store);
+    let engine = Engine::launch(line.clone(), clock, EngineOptions::default()).unwrap();
+    let slow = |ctx: Ctx, _: ()| async move {
+        // Renewed at 10 s, the lease may be relied on until 37 s; the renewal of 20 s is answered a little later.
+        let until_then = Duration::from_millis(37_200);
+        ctx.step("slow", move |_| async move {
+            tokio::time::sleep(until_then).await;
+            Ok::<_, Failure>(())
+        })
+        .await?;
+        ctx.step("next", |_| async { Ok::<_, Failure>(()) }).await
+    };
+    engine.register("slow", slow).unwrap();
+    let run = engine.start("slow", &()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    line.answer_renewals_after(Duration::from_millis(17_500));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    line.answer_renewals_after(Duration::ZERO);
+    let ended = tokio::time::timeout(LEASE * 4, run.result::<()>()).await;
+    ended.expect("the run goes on").unwrap();
+    assert_eq!(engine.stats().takeovers, 0);
+}
+
+/// S3.18: by the time its start is confirmed a run may be under way, taken over from the very node that started it.
+#[tokio::test(start_paused = true)]
+async fn a_start_confirmed_late_does_not_begin_the_run_again() {
+    let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let line = CutOff::new(store);
+    let engine = Engine::launch(line.clone(), clock, EngineOptions::default()).unwrap();
+    let log = Log::default();
+    let kept = log.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let log = kept.clone();
+        async move {
+            log.step(&ctx, "quick").await?;
+            let slow = log.clone();
+            ctx.step("slow", move |_| {
+                slow.add("do slow".into());
+                async {
+                    tokio::time::sleep(LEASE).await;
+                    Ok::<_, Failure>(())
+                }
+            })
+            .await
+        }
+    };
+    engine.register("order", workflow).unwrap();
+    line.lose_next_start(LEASE + Duration::from_secs(10));
+    let run = engine.start("order", &()).await.unwrap();
+    run.result::<()>().await.unwrap();
+    assert_eq!(engine.stats().takeovers, 1);
+    assert_eq!(log.read(), ["do quick", "do slow"], "each once");
+}

@@ -161,6 +161,7 @@ impl Driver {
                     self.activation.desk().stop.get_or_insert(Stop::Release);
                 }
                 Mail::Steered(head) => self.steered = Some(*head),
+                Mail::Renewed => {}
                 Mail::LeaseLost => {
                     Counters::add(&engine.counters.self_fenced);
                     return false;
