@@ -5,7 +5,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_engine::model::{RetryPolicy, RunStatus, StepStatus};
+use hapax_engine::clock::SystemClock;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{RetryPolicy, RunStatus, StepStatus, Timestamp, WorkspaceId};
 use hapax_engine::store::Store;
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use support::cut_off::CutOff;
@@ -254,4 +256,101 @@ async fn a_signal_by_way_of_another_node_wakes_a_run_that_is_about_to_park() {
     assert_eq!(run.result::<u32>().await.unwrap(), 7);
     drop(gate);
     bench.check().await;
+}
+
+/// Invariant 32: while the write that parks a run is under way, nothing may begin that it does not tell of.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_being_parked_begins_no_effect() {
+    let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let line = CutOff::new(store.clone());
+    // With room for one run only, so that it is not claimed anew before the answer is there.
+    let options = EngineOptions { max_active: 1, ..EngineOptions::default() };
+    let engine = Engine::launch(line.clone(), clock, options).unwrap();
+    let seen = store.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let store = seen.clone();
+        async move {
+            let run = ctx.run_id();
+            let tries = ctx.step("call", |attempt| {
+                let store = store.clone();
+                async move {
+                    if attempt.number() == 1 {
+                        return Err(Failure::retryable("busy").retry_after(Duration::from_secs(2)));
+                    }
+                    let view =
+                        store.find_run(&WorkspaceId::default(), run).await.map_err(Failure::retryable)?;
+                    Ok(view.is_some_and(|view| view.head.state.lease().is_some()))
+                }
+            });
+            tries.await
+        }
+    };
+    engine.register("calls", workflow).unwrap();
+    let run = engine.start("calls", &()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    // The signal is of no use to the run: it parks again, and is told so only after the next try is due.
+    line.answer_after(Duration::from_secs(1));
+    run.signal("other", &(), None).await.unwrap();
+    assert!(run.result::<bool>().await.unwrap(), "the second try began without a lease");
+}
+
+/// A renewal whose answer comes after the lease had to be taken for lost, and says that it was kept.
+#[tokio::test(start_paused = true)]
+async fn a_lease_renewed_late_lets_the_run_go_on() {
+    let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let line = CutOff::new(store);
+    let engine = Engine::launch(line.clone(), clock, EngineOptions::default()).unwrap();
+    let slow = |ctx: Ctx, _: ()| async move {
+        // Renewed at 10 s, the lease may be relied on until 37 s; the renewal of 20 s is answered a little later.
+        let until_then = Duration::from_millis(37_200);
+        ctx.step("slow", move |_| async move {
+            tokio::time::sleep(until_then).await;
+            Ok::<_, Failure>(())
+        })
+        .await?;
+        ctx.step("next", |_| async { Ok::<_, Failure>(()) }).await
+    };
+    engine.register("slow", slow).unwrap();
+    let run = engine.start("slow", &()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    line.answer_renewals_after(Duration::from_millis(17_500));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    line.answer_renewals_after(Duration::ZERO);
+    let ended = tokio::time::timeout(LEASE * 4, run.result::<()>()).await;
+    ended.expect("the run goes on").unwrap();
+    assert_eq!(engine.stats().takeovers, 0);
+}
+
+/// S3.18: by the time its start is confirmed a run may be under way, taken over from the very node that started it.
+#[tokio::test(start_paused = true)]
+async fn a_start_confirmed_late_does_not_begin_the_run_again() {
+    let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let line = CutOff::new(store);
+    let engine = Engine::launch(line.clone(), clock, EngineOptions::default()).unwrap();
+    let log = Log::default();
+    let kept = log.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let log = kept.clone();
+        async move {
+            log.step(&ctx, "quick").await?;
+            let slow = log.clone();
+            ctx.step("slow", move |_| {
+                slow.add("do slow".into());
+                async {
+                    tokio::time::sleep(LEASE).await;
+                    Ok::<_, Failure>(())
+                }
+            })
+            .await
+        }
+    };
+    engine.register("order", workflow).unwrap();
+    line.lose_next_start(LEASE + Duration::from_secs(10));
+    let run = engine.start("order", &()).await.unwrap();
+    run.result::<()>().await.unwrap();
+    assert_eq!(engine.stats().takeovers, 1);
+    assert_eq!(log.read(), ["do quick", "do slow"], "each once");
 }

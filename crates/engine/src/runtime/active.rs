@@ -18,6 +18,8 @@ pub(crate) enum Mail {
     Steered(Box<RunHead>),
     /// The engine stops: finish what is in flight and let go.
     Release,
+    /// The lease had to be taken for lost, but is held again: what waited for it may go on.
+    Renewed,
     /// The lease is gone: stop at once.
     LeaseLost,
 }
@@ -86,12 +88,20 @@ pub(crate) struct ActiveRuns {
 }
 
 impl ActiveRuns {
-    pub(crate) fn insert(&self, active: Arc<Active>) {
-        let replaced = self.runs.lock().expect("no holder panics").insert(active.run, active);
+    /// Inserts `active`; false if the run is driven here already, under the same grant or a newer one.
+    #[must_use]
+    pub(crate) fn insert(&self, active: Arc<Active>) -> bool {
+        let mut runs = self.runs.lock().expect("no holder panics");
+        if runs.get(&active.run).is_some_and(|held| held.fence >= active.fence) {
+            return false;
+        }
+        let replaced = runs.insert(active.run, active);
+        drop(runs);
         if let Some(old) = replaced {
             // Its lease ended and was granted to us anew: the old driver must stop.
             old.post(Mail::LeaseLost);
         }
+        true
     }
 
     /// Removes `active`, unless a newer grant has taken its place.

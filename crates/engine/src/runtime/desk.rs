@@ -59,6 +59,8 @@ pub(crate) struct Desk {
     pub(crate) waits: HashMap<StepId, Option<Timestamp>>,
     pub(crate) gated: usize,
     pub(crate) in_flight: usize,
+    /// True while a write is under way that gives the lease back: what it does not tell of must not begin.
+    pub(crate) leaving: bool,
     promises: HashMap<PromiseId, Promise>,
     signals: Vec<Signal>,
     children: HashMap<RunId, RunResult>,
@@ -264,6 +266,7 @@ impl Desk {
             waits: HashMap::new(),
             gated: 0,
             in_flight: 0,
+            leaving: false,
             promises: HashMap::new(),
             signals: Vec::new(),
             children: HashMap::new(),
@@ -453,7 +456,7 @@ impl Future for Gate<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         let activation = self.activation;
         let mut desk = activation.desk();
-        let blocked = desk.replaying || desk.durable < self.need || desk.violation.is_some();
+        let blocked = desk.replaying || desk.leaving || desk.durable < self.need || desk.violation.is_some();
         let stopped = desk.is_stopped();
         if !blocked && !stopped && activation.engine.may_start_effects(&activation.active()) {
             if self.counted {

@@ -161,6 +161,7 @@ impl Driver {
                     self.activation.desk().stop.get_or_insert(Stop::Release);
                 }
                 Mail::Steered(head) => self.steered = Some(*head),
+                Mail::Renewed => {}
                 Mail::LeaseLost => {
                     Counters::add(&engine.counters.self_fenced);
                     return false;
@@ -185,6 +186,7 @@ impl Driver {
         };
         let Poll::Ready((advance, outcome)) = commit.as_mut().poll(cx) else { return None };
         let (_, changes, closing, covers) = self.commit.take().expect("polled just now");
+        self.activation.desk().leaving = false;
         match outcome {
             Ok(AdvanceOutcome::Advanced { woken }) => {
                 engine.wake(&woken);
@@ -465,6 +467,7 @@ impl Driver {
         let mut desk = self.activation.desk();
         let changes = std::mem::take(&mut desk.changes);
         let covers = desk.queued();
+        desk.leaving = !matches!(closing, Closing::GoOn);
         let built = build(&desk.head, &desk.open, &changes, &closing, self.activation.now());
         drop(desk);
         let advance = match built {

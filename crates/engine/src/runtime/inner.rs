@@ -16,7 +16,7 @@ use super::registry::Registry;
 use super::stats::Counters;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
-use crate::model::{Grant, OwnerId, Payload, RunHead, RunId, Timestamp};
+use crate::model::{Grant, OwnerId, Payload, RunHead, RunId, Timestamp, Version};
 use crate::store::{RunLog, Store, StoreResult};
 
 /// How far the engine is on its way to the end.
@@ -124,9 +124,14 @@ impl Inner {
         self.clock.sleep_until(self.clock.now().plus(wait))
     }
 
-    /// Drives a run that was just created and granted to us.
+    /// Drives a run that we created and that is granted to us. It may be older than its confirmation, and may have been
+    /// driven since: only one to which nothing has happened yet has no records.
     pub(crate) fn drive_new(self: &Arc<Self>, head: RunHead, input: Payload, since: Duration) {
-        self.adopt(head, Source::Fresh(input), since);
+        let source = match head.version == Version::new(1) {
+            true => Source::Fresh(input),
+            false => Source::Log,
+        };
+        self.adopt(head, source, since);
     }
 
     /// Drives a run whose lease was granted to us.
@@ -160,8 +165,9 @@ impl Inner {
     fn adopt(self: &Arc<Self>, head: RunHead, source: Source, since: Duration) {
         let deadline = self.lease_deadline(since);
         let active = Arc::new(Active::new(head.facts.workspace.clone(), head.id(), head.fence, deadline));
-        self.active.insert(active.clone());
-        tokio::spawn(drive_to_its_end(self.clone(), active, head, source));
+        if self.active.insert(active.clone()) {
+            tokio::spawn(drive_to_its_end(self.clone(), active, head, source));
+        }
     }
 
     /// Runs became due: look for them now.

@@ -41,7 +41,13 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
                     for active in batch {
                         match lost.contains(&active.run) {
                             true => active.post(Mail::LeaseLost),
-                            false => active.set_deadline(inner.lease_deadline(since)),
+                            false => {
+                                let ran_out = active.deadline() <= inner.clock.monotonic();
+                                active.set_deadline(inner.lease_deadline(since));
+                                if ran_out {
+                                    active.post(Mail::Renewed);
+                                }
+                            }
                         }
                     }
                 }

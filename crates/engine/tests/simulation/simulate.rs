@@ -107,7 +107,8 @@ fn what_it_waits_for(world: &World, head: &RunHead) -> String {
         })
         .collect();
     let signals = log.signals.len();
-    format!("  {}: {signals} unread signals; open steps: {}", shown::head(head, world), open.join(", "))
+    let (standing, lines) = (shown::head(head, world), world.last_lines_of(head.id()));
+    format!("  {standing}: {signals} unread signals; open steps: {}\n{lines}", open.join(", "))
 }
 
 async fn check_the_end(world: &World) -> Result<(), String> {

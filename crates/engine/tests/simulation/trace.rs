@@ -5,8 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hapax_engine::model::RunId;
 
-/// How many lines a failure shows.
-const KEPT: usize = 60;
+/// How many lines are kept, and how many of them a failure shows.
+const KEPT: usize = 5_000;
+const SHOWN: usize = 60;
+const SHOWN_OF_ONE_RUN: usize = 20;
 
 #[derive(Default)]
 pub struct Trace {
@@ -34,12 +36,12 @@ impl Trace {
         let line = format!("{:>7}.{:03} {who:<6} {what}", at_ms / 1000, at_ms % 1000);
         line.hash(&mut self.hash);
         self.count += 1;
+        if self.to_stderr {
+            eprintln!("{line}");
+        }
         if what.ends_with("=> nothing") {
             // It counts, but nobody wants to read it.
             return;
-        }
-        if self.to_stderr {
-            eprintln!("{line}");
         }
         if self.lines.len() == KEPT {
             self.lines.pop_front();
@@ -58,6 +60,20 @@ impl Trace {
     }
 
     pub fn last_lines(&self) -> String {
-        self.lines.iter().map(|line| format!("{line}\n")).collect()
+        let from = self.lines.len().saturating_sub(SHOWN);
+        self.lines.range(from..).map(|line| format!("{line}\n")).collect()
+    }
+
+    /// The last that was done with one run, apart from its renewals and what people keep sending.
+    pub fn last_lines_of(&self, name: &str) -> String {
+        let (word, held) = (format!(" {name} "), format!(" {name}@"));
+        let dull =
+            |line: &str| line.contains(" find ") || line.contains(" renew ") || line.contains(" signal ");
+        let told =
+            self.lines.iter().filter(|line| (line.contains(&word) && !dull(line)) || line.contains(&held));
+        let told: Vec<&String> =
+            told.filter(|line| !line.contains("renew") || line.contains("lost [\"")).collect();
+        let from = told.len().saturating_sub(SHOWN_OF_ONE_RUN);
+        told[from..].iter().map(|line| format!("    {line}\n")).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! What all parts of one simulation share: the store, the dice, the trace, and what went wrong first.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub struct World {
     pub tally: Mutex<Tally>,
     started: Instant,
     weather: Mutex<Weather>,
+    is_calm: AtomicBool,
     dice: Mutex<Rng>,
     trace: Mutex<Trace>,
     watch: Mutex<Watch>,
@@ -89,6 +91,7 @@ impl World {
             tally: Mutex::default(),
             started: Instant::now(),
             weather: Mutex::new(weather),
+            is_calm: AtomicBool::new(false),
             dice: Mutex::new(dice),
             trace: Mutex::new(Trace::new()),
             watch: Mutex::default(),
@@ -131,6 +134,12 @@ impl World {
         self.trace.lock().unwrap().last_lines()
     }
 
+    pub fn last_lines_of(&self, run: RunId) -> String {
+        let mut trace = self.trace.lock().unwrap();
+        let name = trace.name(run);
+        trace.last_lines_of(&name)
+    }
+
     pub fn count(&self, count: impl FnOnce(&mut Tally)) {
         count(&mut self.tally.lock().unwrap());
     }
@@ -142,6 +151,12 @@ impl World {
 
     pub fn calm_down(&self) {
         *self.weather.lock().unwrap() = Weather::calm();
+        self.is_calm.store(true, Ordering::Relaxed);
+    }
+
+    /// Is the storm over?
+    pub fn is_calm(&self) -> bool {
+        self.is_calm.load(Ordering::Relaxed)
     }
 
     /// The store has been written to: does everything still hold?

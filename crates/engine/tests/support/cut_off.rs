@@ -1,7 +1,8 @@
 //! A store that one node can be cut off from, or whose writes can be held back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_engine::model::{
@@ -16,11 +17,22 @@ pub struct CutOff {
     store: Arc<dyn Store>,
     cut: AtomicBool,
     held: watch::Sender<bool>,
+    answer_after_ms: AtomicU64,
+    answer_renewals_after_ms: AtomicU64,
+    lose_start_after_ms: AtomicU64,
 }
 
 impl CutOff {
     pub fn new(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(CutOff { store, cut: AtomicBool::new(false), held: watch::Sender::new(false) })
+        let (cut, held) = (AtomicBool::new(false), watch::Sender::new(false));
+        Arc::new(CutOff {
+            store,
+            cut,
+            held,
+            answer_after_ms: AtomicU64::new(0),
+            answer_renewals_after_ms: AtomicU64::new(0),
+            lose_start_after_ms: AtomicU64::new(0),
+        })
     }
 
     pub fn cut(&self, cut: bool) {
@@ -30,6 +42,21 @@ impl CutOff {
     /// Holds writes under a lease back, or lets them go on.
     pub fn hold(&self, held: bool) {
         self.held.send_replace(held);
+    }
+
+    /// Writes under a lease take effect at once and are answered this much later.
+    pub fn answer_after(&self, span: Duration) {
+        self.answer_after_ms.store(span.as_millis() as u64, Ordering::SeqCst);
+    }
+
+    /// Renewals take effect at once and are answered this much later.
+    pub fn answer_renewals_after(&self, span: Duration) {
+        self.answer_renewals_after_ms.store(span.as_millis() as u64, Ordering::SeqCst);
+    }
+
+    /// The next start takes effect, and after this long the caller learns that its answer was lost.
+    pub fn lose_next_start(&self, after: Duration) {
+        self.lose_start_after_ms.store(after.as_millis() as u64, Ordering::SeqCst);
     }
 
     fn reach(&self) -> StoreResult<&dyn Store> {
@@ -46,18 +73,29 @@ impl Store for CutOff {
         self.store.now()
     }
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
-        self.reach()?.start_run(new).await
+        let answer = self.reach()?.start_run(new).await;
+        match self.lose_start_after_ms.swap(0, Ordering::SeqCst) {
+            0 => answer,
+            ms => {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                Err(StoreError::Unknown("the answer was lost".into()))
+            }
+        }
     }
     async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
         self.reach()?.claim_runs(request).await
     }
     async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
-        self.reach()?.renew_leases(request).await
+        let answer = self.reach()?.renew_leases(request).await;
+        later(&self.answer_renewals_after_ms).await;
+        answer
     }
     async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
         let mut held = self.held.subscribe();
         let _ = held.wait_for(|held| !held).await;
-        self.reach()?.advance_run(advance).await
+        let answer = self.reach()?.advance_run(advance).await;
+        later(&self.answer_after_ms).await;
+        answer
     }
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
         self.reach()?.steer_run(request).await
@@ -104,5 +142,12 @@ impl Store for CutOff {
     }
     async fn close(&self) -> StoreResult<()> {
         self.reach()?.close().await
+    }
+}
+
+async fn later(after_ms: &AtomicU64) {
+    match after_ms.load(Ordering::SeqCst) {
+        0 => {}
+        ms => tokio::time::sleep(Duration::from_millis(ms)).await,
     }
 }
