@@ -17,6 +17,7 @@ use hapax_engine::store::{
     RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
     Store, StoreError, StoreResult, StoredKey, Transact, TransactOutcome,
 };
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -121,8 +122,11 @@ impl<'a> UnderWay<'a> {
         UnderWay(count)
     }
 
+    /// Is nothing else going on that this thread could do meanwhile? A runtime with one thread has everything else to do.
     fn is_alone(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 1
+            && Handle::try_current()
+                .is_ok_and(|runtime| runtime.runtime_flavor() != RuntimeFlavor::CurrentThread)
     }
 }
 
