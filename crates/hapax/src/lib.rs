@@ -14,6 +14,8 @@ pub use hapax_engine::runtime::{
     Engine, EngineOptions, Error, Point, PointWatcher, RunHandle, Settling, Start, Stats, WorkflowOptions,
 };
 pub use hapax_engine::{clock, fsck, limits, memory, model, store};
+#[cfg(feature = "postgres")]
+pub use hapax_store_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use hapax_store_sqlite as sqlite;
 pub use open::{Hapax, HapaxBuilder, OpenError, open_store};

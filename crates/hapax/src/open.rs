@@ -15,23 +15,28 @@ pub struct Hapax(Engine);
 /// Why Hapax could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL names no store this program was built with.
+    /// The URL names no store this program was built with. Of a URL that may hold a password only the scheme is shown.
     #[error(
-        "{0:?} names no store known here; use memory: or sqlite:PATH (with ?shared=true for several processes)"
+        "{0:?} names no store known here; use memory:, sqlite:PATH (with ?shared=true for several processes) or \
+         postgres://USER:PASSWORD@HOST:PORT/DATABASE, each if this program was built with it"
     )]
     UnknownStore(String),
     /// The SQLite file could not be opened.
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
     Sqlite(#[from] hapax_store_sqlite::OpenError),
+    /// The PostgreSQL database could not be opened.
+    #[cfg(feature = "postgres")]
+    #[error(transparent)]
+    Postgres(#[from] hapax_store_postgres::OpenError),
     /// A setting cannot work.
     #[error(transparent)]
     Engine(#[from] Error),
 }
 
 impl Hapax {
-    /// Opens `memory:` (nothing survives the process) or `sqlite:PATH`, and starts to drive what waits there as soon
-    /// as its workflows are registered.
+    /// Opens `memory:` (nothing survives the process), `sqlite:PATH` or `postgres://…`, and starts to drive what waits
+    /// there as soon as its workflows are registered.
     pub async fn open(url: &str) -> Result<Hapax, OpenError> {
         Hapax::builder(url).open().await
     }
@@ -66,7 +71,7 @@ impl HapaxBuilder {
         self
     }
 
-    /// A clock of your own, for tests.
+    /// A clock of your own, for tests. Without it PostgreSQL judges by the clock of its server, the others by that of this machine.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
@@ -75,13 +80,19 @@ impl HapaxBuilder {
     /// Opens the store and starts the engine.
     pub async fn open(self) -> Result<Hapax, OpenError> {
         self.options.check()?;
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        #[cfg(feature = "postgres")]
+        if is_postgres(&self.url) {
+            let store = open_postgres(&self.url, self.clock).await?;
+            return Ok(Hapax(Engine::launch(store, clock, self.options)?));
+        }
         let store = open_store(&self.url, clock.clone()).await?;
         Ok(Hapax(Engine::launch(store, clock, self.options)?))
     }
 }
 
-/// Opens the store that `url` names, without an engine on it.
+/// Opens the store that `url` names, without an engine on it. A store on this machine judges by `clock`; PostgreSQL, which
+/// many machines share, judges by the clock of its server.
 pub async fn open_store(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, OpenError> {
     if url == "memory:" {
         return Ok(Arc::new(MemoryStore::new(clock)));
@@ -94,12 +105,50 @@ pub async fn open_store(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Stor
             "" | "shared=false" => options,
             "shared=true" => options.shared(true),
             "mode=ro" => options.read_only(true),
-            _ => return Err(OpenError::UnknownStore(url.to_string())),
+            _ => return Err(unknown(url)),
         };
         if path.is_empty() {
-            return Err(OpenError::UnknownStore(url.to_string()));
+            return Err(unknown(url));
         }
         return Ok(Arc::new(hapax_store_sqlite::SqliteStore::open(path, options).await?));
     }
-    Err(OpenError::UnknownStore(url.to_string()))
+    #[cfg(feature = "postgres")]
+    if is_postgres(url) {
+        return open_postgres(url, None).await;
+    }
+    Err(unknown(url))
+}
+
+#[cfg(feature = "postgres")]
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<dyn Store>, OpenError> {
+    let options = hapax_store_postgres::PostgresOptions::default();
+    let options = match clock {
+        Some(clock) => options.clock(clock),
+        None => options,
+    };
+    Ok(Arc::new(hapax_store_postgres::PostgresStore::open(url, options).await?))
+}
+
+fn unknown(url: &str) -> OpenError {
+    OpenError::UnknownStore(match url.split_once("://") {
+        Some((scheme, _)) => format!("{scheme}://…"),
+        None => url.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_that_is_not_known_does_not_show_its_password() {
+        let error = unknown("mysql://ann:canary@host/db");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+        assert!(unknown("orders.db").to_string().contains("orders.db"));
+    }
 }
