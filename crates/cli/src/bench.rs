@@ -48,7 +48,7 @@ Figures are medians of --rounds rounds. A store that is named is written to and 
 pub(crate) struct Options {
     /// What to measure.
     workload: Workload,
-    /// Where: memory: or sqlite:PATH. Unless said, a new SQLite file in a temporary folder.
+    /// Where: memory:, sqlite:PATH or postgres://… . Unless said, a new SQLite file in a temporary folder.
     #[arg(long, value_name = "URL", value_parser = place::parse_url)]
     store: Option<String>,
     /// Print one JSON object instead of a table.

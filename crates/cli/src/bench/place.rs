@@ -48,8 +48,21 @@ pub(super) fn parse_url(url: &str) -> Result<String, String> {
         Some(path) if path.contains('?') => {
             Err("the benchmark writes alone; leave out what comes after the question mark".into())
         }
-        None if url != "memory:" => Err("no such store is known here; use memory: or sqlite:PATH".into()),
-        Some(_) | None => Ok(url.to_string()),
+        Some(_) => Ok(url.to_string()),
+        None if url == "memory:" || is_postgres(url) => Ok(url.to_string()),
+        None => Err("no such store is known here; use memory: or sqlite:PATH or postgres://…".into()),
+    }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+/// The URL without what must not be shown: what stands before the host may hold a password.
+fn without_secrets(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        _ => url.to_string(),
     }
 }
 
@@ -67,7 +80,7 @@ impl Place {
     /// Says where the measured store lies, and warns if there is no disk under it.
     pub(super) fn announce(&self) {
         let passing = if self.folder.is_some() { " (deleted afterwards)" } else { "" };
-        output::say(&format!("store: {}{passing}", self.url));
+        output::say(&format!("store: {}{passing}", self.shown()));
         if self.path().is_some_and(|path| is_in_memory(path.parent().unwrap_or(path))) {
             output::say("warning: that file lies in memory, so no disk is measured; use --store sqlite:PATH");
         }
@@ -75,6 +88,11 @@ impl Place {
 
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The store's URL, fit to be shown.
+    pub(super) fn shown(&self) -> String {
+        without_secrets(&self.url)
     }
 
     pub(super) fn is_sqlite(&self) -> bool {
@@ -186,12 +204,14 @@ mod tests {
     #[test]
     fn a_store_that_nobody_knows_is_refused_with_a_hint() {
         for url in ["mysql:x", "", "memory", "postgres://x/y"] {
-            assert!(parse_url(url).unwrap_err().contains("use memory: or sqlite:PATH"));
+            assert!(parse_url(url).unwrap_err().contains("use memory: or sqlite:PATH or postgres://"));
         }
         for url in ["sqlite:", "sqlite:x?mode=ro"] {
             assert!(parse_url(url).is_err());
         }
         assert_eq!(parse_url("sqlite:x.db").unwrap(), "sqlite:x.db");
+        assert!(parse_url("postgres://u:secret@h/d").is_ok());
+        assert_eq!(without_secrets("postgres://u:secret@h:5432/d"), "postgres://…@h:5432/d");
     }
 
     #[test]

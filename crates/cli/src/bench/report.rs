@@ -39,7 +39,7 @@ struct Figure {
 
 impl Report {
     pub(super) fn new(workload: &'static str, place: &Place) -> Self {
-        let mut report = Report { workload, store: place.url().to_string(), figures: Vec::new() };
+        let mut report = Report { workload, store: place.shown(), figures: Vec::new() };
         COMMON.iter().for_each(|name| report.put(name, Value::Null, None));
         report
     }
@@ -113,7 +113,7 @@ pub(super) struct All {
 
 impl All {
     pub(super) fn new(place: &Place, workloads: Vec<Report>) -> Self {
-        All { workload: "all", store: place.url().to_string(), workloads }
+        All { workload: "all", store: place.shown(), workloads }
     }
 }
 
