@@ -316,6 +316,13 @@ impl Desk {
         self.shields == 0 && (self.stop.is_some() || self.asked_to_stop().is_some())
     }
 
+    /// The run as it is now. A pause that has given way to a cancellation is not carried out: it would count as done
+    /// all that was asked.
+    pub(crate) fn take_over(&mut self, head: RunHead) {
+        self.head = head;
+        self.stop = self.stop.filter(|stop| *stop != Stop::Pause || self.head.asked == Asked::Pause);
+    }
+
     /// What people ask of the run now.
     pub(crate) fn asked_to_stop(&self) -> Option<Stop> {
         match self.head.asked {

@@ -220,7 +220,7 @@ impl Driver {
         let Some(steered) = self.steered.take() else { return };
         let mut desk = self.activation.desk();
         if steered.version > desk.head.version && steered.fence == desk.head.fence {
-            desk.head = steered;
+            desk.take_over(steered);
         }
     }
 
@@ -274,7 +274,7 @@ impl Driver {
         let mut desk = self.activation.desk();
         let later = std::mem::replace(&mut desk.changes, changes);
         desk.changes.extend(later);
-        desk.head = head;
+        desk.take_over(head);
         drop(desk);
         if matches!(closing, Closing::Continue(_) | Closing::End(_)) {
             self.work = Work::Over(closing);
