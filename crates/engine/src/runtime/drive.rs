@@ -405,8 +405,8 @@ impl Driver {
         }
         if desk.in_flight == 0 {
             let only_waits = desk.gated == 0 && !desk.waits.is_empty() && desk.transactions.is_empty();
-            let may_park = !desk.is_stopped() || desk.stop == Some(Stop::Release);
-            if only_waits && may_park {
+            // A run that is stopped has not looked at what has arrived for it, so it may not park as if it had.
+            if only_waits && !desk.is_stopped() {
                 return Some(Closing::Wait { wake_at: desk.next_timer(), arrivals_seen: desk.arrivals_seen });
             }
             match desk.stop.filter(|_| desk.shields == 0) {
