@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hapax_engine::ctx::StepFuture;
-use hapax_engine::model::RunStatus;
+use hapax_engine::model::{RunStatus, StepStatus};
 use hapax_engine::{Ctx, Failure};
 use support::Bench;
 
@@ -148,5 +148,40 @@ async fn a_branch_that_lost_starts_nothing_in_a_replay() {
     run.retry(None).await.unwrap();
     bench.until(run.id(), RunStatus::Failed).await;
     assert_eq!(bench.count_runs().await, 2, "the run and its one child");
+    bench.check().await;
+}
+
+/// People see that nobody waits for the loser any more, and what comes in for it is not taken for a lost wake-up.
+#[tokio::test]
+async fn what_a_branch_that_lost_waited_for_is_given_up() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move {
+        let promise = ctx.create_promise::<()>("answer");
+        let branches: Vec<StepFuture<'_, ()>> = vec![
+            Box::pin(async {
+                let _ = promise.await;
+                // Not reached by the loser, in a replay neither.
+                ctx.sleep(Duration::from_secs(1)).await
+            }),
+            Box::pin(async { ctx.sleep(Duration::from_secs(5)).await }),
+        ];
+        ctx.select(branches).await?.1?;
+        ctx.sleep(Duration::from_secs(600)).await
+    };
+    bench.engine.register("race", workflow).unwrap();
+    let run = bench.engine.start("race", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.clock.advance(Duration::from_secs(6));
+    bench.until_step(run.id(), "answer", StepStatus::Cancelled).await;
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.resolve_promise(&format!("{}:answer", run.id()), &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.check().await;
+
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("race", workflow).unwrap();
+    bench.clock.advance(Duration::from_secs(600));
+    second.run(run.id()).await.unwrap().result::<()>().await.unwrap();
     bench.check().await;
 }

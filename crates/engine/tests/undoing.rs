@@ -87,3 +87,37 @@ async fn a_cancellation_in_the_middle_of_undoing_a_scope_undoes_the_rest() {
     assert_eq!(log.read(), ["do flight", "do hotel", "undo hotel", "undo flight"]);
     bench.check().await;
 }
+
+/// Invariant 45: a cancellation once acknowledged is not forgotten, whatever was asked before it.
+#[tokio::test]
+async fn a_cancellation_that_follows_a_pause_is_carried_out() {
+    let bench = Bench::new();
+    let (open, gate) = watch::channel(false);
+    let workflow = move |ctx: Ctx, _: ()| {
+        let gate = gate.clone();
+        async move {
+            let wait = |_| {
+                let mut gate = gate.clone();
+                async move { gate.wait_for(|open| *open).await.map(|_| ()).map_err(Failure::retryable) }
+            };
+            ctx.step("slow", wait).await?;
+            ctx.sleep(Duration::from_secs(3600)).await
+        }
+    };
+    bench.engine.register("slow", workflow).unwrap();
+    let run = bench.engine.start("slow", &()).await.unwrap();
+    bench.until_step(run.id(), "slow", StepStatus::Running).await;
+    for wish in ["pause", "cancel"] {
+        match wish {
+            "pause" => run.pause().await.unwrap(),
+            _ => run.cancel("enough").await.unwrap(),
+        };
+        for _ in 0..100 {
+            // The driver must have heard of the one before the other comes.
+            tokio::task::yield_now().await;
+        }
+    }
+    open.send(true).unwrap();
+    bench.until(run.id(), RunStatus::Cancelled).await;
+    bench.check().await;
+}

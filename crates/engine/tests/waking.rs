@@ -157,3 +157,41 @@ async fn a_branch_wakes_on_time_while_another_tries_again() {
     let woke_at: i64 = engine.start("branches", &()).await.unwrap().result().await.unwrap();
     assert!((5_000..6_000).contains(&woke_at), "the sleep of 5 s ended at {woke_at} ms");
 }
+
+/// Invariant 41: what arrives while an engine shuts down is not slept over.
+#[tokio::test]
+async fn a_signal_that_comes_while_the_engine_shuts_down_wakes_its_run() {
+    let bench = Bench::new();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let workflow = move |ctx: Ctx, _: ()| {
+        let gate = gate.clone();
+        async move {
+            let work = async {
+                let wait = |_| {
+                    let mut gate = gate.clone();
+                    async move { gate.wait_for(|open| *open).await.map(|_| ()).map_err(Failure::retryable) }
+                };
+                ctx.step("work", wait).await
+            };
+            let signal = async { ctx.signal::<()>("go").await };
+            let branches: Vec<StepFuture<'_, ()>> = vec![Box::pin(work), Box::pin(signal)];
+            ctx.join_all(branches).await.into_iter().collect::<Result<(), Failure>>()
+        }
+    };
+    bench.engine.register("both", workflow.clone()).unwrap();
+    let run = bench.engine.start("both", &()).await.unwrap();
+    bench.until_step(run.id(), "work", StepStatus::Running).await;
+    let stopping = bench.engine.clone();
+    let stopped = tokio::spawn(async move { stopping.shutdown(Duration::from_secs(60)).await });
+    tokio::task::yield_now().await;
+    run.signal("go", &(), None).await.unwrap();
+    tokio::task::yield_now().await;
+    open.send(true).unwrap();
+    stopped.await.unwrap().unwrap();
+    bench.check().await;
+
+    let second = bench.restart();
+    second.register("both", workflow).unwrap();
+    bench.until(run.id(), RunStatus::Completed).await;
+    bench.check().await;
+}

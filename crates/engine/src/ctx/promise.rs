@@ -33,6 +33,7 @@ pub struct OpenPromise<'a, T> {
     until: Option<Timestamp>,
     started_at: Timestamp,
     done: Option<StepRecord>,
+    given_up: bool,
     value: PhantomData<fn() -> T>,
 }
 
@@ -57,7 +58,12 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
         let step = activation.next_id(&checked_name("promise name", &self.name)?);
         let id = PromiseId::of_run(activation.facts.id, activation.generation, &step);
         let now = activation.now();
+        let mut given_up = false;
         let (until, started_at, done) = match activation.enter(&step, StepKind::Promise) {
+            Entered::GivenUp => {
+                given_up = true;
+                (None, now, None)
+            }
             Entered::Done(record) => (None, record.started_at, Some(record)),
             Entered::Open(record) => match record.state {
                 StepState::Waiting { until } => (until, record.started_at, None),
@@ -80,7 +86,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
                 (until, now, None)
             }
         };
-        Ok(OpenPromise { activation, step, id, until, started_at, done, value: PhantomData })
+        Ok(OpenPromise { activation, step, id, until, started_at, done, given_up, value: PhantomData })
     }
 }
 
@@ -106,6 +112,9 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
+            if self.given_up {
+                return std::future::pending().await;
+            }
             if let Some(record) = self.done {
                 return recorded_outcome(self.activation, self.step.as_str(), record.state);
             }

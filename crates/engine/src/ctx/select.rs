@@ -32,6 +32,7 @@ impl Ctx {
         let began = activation.now();
         let recorded: Option<Choice> = match activation.enter(&id, StepKind::Select) {
             Entered::Done(record) => Some(recorded_outcome(activation, id.as_str(), record.state)?),
+            Entered::GivenUp => return std::future::pending().await,
             Entered::Open(_) | Entered::Fresh => None,
         };
         let polled = recorded.map_or(branches.len(), |choice| choice.polled);
@@ -71,19 +72,16 @@ impl Ctx {
             ended.map_or(Poll::Pending, Poll::Ready)
         })
         .await;
+        let waiting = activation.waiting();
         drop(branches);
+        let left = activation.waiting();
         if recorded.is_none() {
             let now = activation.now();
             let state =
                 StepState::Completed { at: now, output: Payload::of(&choice).map_err(super::refused)? };
-            activation.queue([Change::finished(
-                &id,
-                StepKind::Select,
-                StepTransition::Complete,
-                state,
-                1,
-                began,
-            )]);
+            let given_up = waiting.difference(&left).cloned().map(Change::GiveUp);
+            let chosen = Change::finished(&id, StepKind::Select, StepTransition::Complete, state, 1, began);
+            activation.queue(given_up.chain([chosen]));
         }
         Ok((choice.first, outcome))
     }

@@ -50,6 +50,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
             };
             let (until, began, mut found) = match activation.enter(&id, StepKind::Signal) {
                 Entered::Done(record) => return recorded_outcome(activation, id.as_str(), record.state),
+                Entered::GivenUp => return std::future::pending().await,
                 Entered::Open(record) => match record.state {
                     StepState::Waiting { until } => (until, record.started_at, None),
                     _ => (None, record.started_at, None),

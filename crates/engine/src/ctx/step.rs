@@ -184,6 +184,7 @@ impl Effect {
                 };
                 return Ok((recorded_outcome(activation, self.id.as_str(), record.state)?, output));
             }
+            Entered::GivenUp => return std::future::pending().await,
             Entered::Open(record) => {
                 let due_at = match record.state {
                     StepState::Pending { due_at, .. } => Some(due_at),

@@ -26,6 +26,7 @@ impl Ctx {
         let step = activation.next_id(&checked_name("step name", name)?);
         let (mut attempts, mut due_at, started_at) = match activation.enter(&step, StepKind::Effect) {
             Entered::Done(record) => return recorded_outcome(activation, step.as_str(), record.state),
+            Entered::GivenUp => return std::future::pending().await,
             Entered::Open(record) => match record.state {
                 StepState::Pending { due_at, .. } => (record.attempts, Some(due_at), Some(record.started_at)),
                 _ => (record.attempts, None, Some(record.started_at)),

@@ -31,7 +31,7 @@ impl Ctx {
         let id = activation.next_id(&checked_name("step name", name)?);
         match activation.enter(&id, StepKind::Value) {
             Entered::Done(record) => recorded_outcome(activation, id.as_str(), record.state),
-            Entered::Open(_) | Entered::Fresh => {
+            Entered::GivenUp | Entered::Open(_) | Entered::Fresh => {
                 let value = make();
                 let output = Payload::of(&value).map_err(refused)?;
                 let now = activation.now();

@@ -24,6 +24,8 @@ pub(crate) enum Change {
     TimeOutPromise(PromiseId),
     ConsumeSignal(u64),
     StartChild(Box<NewRun>),
+    /// Nobody waits for this step any more; if it has no outcome yet, it is given up.
+    GiveUp(StepId),
 }
 
 /// What a write does to the run beyond its steps.
@@ -75,6 +77,14 @@ pub(crate) fn build(
             Change::TimeOutPromise(id) => write.time_out_promise(id.clone()),
             Change::ConsumeSignal(seq) => write.consume_signal(*seq),
             Change::StartChild(child) => write.start_child((**child).clone()),
+            Change::GiveUp(id) => {
+                let record = written.get(id).or_else(|| open.get(id)).cloned();
+                // What is to be undone is undone, whoever waits for it.
+                if let Some(record) = record.filter(|record| is_open(record) && record.kind != StepKind::Undo)
+                {
+                    written.insert(id.clone(), give_up(&mut write, &record, now)?);
+                }
+            }
         }
     }
     match closing {
@@ -103,19 +113,27 @@ fn give_up_open_steps(
 ) -> Result<(), IllegalChange> {
     let untouched = open.values().filter(|record| !written.contains_key(&record.id));
     let mut left: Vec<&StepRecord> = untouched.chain(written.values()).collect();
-    left.retain(|record| !record.state.status().is_final());
+    left.retain(|record| is_open(record));
     left.sort_by_key(|record| record.started_version);
     for record in left {
-        write.step(StepChange {
-            id: record.id.clone(),
-            kind: record.kind,
-            previous: Some(record.clone()),
-            transition: StepTransition::Cancel,
-            state: StepState::Cancelled { at: now },
-            attempts: record.attempts,
-            started_at: record.started_at,
-            child: record.child,
-        })?;
+        give_up(write, record, now)?;
     }
     Ok(())
+}
+
+fn is_open(record: &StepRecord) -> bool {
+    !record.state.status().is_final()
+}
+
+fn give_up(write: &mut Advancing, record: &StepRecord, now: Timestamp) -> Result<StepRecord, IllegalChange> {
+    write.step(StepChange {
+        id: record.id.clone(),
+        kind: record.kind,
+        previous: Some(record.clone()),
+        transition: StepTransition::Cancel,
+        state: StepState::Cancelled { at: now },
+        attempts: record.attempts,
+        started_at: record.started_at,
+        child: record.child,
+    })
 }

@@ -1,6 +1,6 @@
 //! What a workflow's code and its driver share: the records, the collected changes, and who waits for what.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,7 +15,7 @@ use super::transact::Pending;
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
     Asked, Generation, Name, Payload, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult,
-    Signal, StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
+    Signal, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp,
 };
 use crate::store::RunLog;
 
@@ -81,6 +81,8 @@ pub(crate) enum Entered {
     Done(StepRecord),
     /// It has begun.
     Open(StepRecord),
+    /// It was given up, because another branch came first: this one goes no further than it went.
+    GivenUp,
     /// Nothing is known of it.
     Fresh,
 }
@@ -177,9 +179,10 @@ impl Activation {
             ));
             return Entered::Fresh;
         }
-        match record.state.status().is_final() {
-            true => Entered::Done(record),
-            false => Entered::Open(record),
+        match record.state.status() {
+            StepStatus::Cancelled => Entered::GivenUp,
+            status if status.is_final() => Entered::Done(record),
+            _ => Entered::Open(record),
         }
     }
 
@@ -219,6 +222,11 @@ impl Activation {
             desk.changes.push(change);
             desk.queued += 1;
         }
+    }
+
+    /// The steps that something waits at.
+    pub(crate) fn waiting(&self) -> BTreeSet<StepId> {
+        self.desk().waits.keys().cloned().collect()
     }
 
     /// Forgets what was collected since `queued` was the count. In a replay nothing is written, so all of it is here.
@@ -306,6 +314,13 @@ impl Desk {
     /// May no new effect begin?
     pub(crate) fn is_stopped(&self) -> bool {
         self.shields == 0 && (self.stop.is_some() || self.asked_to_stop().is_some())
+    }
+
+    /// The run as it is now. A pause that has given way to a cancellation is not carried out: it would count as done
+    /// all that was asked.
+    pub(crate) fn take_over(&mut self, head: RunHead) {
+        self.head = head;
+        self.stop = self.stop.filter(|stop| *stop != Stop::Pause || self.head.asked == Asked::Pause);
     }
 
     /// What people ask of the run now.

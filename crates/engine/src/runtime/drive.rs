@@ -220,7 +220,7 @@ impl Driver {
         let Some(steered) = self.steered.take() else { return };
         let mut desk = self.activation.desk();
         if steered.version > desk.head.version && steered.fence == desk.head.fence {
-            desk.head = steered;
+            desk.take_over(steered);
         }
     }
 
@@ -274,7 +274,7 @@ impl Driver {
         let mut desk = self.activation.desk();
         let later = std::mem::replace(&mut desk.changes, changes);
         desk.changes.extend(later);
-        desk.head = head;
+        desk.take_over(head);
         drop(desk);
         if matches!(closing, Closing::Continue(_) | Closing::End(_)) {
             self.work = Work::Over(closing);
@@ -405,8 +405,8 @@ impl Driver {
         }
         if desk.in_flight == 0 {
             let only_waits = desk.gated == 0 && !desk.waits.is_empty() && desk.transactions.is_empty();
-            let may_park = !desk.is_stopped() || desk.stop == Some(Stop::Release);
-            if only_waits && may_park {
+            // A run that is stopped has not looked at what has arrived for it, so it may not park as if it had.
+            if only_waits && !desk.is_stopped() {
                 return Some(Closing::Wait { wake_at: desk.next_timer(), arrivals_seen: desk.arrivals_seen });
             }
             match desk.stop.filter(|_| desk.shields == 0) {

@@ -93,7 +93,7 @@ impl Driver {
             Ok(TransactOutcome::WorkFailed(failure)) => (Reply::Failed(failure), None),
             Ok(TransactOutcome::Stale(head)) => {
                 Counters::add(&engine.counters.stale_writes);
-                self.activation.desk().head = *head;
+                self.activation.desk().take_over(*head);
                 (Reply::Again, None)
             }
             Ok(TransactOutcome::LeaseLost) => {
