@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_store_that_nobody_knows_is_refused_with_a_hint() {
-        for url in ["mysql:x", "", "memory", "postgres://x/y"] {
+        for url in ["mysql:x", "", "memory", "postgres:x"] {
             assert!(parse_url(url).unwrap_err().contains("use memory: or sqlite:PATH or postgres://"));
         }
         for url in ["sqlite:", "sqlite:x?mode=ro"] {
