@@ -20,7 +20,8 @@ WITH won AS (
         LIMIT $1::int8
     ) AS i
     WHERE r.workspace = i.workspace AND r.id = i.id AND r.version = i.expected AND r.fence = i.fence
-        AND r.lease_owner IS NOT NULL
+        -- Asked of both tables, so that the planner does not take leased runs for few and begin with them.
+        AND (r.lease_owner IS NOT NULL OR i.n < 0)
         -- The end of a run with children has more consequences than fit in here.
         AND (i.closed_at IS NULL OR NOT r.has_children)
     RETURNING i.n, r.arrivals > i.seen AS is_due

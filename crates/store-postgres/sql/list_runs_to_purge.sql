@@ -1,9 +1,12 @@
--- In the order of ids, whatever the workspace; old, and with a parent that is closed or gone.
+-- In the order of ids, whatever the workspace; old, and with a parent that is closed or gone. OFFSET 0 keeps the planner from
+-- beginning with the runs, and the scalar question about the parent, unlike EXISTS, from looking at all open runs at once.
 SELECT f.id, f.workspace,
-    coalesce(r.closed_at < $2, false) AND NOT EXISTS (
-        SELECT FROM runs AS p WHERE p.workspace = f.workspace AND p.id = f.parent AND p.closed_at IS NULL)
+    coalesce(r.closed_at < $2, false) AND coalesce(
+        (SELECT p.closed_at IS NOT NULL FROM runs AS p WHERE p.workspace = f.workspace AND p.id = f.parent), true)
 FROM run_facts AS f
-    JOIN runs AS r ON r.workspace = f.workspace AND r.id = f.id
+    CROSS JOIN LATERAL (
+        SELECT r.closed_at FROM runs AS r WHERE r.workspace = f.workspace AND r.id = f.id OFFSET 0
+    ) AS r
 WHERE f.id >= $1
 ORDER BY f.id
 LIMIT $3

@@ -13,7 +13,7 @@ use crate::options::PostgresOptions;
 ///
 /// - The server gives up before the client does, so that a client rarely has to guess what became of a statement.
 /// - Every statement goes from keys to rows; the planner is told so once instead of being asked each time. With these
-///   settings one plan is right for every batch size and for a table of any size.
+///   settings one plan is right for every batch size and every size of the tables (`plans.rs` tests that).
 fn session_settings(options: &PostgresOptions) -> Vec<(&'static str, String)> {
     let statement = options.deadline.mul_f64(0.8).as_millis().to_string();
     let lock = options.deadline.mul_f64(0.4).as_millis().to_string();
@@ -30,12 +30,19 @@ fn session_settings(options: &PostgresOptions) -> Vec<(&'static str, String)> {
         ("enable_bitmapscan", "off".into()),
         ("enable_hashjoin", "off".into()),
         ("enable_mergejoin", "off".into()),
+        // Only the number of rows counts: what is looked for lies in memory or is new.
+        ("seq_page_cost", "0.01".into()),
+        ("random_page_cost", "0.01".into()),
         ("jit", "off".into()),
     ]
 }
 
 /// Sent after the rest, because a server on a platform without it refuses it: lets go of a statement whose client is gone.
 pub(crate) const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2s'";
+
+/// Sent every now and then. A plan that was made when a table held a single row may walk over it, since that was as good as to
+/// look the row up, and would be kept until the server next looks at the size of the table.
+pub(crate) const FORGET_PLANS: &str = "DISCARD PLANS";
 
 /// The settings for connections to `url`.
 pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
@@ -88,8 +95,16 @@ pub(crate) fn place(config: &Config) -> String {
 
 /// One connection outside the pools. It ends with its client.
 pub(crate) async fn connect(config: &Config) -> Result<Client, OpenError> {
-    let (client, connection) =
-        config.connect(NoTls).await.map_err(|error| OpenError::from_postgres(&place(config), &error))?;
+    // The driver's own timeout ends when the server accepts; one that then says nothing is none.
+    let patience = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+    let connecting = tokio::time::timeout(patience, config.connect(NoTls)).await;
+    let (client, connection) = match connecting {
+        Ok(connected) => connected.map_err(|error| OpenError::from_postgres(&place(config), &error))?,
+        Err(_) => {
+            let detail = format!("it did not answer within {patience:?}");
+            return Err(OpenError::NoServer { place: place(config), detail });
+        }
+    };
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "a connection ended");

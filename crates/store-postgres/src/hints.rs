@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use uuid::Uuid;
 
-use crate::limits::HINT_EVERY;
+use crate::limits::{CONNECT_TIMEOUT, HINT_EVERY};
 use crate::pools::Pools;
 
 /// Longest pause between two tries to listen again.
@@ -69,9 +70,13 @@ impl Hints {
     pub(crate) async fn hear(self: Arc<Self>, config: Config) {
         let mut pause = Duration::from_millis(100);
         loop {
-            match self.hear_until_lost(&config, &mut pause).await {
-                Ok(()) => tracing::debug!("the connection for hints ended"),
-                Err(error) => tracing::debug!(%error, "hints cannot be heard; polling goes on"),
+            match tokio::time::timeout(CONNECT_TIMEOUT, config.connect(NoTls)).await {
+                Ok(Ok((client, connection))) => {
+                    let error = self.hear_until_lost(client, connection, &mut pause).await.err();
+                    tracing::debug!(?error, "the connection for hints ended");
+                }
+                Ok(Err(error)) => tracing::debug!(%error, "hints cannot be heard; polling goes on"),
+                Err(_) => tracing::debug!("hints cannot be heard; polling goes on"),
             }
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -80,10 +85,10 @@ impl Hints {
 
     async fn hear_until_lost(
         &self,
-        config: &Config,
+        client: Client,
+        mut connection: Connection<Socket, NoTlsStream>,
         pause: &mut Duration,
     ) -> Result<(), tokio_postgres::Error> {
-        let (client, mut connection) = config.connect(NoTls).await?;
         let mut asked = std::pin::pin!(client.batch_execute(include_str!("../sql/listen_due.sql")));
         let mut is_listening = false;
         // Many nodes may tell at once; each would make this one look.

@@ -33,6 +33,8 @@ mod numbers;
 mod open;
 mod open_error;
 mod options;
+#[cfg(test)]
+mod plans;
 mod pools;
 mod purge;
 mod read;

@@ -24,6 +24,8 @@ pub(crate) const RENEWAL_CONNECTIONS: usize = 2;
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long after a failed connection callers are turned away at once, instead of each waiting for one of its own.
 pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// How often a connection forgets its plans.
+pub(crate) const FORGET_PLANS_EVERY: Duration = Duration::from_secs(10);
 /// Due runs beyond which a claim goes from workspace to workspace; a shorter backlog is served strictly in order.
 pub(crate) const LONG_BACKLOG: usize = 1_024;
 /// Most workspaces one claim visits for each workflow and priority; the next claim goes on behind them.

@@ -9,9 +9,11 @@ use deadpool_postgres::{
 };
 use tokio_postgres::{Config, NoTls};
 
-use crate::connect::{CHECK_CLIENT, place};
+use crate::connect::{CHECK_CLIENT, FORGET_PLANS, place};
 use crate::fault::{Fault, describe};
-use crate::limits::{CONNECT_TIMEOUT, MAINTENANCE_CONNECTIONS, RECONNECT_PAUSE, RENEWAL_CONNECTIONS};
+use crate::limits::{
+    CONNECT_TIMEOUT, FORGET_PLANS_EVERY, MAINTENANCE_CONNECTIONS, RECONNECT_PAUSE, RENEWAL_CONNECTIONS,
+};
 use crate::options::PostgresOptions;
 
 /// The connections of a node.
@@ -71,12 +73,24 @@ impl Connections {
                 }
             })
         });
+        let forget_plans = Hook::async_fn(|client, used| {
+            Box::pin(async move {
+                let round =
+                    |at: Instant| at.duration_since(used.created).as_secs() / FORGET_PLANS_EVERY.as_secs();
+                let last = used.recycled.unwrap_or(used.created);
+                if round(Instant::now()) > round(last) {
+                    client.batch_execute(FORGET_PLANS).await.map_err(HookError::Backend)?;
+                }
+                Ok(())
+            })
+        });
         let pool = Pool::builder(manager)
             .max_size(size)
             .wait_timeout(Some(deadline))
             .create_timeout(Some(CONNECT_TIMEOUT))
             .recycle_timeout(Some(CONNECT_TIMEOUT))
             .post_create(check_client)
+            .pre_recycle(forget_plans)
             .runtime(Runtime::Tokio1)
             .build()
             .expect("a pool with a runtime can have timeouts");

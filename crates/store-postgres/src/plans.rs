@@ -1,0 +1,68 @@
+//! A million finished runs cost a new one nothing: whatever its size, no statement walks over a table.
+//!
+//! The plans are made once per connection, when the tables may still be empty, and must be right for ever after.
+
+use hapax_postgres_fixture::Database;
+use tokio_postgres::Client;
+
+use crate::connect::{configure, connect};
+use crate::migrate::migrate;
+use crate::options::PostgresOptions;
+
+/// Statements that are no queries, or that look at no table of runs.
+const NO_PLAN: [&str; 4] = ["create_schema", "listen_due", "find_schema_version", "insert_schema_version"];
+
+async fn explain(client: &Client, sql: &str) -> Vec<String> {
+    let arguments = (1..).take_while(|n| sql.contains(&format!("${n}"))).map(|_| "NULL").collect::<Vec<_>>();
+    client.batch_execute(&format!("PREPARE asked AS {sql}")).await.unwrap();
+    let call = match arguments.is_empty() {
+        true => String::new(),
+        false => format!("({})", arguments.join(", ")),
+    };
+    let plan = client.simple_query(&format!("EXPLAIN (COSTS OFF) EXECUTE asked{call}")).await.unwrap();
+    client.batch_execute("DEALLOCATE asked").await.unwrap();
+    let line = |message: &tokio_postgres::SimpleQueryMessage| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    };
+    plan.iter().filter_map(line).collect()
+}
+
+async fn check_all(client: &Client, rows: i32) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
+    for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        if NO_PLAN.contains(&name) {
+            continue;
+        }
+        let plan = explain(client, &std::fs::read_to_string(&file).unwrap()).await;
+        for (n, line) in plan.iter().enumerate() {
+            assert!(!line.contains("Seq Scan") && !line.contains("Hash Join"), "{name}, {rows}: {plan:#?}");
+            let is_index_scan = line.contains("Index Scan") || line.contains("Index Only Scan");
+            let has_condition = plan.get(n + 1).is_some_and(|next| next.contains("Index Cond"));
+            assert!(!is_index_scan || has_condition, "{name}, {rows} rows: {line} walks: {plan:#?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_statement_goes_by_an_index_whether_the_tables_are_empty_or_full() {
+    let database = Database::empty().await.unwrap();
+    let options = PostgresOptions::default();
+    migrate(&database.url(), &options).await.unwrap();
+    let config = configure(&database.url(), &options).unwrap();
+    let client = connect(&config).await.unwrap();
+    check_all(&client, 0).await;
+    // To walk over a table of one row is as good as to look it up, and no more can be said of it.
+    for rows in [2, 1, 20, 3_000] {
+        let fill = "INSERT INTO runs (workspace, workflow, id, version, changed_at, fence, wake_at, arrivals,
+                workflow_version, stalls, generation, status, asked, priority)
+            SELECT 1, 1, gen_random_uuid(), 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1 FROM generate_series(1, $1::int4)";
+        client.execute(fill, &[&rows]).await.unwrap();
+        let describe = "INSERT INTO run_facts (workspace, id, created_at, release_on_failure, input)
+            SELECT workspace, id, 0, false, '1' FROM runs ON CONFLICT DO NOTHING";
+        client.execute(describe, &[]).await.unwrap();
+        client.batch_execute("ANALYZE runs; ANALYZE run_facts").await.unwrap();
+        check_all(&client, rows).await;
+    }
+}

@@ -1,0 +1,112 @@
+//! Fault 13: the answer to a commit is lost. The caller is told that nobody knows, and the same request sent again recognises
+//! its own write.
+
+use std::time::Duration;
+
+use hapax_engine::model::{EventKind, Steer};
+use hapax_engine::store::{
+    AdvanceOutcome, SettleOutcome, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, StoreError,
+    StoreResult,
+};
+use hapax_store_conformance::fixture::{ANN, Stage, settlement_of, signal_to};
+use hapax_store_conformance::must;
+use hapax_store_postgres::PostgresOptions;
+
+use crate::fixture::{database, stage};
+use crate::proxy::{Proxy, Way};
+
+/// Sends the request with its answer cut off, and again.
+async fn send_twice<T: std::fmt::Debug>(proxy: &Proxy, mut send: impl AsyncFnMut() -> StoreResult<T>) -> T {
+    proxy.set(Way::CutBeforeAnswer);
+    let lost = send().await;
+    proxy.set(Way::Pass);
+    assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
+    loop {
+        // The pause after a connection that could not be made.
+        match send().await {
+            Err(StoreError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
+            answer => return answer.unwrap(),
+        }
+    }
+}
+
+async fn stage_behind(proxy: &Proxy) -> Stage {
+    let t = stage(proxy.url(), PostgresOptions::default().committers(1)).await;
+    // All connections and statements are there, so that the answer that is cut off is that of the write.
+    for _ in 0..2 {
+        let run = t.order().key(&format!("warm-{}", t.fresh_id())).granted_to(ANN).start().await;
+        let run = t.write(&run).await.does("charge").awaits_promise("paid", None).parks().done().await;
+        must!(t.signal_as(&run, "go", "warm").await, SignalOutcome::Stored { .. });
+        must!(t.settle(&run, "paid", "1").await, SettleOutcome::Settled { .. });
+        t.steered(&run, Steer::Cancel { reason: "warm".into() }).await;
+        t.view(&run).await;
+    }
+    t
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_whose_answer_was_lost_is_found_again() {
+    let database = database().await;
+    let proxy = Proxy::start(&database.tcp_url()).await;
+    let t = stage_behind(&proxy).await;
+    let new = t.order().key("k").granted_to(ANN).new_run();
+    let outcome = send_twice(&proxy, async || t.store.start_run(new.clone()).await).await;
+    let run = must!(outcome, StartOutcome::Created(run) => run);
+    assert_eq!(run.id(), new.facts.id);
+    assert_eq!(t.history(&run).await, [EventKind::Started]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_answer_was_lost_is_recognised() {
+    let database = database().await;
+    let proxy = Proxy::start(&database.tcp_url()).await;
+    let t = stage_behind(&proxy).await;
+    let run = t.driven().await;
+    let advance = t.write(&run).await.does("charge").completes("1").advance();
+    let outcome = send_twice(&proxy, async || t.store.advance_run(advance.clone()).await).await;
+    must!(outcome, AdvanceOutcome::Advanced { .. });
+    assert_eq!(t.history(&run).await, [EventKind::Started, EventKind::Completed]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn considered_operations_whose_answers_were_lost_are_recognised() {
+    let database = database().await;
+    let proxy = Proxy::start(&database.tcp_url()).await;
+    let t = stage_behind(&proxy).await;
+    let run = t.driven().await;
+    let run = t.write(&run).await.awaits_promise("paid", None).parks().done().await;
+    let signal = signal_to(&run, "go", Some("s1"));
+    let outcome = send_until_known(&proxy, async || t.store.send_signal(signal.clone()).await).await;
+    must!(outcome, SignalOutcome::Duplicate | SignalOutcome::Stored { .. });
+    assert_eq!(t.log(&run).await.signals.len(), 1);
+    let settlement = settlement_of(&run, "paid", "1");
+    let outcome = send_until_known(&proxy, async || t.store.settle_promise(settlement.clone()).await).await;
+    must!(outcome, SettleOutcome::AlreadySettled { same: true, .. } | SettleOutcome::Settled { .. });
+    let steer = SteerRun {
+        workspace: run.facts.workspace.clone(),
+        run: run.id(),
+        command: Steer::Cancel { reason: "no".into() },
+        expected: None,
+    };
+    let outcome = send_until_known(&proxy, async || t.store.steer_run(steer.clone()).await).await;
+    must!(outcome, SteerOutcome::Refused(..) | SteerOutcome::Steered(_));
+    let asked = t.history(&run).await.iter().filter(|kind| **kind == EventKind::CancelAsked).count();
+    assert_eq!(asked, 1);
+}
+
+/// These read before they write, so the answer that is cut off may be that of a read: then nothing was written, and they say so.
+async fn send_until_known<T: std::fmt::Debug>(
+    proxy: &Proxy,
+    mut send: impl AsyncFnMut() -> StoreResult<T>,
+) -> T {
+    proxy.set(Way::CutBeforeAnswer);
+    let lost = send().await;
+    proxy.set(Way::Pass);
+    assert!(lost.as_ref().is_err_and(StoreError::is_retryable), "{lost:?}");
+    loop {
+        match send().await {
+            Err(StoreError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
+            answer => return answer.unwrap(),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Fault 47: tables are made by one of many nodes, wholly or not at all.
+
+use hapax_engine::store::Store;
+use hapax_postgres_fixture::Database;
+use hapax_store_postgres::{Migrated, PostgresOptions, PostgresStore, migrate};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_start_together_make_the_tables_once() {
+    let database = Database::empty().await.unwrap();
+    let open = || {
+        let url = database.url();
+        tokio::spawn(async move { PostgresStore::open(&url, PostgresOptions::default()).await.unwrap() })
+    };
+    let opening: Vec<_> = (0..8).map(|_| open()).collect();
+    for store in opening {
+        store.await.unwrap().close().await.unwrap();
+    }
+    let admin = database.connect().await.unwrap();
+    let versions = admin.query("SELECT version FROM hapax.schema_versions", &[]).await.unwrap();
+    assert_eq!(versions.len(), 1);
+    let again = migrate(&database.url(), &PostgresOptions::default()).await.unwrap();
+    assert_eq!(again, Migrated { from: 1, to: 1 });
+}
+
+#[tokio::test]
+async fn a_migration_that_fails_leaves_nothing_behind() {
+    let database = Database::empty().await.unwrap();
+    let admin = database.connect().await.unwrap();
+    admin.batch_execute("CREATE SCHEMA hapax; CREATE TABLE hapax.steps (x int)").await.unwrap();
+    assert!(migrate(&database.url(), &PostgresOptions::default()).await.is_err());
+    let count = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'hapax'";
+    let tables: i64 = admin.query_one(count, &[]).await.unwrap().get(0);
+    assert_eq!(tables, 1, "only the one that stood in the way");
+    admin.batch_execute("DROP TABLE hapax.steps").await.unwrap();
+    let made = migrate(&database.url(), &PostgresOptions::default()).await.unwrap();
+    assert_eq!(made, Migrated { from: 0, to: 1 });
+}
+
+#[tokio::test]
+async fn two_schemas_of_one_database_are_two_stores() {
+    let database = Database::empty().await.unwrap();
+    for schema in ["one", "other"] {
+        let options = PostgresOptions::default().schema(schema);
+        assert_eq!(migrate(&database.url(), &options).await.unwrap(), Migrated { from: 0, to: 1 });
+    }
+    let admin = database.connect().await.unwrap();
+    assert!(admin.query("SELECT 1 FROM one.runs, other.runs", &[]).await.unwrap().is_empty());
+}

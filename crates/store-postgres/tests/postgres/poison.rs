@@ -1,0 +1,47 @@
+//! An operation that the server refuses fails alone, whatever it was batched with.
+
+use std::sync::Arc;
+
+use hapax_engine::model::{Advancing, RunStatus};
+use hapax_engine::store::{AdvanceOutcome, StoreError};
+use hapax_store_conformance::fixture::completed;
+use hapax_store_postgres::PostgresOptions;
+
+use crate::fixture::{complete, database, stage};
+
+/// Lesson 14: NUL is refused at the edge; should it come through nevertheless, it harms nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_poisoned_write_of_a_batch_fails() {
+    let database = database().await;
+    let t = Arc::new(stage(&database.url(), PostgresOptions::default().committers(1)).await);
+    let mut writes = Vec::new();
+    for n in 0..40 {
+        let run = t.driven().await;
+        let mut write = Advancing::new(&run, t.now());
+        complete(&mut write, if n == 17 { "nul\0here" } else { "charge" }, t.now());
+        write.close(completed("1")).unwrap();
+        writes.push((n, run, write.finish()));
+    }
+    let writing: Vec<_> = writes
+        .into_iter()
+        .map(|(n, run, advance)| {
+            let t = t.clone();
+            tokio::spawn(async move { (n, run, t.store.advance_run(advance).await) })
+        })
+        .collect();
+    for written in writing {
+        let (n, run, outcome) = written.await.unwrap();
+        let status = t.head(&run).await.status();
+        match n {
+            17 => {
+                assert!(matches!(outcome, Err(StoreError::Refused(_))), "{outcome:?}");
+                assert_eq!(status, RunStatus::Running);
+            }
+            _ => {
+                assert!(matches!(outcome, Ok(AdvanceOutcome::Advanced { .. })), "{outcome:?}");
+                assert_eq!(status, RunStatus::Completed);
+            }
+        }
+    }
+    t.store.close().await.unwrap();
+}
