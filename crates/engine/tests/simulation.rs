@@ -13,6 +13,8 @@ mod node;
 mod outside;
 #[path = "simulation/performing.rs"]
 mod performing;
+#[path = "simulation/probe.rs"]
+mod probe;
 #[path = "simulation/program.rs"]
 mod program;
 #[path = "simulation/shown.rs"]

@@ -149,8 +149,10 @@ impl Outside {
             };
             log.steps.iter().any(waits) && log.signals.is_empty()
         });
-        // Some come before anybody waits for them, and more than are waited for.
-        if !waits && (head.status().is_closed() || !self.world.chance(6)) {
+        // Some come before anybody waits for them, and more than are waited for; but not when nothing else may wake a
+        // run that has missed one.
+        let is_calm = self.known.lock().unwrap().is_storm_over;
+        if !waits && (is_calm || head.status().is_closed() || !self.world.chance(6)) {
             return;
         }
         if !self.known.lock().unwrap().under_way.insert(run) {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_engine::fsck::fsck;
 use hapax_engine::model::{RunHead, RunResult, RunStatus, WorkspaceId};
 use hapax_engine::store::{RunView, Store};
 use serde_json::Value;
@@ -12,11 +11,12 @@ use tokio::time::{Instant, sleep};
 use super::clients::Job;
 use super::fleet::Fleet;
 use super::outside::Outside;
+use super::probe;
 use super::shown;
 use super::storm;
 use super::tally::Tally;
 use super::trace::Digest;
-use super::watch::{at_once, every_run};
+use super::watch::{at_once, check_store, every_run};
 use super::world::World;
 
 /// A seed that held.
@@ -70,6 +70,8 @@ async fn play(world: &Arc<World>) -> Result<(), String> {
         client.await.map_err(|panic| format!("a client panicked: {panic}"))?;
     }
     check_the_end(world).await?;
+    probe::check_idleness(world).await?;
+    probe::check_each_node(world, &fleet).await?;
     check_nothing_runs_on(world, &fleet).await
 }
 
@@ -112,10 +114,7 @@ fn what_it_waits_for(world: &World, head: &RunHead) -> String {
 }
 
 async fn check_the_end(world: &World) -> Result<(), String> {
-    let report = fsck(&world.store).await.map_err(|error| error.to_string())?;
-    if !report.is_clean() {
-        return Err(format!("the store is not sound: {report}"));
-    }
+    check_store(&world.store)?;
     let mut tally = world.tally.lock().unwrap();
     for view in every_run(&world.store) {
         tally.runs += 1;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use hapax_engine::ctx::Attempt;
-use hapax_engine::model::{Fence, RunId, WorkspaceId};
+use hapax_engine::model::{Asked, Fence, RunId, WorkspaceId};
 use hapax_engine::store::Store;
 
 use super::node::Node;
@@ -50,7 +50,8 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
     let key = attempt.idempotency_key().to_string();
     let shown = key.split_once(':').map_or(key.clone(), |(_, step)| format!("{} {step}", world.name(run)));
     world.log(&node.name, &format!("enters {shown}, attempt {}", attempt.number()));
-    let head = at_once(world.store.find_run(&WorkspaceId::default(), run)).map(|view| view.head);
+    let view = at_once(world.store.find_run(&WorkspaceId::default(), run));
+    let head = view.as_ref().map(|view| view.head.clone());
     let lease = head.as_ref().and_then(|head| head.state.lease());
     let fence = head.as_ref().map_or(Fence::default(), |head| head.fence);
     let is_its_own = lease.is_some_and(|lease| Some(&lease.owner) == node.owner.get());
@@ -61,6 +62,16 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
             node.name,
             world.store.now().as_millis()
         ));
+    }
+    if let Some(view) = &view
+        && !key.ends_with("~undo")
+        && !view.input.as_str().contains("Shield")
+    {
+        let past_deadline = view.head.facts.deadline_at.is_some_and(|at| at <= world.store.now());
+        let is_cancelled = world.with_watch(|watch| watch.is_known_to_be_cancelled(run, fence));
+        if past_deadline || (is_cancelled && view.head.asked == Asked::Cancel) {
+            world.break_off(format!("invariant 45: {shown} begins, though the run was to end"));
+        }
     }
     if node.is_dead() {
         world.break_off(format!("{} enters {shown} after its death", node.name));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::FutureExt;
+use hapax_engine::fsck::fsck;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
     EffectKey, EventKind, Fence, Generation, Payload, RunEvent, RunHead, RunId, RunResult, RunState,
@@ -29,6 +30,21 @@ pub struct Watch {
     sleeps: BTreeMap<Place, Timestamp>,
     /// How often people reopened each run.
     retries: BTreeMap<RunId, u32>,
+    /// The fence under which each run was asked to cancel.
+    cancelled: BTreeMap<RunId, Fence>,
+    looks: u64,
+}
+
+/// The full check takes its time; the store is small.
+const LOOKS_PER_FSCK: u64 = 20;
+
+/// Everything that the data alone can show to be broken, lost wake-ups among it (invariant 41).
+pub fn check_store(store: &MemoryStore) -> Result<(), String> {
+    let report = at_once(fsck(store));
+    match report.is_clean() {
+        true => Ok(()),
+        false => Err(format!("the store is not sound: {report}")),
+    }
 }
 
 /// An answer of the memory store, which never makes anybody wait.
@@ -62,7 +78,11 @@ impl Watch {
             self.check_steps(store, before.as_ref(), &head, &events, sink)
                 .map_err(|what| format!("{id}: {what}"))?;
         }
-        self.check_keys(store)
+        self.looks += 1;
+        match self.looks % LOOKS_PER_FSCK {
+            0 => check_store(store),
+            _ => self.check_keys(store),
+        }
     }
 
     /// Invariants 31, 33, 38, 44 and 47.
@@ -75,6 +95,9 @@ impl Watch {
         sink: &Sink,
     ) -> Result<(), String> {
         let id = head.id();
+        if events.iter().any(|event| event.kind == EventKind::CancelAsked) {
+            self.cancelled.insert(id, head.fence);
+        }
         let mut log = at_once(store.find_log(&head.facts.workspace, id)).expect("it was listed");
         log.steps.sort_by_key(|step| step.changed_version);
         if events.iter().any(|event| event.kind == EventKind::Retried) {
@@ -179,6 +202,11 @@ impl Watch {
     /// How often people reopened the run.
     pub fn retries(&self, run: RunId) -> u32 {
         self.retries.get(&run).copied().unwrap_or(0)
+    }
+
+    /// Was the run asked to cancel before it was granted under `fence`, so that its holder knows?
+    pub fn is_known_to_be_cancelled(&self, run: RunId, fence: Fence) -> bool {
+        self.cancelled.get(&run).is_some_and(|asked_under| *asked_under < fence)
     }
 
     /// What the records of a step said when it ended well.
