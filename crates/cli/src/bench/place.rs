@@ -58,11 +58,13 @@ fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// The URL without what must not be shown: what stands before the host may hold a password.
+/// The URL without what must not be shown: a password may stand before the host, or in the query.
 fn without_secrets(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
-        _ => url.to_string(),
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };
+    let (place, query) = rest.split_once('?').map_or((rest, ""), |(place, _)| (place, "?…"));
+    match place.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://…@{host}{query}"),
+        None => format!("{scheme}://{place}{query}"),
     }
 }
 
@@ -212,6 +214,8 @@ mod tests {
         assert_eq!(parse_url("sqlite:x.db").unwrap(), "sqlite:x.db");
         assert!(parse_url("postgres://u:secret@h/d").is_ok());
         assert_eq!(without_secrets("postgres://u:secret@h:5432/d"), "postgres://…@h:5432/d");
+        assert_eq!(without_secrets("postgres://h/d?password=secret"), "postgres://h/d?…");
+        assert_eq!(without_secrets("sqlite:x.db"), "sqlite:x.db");
     }
 
     #[test]
