@@ -27,7 +27,7 @@ pub use step::{Attempt, Step};
 
 pub(crate) use scope::{Scope, undo_all};
 
-use crate::model::{Failure, Name, Payload, RunId, StepState};
+use crate::model::{Failure, Name, Payload, RunId, StepId, StepState};
 use crate::runtime::Activation;
 
 /// A boxed future of a step.
@@ -62,8 +62,7 @@ impl Ctx {
         Err(Failure::permanent("the run continues as new").with_code("continue_as_new"))
     }
 
-    /// Runs futures side by side and gives their outcomes in order. Name parallel steps apart where you can: steps
-    /// of one name are told apart by the order in which they are made.
+    /// Runs futures side by side and gives their outcomes in order.
     pub async fn join_all<F: Future>(&self, futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
         futures_util::future::join_all(futures).await
     }
@@ -84,8 +83,18 @@ fn refused(invalid: crate::model::Invalid) -> Failure {
     Failure::permanent(invalid).with_code("invalid")
 }
 
-/// The recorded outcome of a step, as the code's own type. If it does not fit, the code is not the one that recorded it.
-fn recorded_outcome<T: DeserializeOwned>(
+/// The recorded outcome of a step, when its turn has come.
+async fn recorded_outcome<T: DeserializeOwned>(
+    activation: &Activation,
+    step: &StepId,
+    state: StepState,
+) -> Result<T, Failure> {
+    activation.its_turn(step).await;
+    recorded_value(activation, step.as_str(), state)
+}
+
+/// What is recorded, as the code's own type. If it does not fit, the code is not the one that recorded it.
+fn recorded_value<T: DeserializeOwned>(
     activation: &Activation,
     step: &str,
     state: StepState,

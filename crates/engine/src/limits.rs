@@ -30,6 +30,8 @@ pub const MAX_ATTEMPTS: u32 = 1_000;
 pub const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// Shortest lease; below it renewals could not keep up with a slow disk.
 pub const MIN_LEASE: Duration = Duration::from_millis(100);
+/// Longest wait for an answer of the store; after it the outcome counts as unknown.
+pub const MAX_STORE_WAIT: Duration = Duration::from_secs(30);
 /// Leases in a row that may end without progress before a run is put aside for people.
 pub const MAX_STALLS: u32 = 10;
 /// Most violations one check of a store names; more are counted.

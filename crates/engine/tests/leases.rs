@@ -225,6 +225,65 @@ async fn an_effect_begins_only_when_all_before_it_is_durable() {
     bench.check().await;
 }
 
+/// A lease that is renewed all the while must not keep a run whose holder waits for an answer that never comes.
+#[tokio::test]
+async fn a_write_that_is_never_answered_does_not_hold_its_run_for_ever() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let line = CutOff::new(bench.store.clone());
+    let node = Engine::launch(line.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
+    let (_open, gate) = watch::channel(true);
+    node.register("pay", gated(&log, "node", gate.clone())).unwrap();
+    line.hold(true);
+    let run = node.start("pay", &()).await.unwrap();
+    bench.eventually("it is in its step", async || (!log.read().is_empty()).then_some(())).await;
+    bench.engine.register("pay", gated(&log, "other", gate)).unwrap();
+    let other = bench.engine.run(run.id()).await.unwrap();
+    assert_eq!(bench.advancing(other.result::<String>()).await.unwrap(), "other");
+    bench.check().await;
+}
+
+/// Invariant 35: of three tries that a crash cuts off each time, there is no fourth.
+#[tokio::test]
+async fn a_second_try_that_a_crash_cuts_off_counts() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let work = |log: &Log| {
+        let log = log.clone();
+        move |ctx: Ctx, _: ()| {
+            let log = log.clone();
+            async move {
+                let step = ctx.step("wire", |attempt| {
+                    log.add(format!("try {}", attempt.number()));
+                    async move {
+                        match attempt.number() {
+                            1 => Err(Failure::retryable("not now")),
+                            _ => std::future::pending::<Result<(), _>>().await,
+                        }
+                    }
+                });
+                step.await
+            }
+        }
+    };
+    bench.engine.register("pay", work(&log)).unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    let tried = async |count: usize| {
+        bench.eventually("a try", async || (log.read().len() == count).then_some(())).await;
+    };
+    tried(2).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("pay", work(&log)).unwrap();
+    tried(3).await;
+    second.kill();
+    let third = bench.restart();
+    third.register("pay", work(&log)).unwrap();
+    bench.until(run.id(), RunStatus::Failed).await;
+    assert_eq!(log.read(), ["try 1", "try 2", "try 3"]);
+    bench.check().await;
+}
+
 /// Invariant 41: what arrives by way of another node while the run is driven is not slept through.
 #[tokio::test]
 async fn a_signal_by_way_of_another_node_wakes_a_run_that_is_about_to_park() {

@@ -185,3 +185,127 @@ async fn what_a_branch_that_lost_waited_for_is_given_up() {
     second.run(run.id()).await.unwrap().result::<()>().await.unwrap();
     bench.check().await;
 }
+
+/// Branches that share every name and get on at their own pace, under a combinator that knows nothing of replays.
+#[tokio::test]
+async fn side_by_side_each_branch_finds_what_is_its_own() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move {
+        let branch = async |mine: u64| {
+            // The second branch overtakes the first here.
+            ctx.create_promise::<()>(&format!("open-{mine}")).await?;
+            let began = ctx.now().await?;
+            let done = ctx.step("work", move |_| async move { Ok::<_, Failure>(mine) }).await?;
+            ctx.sleep(Duration::from_secs(mine)).await?;
+            let slept = ctx.now().await?.since(began).as_secs();
+            Ok::<_, Failure>((done, slept >= mine))
+        };
+        let (first, second) = tokio::join!(branch(3_600), branch(60));
+        ctx.create_promise::<()>("hold").await?;
+        Ok::<_, Failure>((first?, second?))
+    };
+    bench.engine.register("both", workflow).unwrap();
+    let run = bench.engine.start("both", &()).await.unwrap();
+    let promise = |name: &str| format!("{}:{name}", run.id());
+    bench.until_promise(&promise("open-60")).await;
+    bench.engine.resolve_promise(&promise("open-60"), &()).await.unwrap();
+    bench.until_step(run.id(), "sleep", StepStatus::Waiting).await;
+    bench.engine.resolve_promise(&promise("open-3600"), &()).await.unwrap();
+    bench.until_step(run.id(), "sleep#2", StepStatus::Waiting).await;
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("both", workflow).unwrap();
+    bench.clock.advance(Duration::from_secs(60));
+    bench.until_step(run.id(), "sleep", StepStatus::Completed).await;
+    bench.clock.advance(Duration::from_secs(3_600));
+    bench.until_promise(&promise("hold")).await;
+    second.kill();
+    let third = bench.restart();
+    third.register("both", workflow).unwrap();
+    third.resolve_promise(&promise("hold"), &()).await.unwrap();
+    let outcome = third.run(run.id()).await.unwrap().result::<((u64, bool), (u64, bool))>().await.unwrap();
+    assert_eq!(outcome, ((3_600, true), (60, true)));
+    bench.check().await;
+}
+
+/// What a step gives within the turn in which it is asked for, a replay could not tell from what came later.
+#[tokio::test]
+async fn a_signal_that_was_there_before_is_taken_in_its_order() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move {
+        let early = async {
+            ctx.signal::<()>("early").await?;
+            ctx.step("work", |_| async { Ok::<_, Failure>(1) }).await
+        };
+        let late = async { ctx.step("work", |_| async { Ok::<_, Failure>(2) }).await };
+        let (early, late) = tokio::join!(early, late);
+        ctx.create_promise::<()>("hold").await?;
+        Ok::<_, Failure>((early?, late?))
+    };
+    bench.engine.register("mail", workflow).unwrap();
+    let run = bench.engine.start("mail", &()).delay(Duration::from_secs(5)).await.unwrap();
+    bench.engine.signal(run.id(), "early", &(), None).await.unwrap();
+    bench.clock.advance(Duration::from_secs(6));
+    bench.until_promise(&format!("{}:hold", run.id())).await;
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("mail", workflow).unwrap();
+    second.resolve_promise(&format!("{}:hold", run.id()), &()).await.unwrap();
+    let outcome = second.run(run.id()).await.unwrap().result::<(u32, u32)>().await.unwrap();
+    assert_eq!(outcome, (1, 2));
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn code_that_asks_in_another_order_is_found_out() {
+    let bench = Bench::new();
+    let asks = |names: [&'static str; 2]| {
+        move |ctx: Ctx, _: ()| async move {
+            for name in names {
+                ctx.step(name, |_| async { Ok::<_, Failure>(()) }).await?;
+            }
+            ctx.signal::<()>("never").await
+        }
+    };
+    bench.engine.register("order", asks(["charge", "ship"])).unwrap();
+    let run = bench.engine.start("order", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("order", asks(["ship", "charge"])).unwrap();
+    second.signal(run.id(), "never", &(), None).await.unwrap();
+    let error = second.run(run.id()).await.unwrap().result::<()>().await.unwrap_err().to_string();
+    assert!(error.contains("DeterminismViolation") && error.contains("charge"), "{error}");
+    bench.check().await;
+}
+
+/// The first step fails and is dealt with by another; then the code itself fails the run.
+#[tokio::test]
+async fn a_retry_of_a_run_that_failed_by_its_own_code_keeps_its_steps() {
+    let bench = Bench::new();
+    let broken = Arc::new(AtomicBool::new(true));
+    let seen = broken.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let broken = seen.clone();
+        async move {
+            let tried = ctx.step("try", |_| async { Err::<u32, _>(Failure::permanent("no")) }).await;
+            ctx.sleep(Duration::from_secs(1)).await?;
+            let stood_in = ctx.step("stand-in", |_| async { Ok::<_, Failure>(1) }).await?;
+            match broken.load(Ordering::SeqCst) {
+                true => Err(Failure::permanent("a fault in the code")),
+                false => Ok((tried.is_err(), stood_in)),
+            }
+        }
+    };
+    bench.engine.register("careful", workflow).unwrap();
+    let run = bench.engine.start("careful", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    bench.clock.advance(Duration::from_secs(2));
+    bench.until(run.id(), RunStatus::Failed).await;
+    broken.store(false, Ordering::SeqCst);
+    run.retry(None).await.unwrap();
+    assert_eq!(run.result::<(bool, u32)>().await.unwrap(), (true, 1));
+    bench.check().await;
+}

@@ -1,5 +1,9 @@
 //! Steps that write to the user's own tables in the store's file.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hapax::model::{PromiseId, WorkspaceId};
 use hapax::sqlite::TransactionStep;
 use hapax::sqlite::rusqlite::Connection;
 use hapax::{Ctx, Failure, Hapax, Point, PointWatcher, Result};
@@ -100,4 +104,61 @@ async fn a_store_without_transactions_says_so() {
     let run = hapax.start("pay", &()).await.unwrap();
     let error = run.result::<()>().await.unwrap_err().to_string();
     assert!(error.contains("no transactions"), "{error}");
+}
+
+/// What ends while a transaction is being written is told to the code after it, as a replay will tell it.
+#[tokio::test]
+async fn beside_a_transaction_outcomes_come_in_the_order_of_their_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let (writing, in_flight) = tokio::sync::watch::channel(false);
+    let called = Arc::new(AtomicBool::new(false));
+    let workflow = move |ctx: Ctx, (): ()| {
+        let (writing, in_flight, called) = (writing.clone(), in_flight.clone(), called.clone());
+        async move {
+            let booking = async {
+                let (writing, called) = (writing.clone(), called.clone());
+                ctx.transaction("ledger", move |connection| {
+                    connection.execute("INSERT INTO ledger (cents) VALUES (5)", [])?;
+                    writing.send_replace(true);
+                    while !called.load(Ordering::SeqCst) {
+                        std::thread::yield_now();
+                    }
+                    Ok(())
+                })
+                .await?;
+                ctx.step("next", |_| async { Ok::<_, Failure>("booking".to_string()) }).await
+            };
+            let calling = async {
+                ctx.step("call", |_| {
+                    let (mut in_flight, called) = (in_flight.clone(), called.clone());
+                    async move {
+                        in_flight.wait_for(|now| *now).await.map_err(Failure::retryable)?;
+                        called.store(true, Ordering::SeqCst);
+                        Ok::<_, Failure>(())
+                    }
+                })
+                .await?;
+                ctx.step("next", |_| async { Ok::<_, Failure>("calling".to_string()) }).await
+            };
+            let (booking, calling) = tokio::join!(booking, calling);
+            ctx.create_promise::<()>("hold").await?;
+            Ok::<_, Failure>((booking?, calling?))
+        }
+    };
+    let hapax = open(folder.path(), None).await;
+    hapax.register("both", workflow.clone()).unwrap();
+    let run = hapax.start("both", &()).await.unwrap();
+    let hold = format!("{}:hold", run.id());
+    let (workspace, id) = (WorkspaceId::default(), PromiseId::from_stored(&hold));
+    while hapax.store().find_promise(&workspace, &id).await.unwrap().is_none() {
+        tokio::task::yield_now().await;
+    }
+    hapax.kill();
+    hapax.store().close().await.unwrap();
+    drop(hapax);
+    let hapax = open(folder.path(), None).await;
+    hapax.register("both", workflow).unwrap();
+    hapax.resolve_promise(&hold, &()).await.unwrap();
+    let outcome = hapax.run(run.id()).await.unwrap().result::<(String, String)>().await.unwrap();
+    assert_eq!(outcome, ("booking".to_string(), "calling".to_string()));
 }

@@ -71,7 +71,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                 child,
             };
             let (child, began) = match activation.enter(&id, StepKind::Child) {
-                Entered::Done(record) => return recorded_outcome(activation, id.as_str(), record.state),
+                Entered::Done(record) => return recorded_outcome(activation, &id, record.state).await,
                 Entered::GivenUp => return std::future::pending().await,
                 Entered::Open(record) => match record.child {
                     Some(child) => (child, record.started_at),

@@ -116,7 +116,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
                 return std::future::pending().await;
             }
             if let Some(record) = self.done {
-                return recorded_outcome(self.activation, self.step.as_str(), record.state);
+                return recorded_outcome(self.activation, &self.step, record.state).await;
             }
             let id = self.id.clone();
             let look =

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ctx, checked_name, recorded_outcome};
+use super::{Ctx, checked_name, recorded_value};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition};
 use crate::runtime::change::Change;
 use crate::runtime::desk::Entered;
@@ -31,7 +31,7 @@ impl Ctx {
         let id = activation.next_id(&checked_name("step name", "select")?);
         let began = activation.now();
         let recorded: Option<Choice> = match activation.enter(&id, StepKind::Select) {
-            Entered::Done(record) => Some(recorded_outcome(activation, id.as_str(), record.state)?),
+            Entered::Done(record) => Some(recorded_value(activation, id.as_str(), record.state)?),
             Entered::GivenUp => return std::future::pending().await,
             Entered::Open(_) | Entered::Fresh => None,
         };

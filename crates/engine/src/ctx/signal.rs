@@ -48,33 +48,25 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
             let finish = |transition, state, began| {
                 Change::finished(&id, StepKind::Signal, transition, state, 1, began)
             };
-            let (until, began, mut found) = match activation.enter(&id, StepKind::Signal) {
-                Entered::Done(record) => return recorded_outcome(activation, id.as_str(), record.state),
+            let (until, began) = match activation.enter(&id, StepKind::Signal) {
+                Entered::Done(record) => return recorded_outcome(activation, &id, record.state).await,
                 Entered::GivenUp => return std::future::pending().await,
                 Entered::Open(record) => match record.state {
-                    StepState::Waiting { until } => (until, record.started_at, None),
-                    _ => (None, record.started_at, None),
+                    StepState::Waiting { until } => (until, record.started_at),
+                    _ => (None, record.started_at),
                 },
                 Entered::Fresh => {
                     let until = self.timeout.map(|span| now.plus(span));
-                    let mut desk = activation.desk();
-                    let found = if desk.replaying { None } else { desk.take_signal(&name) };
-                    drop(desk);
-                    if found.is_none() {
-                        let state = StepState::Waiting { until };
-                        activation.queue([finish(StepTransition::Await, state, now)]);
-                    }
-                    (until, now, found)
+                    activation.queue([finish(StepTransition::Await, StepState::Waiting { until }, now)]);
+                    (until, now)
                 }
             };
-            if found.is_none() {
-                let wanted = name.clone();
-                let look = |desk: &mut Desk, now| match desk.take_signal(&wanted) {
-                    Some(signal) => Some(Some(signal)),
-                    None => until.filter(|until| now >= *until).map(|_| None::<Signal>),
-                };
-                found = activation.wait_for(id.clone(), until, look).await;
-            }
+            let wanted = name.clone();
+            let look = |desk: &mut Desk, now| match desk.take_signal(&wanted) {
+                Some(signal) => Some(Some(signal)),
+                None => until.filter(|until| now >= *until).map(|_| None::<Signal>),
+            };
+            let found = activation.wait_for(id.clone(), until, look).await;
             let at = activation.now();
             match found {
                 Some(signal) => {

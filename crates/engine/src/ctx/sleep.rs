@@ -27,7 +27,7 @@ impl Ctx {
         let id = activation.next_id(&checked_name("step name", "sleep")?);
         let began = activation.now();
         let (due_at, started_at) = match activation.enter(&id, StepKind::Sleep) {
-            Entered::Done(record) => return recorded_outcome::<()>(activation, id.as_str(), record.state),
+            Entered::Done(record) => return recorded_outcome::<()>(activation, &id, record.state).await,
             Entered::GivenUp => return std::future::pending().await,
             Entered::Open(record) => match record.state {
                 StepState::Waiting { until: Some(until) } => (until, record.started_at),

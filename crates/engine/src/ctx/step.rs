@@ -182,7 +182,7 @@ impl Effect {
                     StepState::Completed { output, .. } => output.clone(),
                     _ => Payload::null(),
                 };
-                return Ok((recorded_outcome(activation, self.id.as_str(), record.state)?, output));
+                return Ok((recorded_outcome(activation, &self.id, record.state).await?, output));
             }
             Entered::GivenUp => return std::future::pending().await,
             Entered::Open(record) => {
@@ -220,8 +220,9 @@ impl Effect {
                 ));
             }
             attempts += 1;
-            // Where a crash has happened, or may not be followed by another try, the try itself must be on record.
-            if recovering || self.policy.attempts() == 1 {
+            // The try itself must be on record where a crash has happened, may not be followed by another try, or would
+            // otherwise go uncounted: a step that has failed before has a record that tells of fewer tries.
+            if recovering || self.policy.attempts() == 1 || attempts > 1 {
                 self.mark(activation, attempts, began);
                 activation.gate().await;
             }
@@ -302,6 +303,7 @@ impl Effect {
             Poll::Pending
         })
         .await;
+        activation.its_turn(&self.id).await;
         drop(in_flight);
         activation.reached(|| Point::AfterEffect(run, self.id.clone()));
         outcome

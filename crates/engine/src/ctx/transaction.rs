@@ -25,7 +25,7 @@ impl Ctx {
         let activation = &*self.activation;
         let step = activation.next_id(&checked_name("step name", name)?);
         let (mut attempts, mut due_at, started_at) = match activation.enter(&step, StepKind::Effect) {
-            Entered::Done(record) => return recorded_outcome(activation, step.as_str(), record.state),
+            Entered::Done(record) => return recorded_outcome(activation, &step, record.state).await,
             Entered::GivenUp => return std::future::pending().await,
             Entered::Open(record) => match record.state {
                 StepState::Pending { due_at, .. } => (record.attempts, Some(due_at), Some(record.started_at)),
@@ -46,7 +46,10 @@ impl Ctx {
                 let pending =
                     Pending { step: step.clone(), work: make_work(), attempts, started_at: began, reply };
                 activation.desk().transactions.push_back(pending);
-                match told.await {
+                let told = told.await;
+                activation.desk().end_turn();
+                activation.wake_all();
+                match told {
                     Ok(Reply::Done(output)) => return decoded(step.as_str(), &output),
                     Ok(Reply::Failed(failure)) => break failure,
                     // The run changed under it, or is being given up: the gate knows which.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, checked_name, recorded_outcome, refused};
+use super::{Ctx, checked_name, recorded_value, refused};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition, Timestamp};
 use crate::runtime::change::Change;
 use crate::runtime::desk::Entered;
@@ -30,7 +30,7 @@ impl Ctx {
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", name)?);
         match activation.enter(&id, StepKind::Value) {
-            Entered::Done(record) => recorded_outcome(activation, id.as_str(), record.state),
+            Entered::Done(record) => recorded_value(activation, id.as_str(), record.state),
             Entered::GivenUp | Entered::Open(_) | Entered::Fresh => {
                 let value = make();
                 let output = Payload::of(&value).map_err(refused)?;

@@ -2,7 +2,7 @@
 
 use super::{
     Asked, Drive, Ending, EventKind, Failure, RunEvent, RunHead, RunId, RunResult, RunState, RunStatus,
-    StepId, StepKind, StepRecord, StepStatus, Timestamp, Version,
+    StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp, Version,
 };
 use crate::limits::MAX_MESSAGE_CHARS;
 
@@ -180,10 +180,14 @@ fn retry(
     // A failure after which other steps began is one that the code has dealt with: were its record gone, the code would
     // be asked to go another way than the records that follow it.
     let is_last = |step: &StepRecord| !steps.iter().any(|other| other.started_version > step.changed_version);
-    let all_that_failed = from.is_none() && !steps.iter().any(|step| has_failed(step) && is_last(step));
+    let none_is_last = from.is_none() && !steps.iter().any(|step| has_failed(step) && is_last(step));
+    // Short steps are recorded when they end, so one recorded later may have been under way beside it all along.
+    let is_overtaken = |step: &StepRecord| {
+        none_is_last && !steps.iter().any(|other| Some(other.started_at) > failed_at(step))
+    };
     let runs_again = |step: &&StepRecord| {
         let given_up = step.state.status() == StepStatus::Cancelled;
-        let failed = has_failed(step) && (all_that_failed || is_last(step));
+        let failed = has_failed(step) && (is_last(step) || is_overtaken(step));
         given_up || failed || from_version.is_some_and(|from| step.started_version >= from)
     };
     let rerun: Vec<StepId> = steps.iter().filter(runs_again).map(|step| step.id.clone()).collect();
@@ -193,6 +197,13 @@ fn retry(
     steered.head.stalls = 0;
     steered.rerun = rerun;
     Ok(steered)
+}
+
+fn failed_at(step: &StepRecord) -> Option<Timestamp> {
+    match step.state {
+        StepState::Failed { at, .. } => Some(at),
+        _ => None,
+    }
 }
 
 fn changed(head: &RunHead, kind: EventKind, note: Option<String>, now: Timestamp) -> Steered {
@@ -292,6 +303,8 @@ mod tests {
         assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true), step("c", 6, false)]), "c");
         // Side by side, the one that failed may have been overtaken.
         assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true)]), "a");
+        // What began after the failure tells that it was dealt with, and that the code itself failed the run.
+        assert_eq!(rerun(&[step("a", 2, false), StepRecord { started_at: NOW, ..step("b", 4, true) }]), "");
         let given_up = StepState::Cancelled { at: NOW };
         assert_eq!(rerun(&[step("a", 2, true), StepRecord { state: given_up, ..step("b", 4, true) }]), "b");
     }

@@ -43,6 +43,8 @@ pub(crate) struct Active {
     waker: AtomicWaker,
     /// By the monotonic clock, in milliseconds: from then on nothing may be started.
     deadline_ms: AtomicU64,
+    /// Since when, by that clock, a write is on its way; zero if none is.
+    writing_since_ms: AtomicU64,
 }
 
 impl Active {
@@ -54,6 +56,7 @@ impl Active {
             mail: Mutex::default(),
             waker: AtomicWaker::new(),
             deadline_ms: AtomicU64::new(0),
+            writing_since_ms: AtomicU64::new(0),
         };
         active.set_deadline(deadline);
         active
@@ -73,12 +76,32 @@ impl Active {
     }
 
     pub(crate) fn set_deadline(&self, deadline: Duration) {
-        self.deadline_ms.store(u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.deadline_ms.store(millis(deadline), Ordering::Relaxed);
+    }
+
+    /// A write is sent.
+    pub(crate) fn write_sent(&self, at: Duration) {
+        self.writing_since_ms.store(millis(at).max(1), Ordering::Relaxed);
+    }
+
+    /// The store has answered.
+    pub(crate) fn write_answered(&self) {
+        self.writing_since_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// Has the store left a write without any answer since before `then`?
+    pub(crate) fn is_unanswered_since(&self, then: Duration) -> bool {
+        let since = self.writing_since_ms.load(Ordering::Relaxed);
+        since > 0 && since < millis(then)
     }
 
     pub(crate) fn deadline(&self) -> Duration {
         Duration::from_millis(self.deadline_ms.load(Ordering::Relaxed))
     }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// All of them. A run is in here at most once: this is what serialises overlapping calls in one process (S3.3).

@@ -49,6 +49,12 @@ pub(crate) struct Desk {
     pub(crate) shields: u32,
     /// Records the code has not asked for yet.
     recorded: HashMap<StepId, StepRecord>,
+    /// Outcomes on record that a replay has yet to give to the code, in the order in which it was given them before.
+    outcomes: VecDeque<StepId>,
+    /// Who waits for one of them.
+    asked_for: BTreeMap<StepId, Waker>,
+    /// While this names a step, no other may give the code its outcome: their order would not be the recorded one.
+    turn_of: Option<StepId>,
     pub(crate) open: HashMap<StepId, StepRecord>,
     ordinals: HashMap<Name, u32>,
     steps: u32,
@@ -101,6 +107,7 @@ impl Activation {
         desk.replaying = !log.steps.is_empty();
         desk.first_wave = true;
         desk.steps = u32::try_from(log.steps.len()).unwrap_or(u32::MAX);
+        desk.outcomes = in_order_of_outcome(&log.steps);
         for step in log.steps {
             if !step.state.status().is_final() {
                 desk.open.insert(step.id.clone(), step.clone());
@@ -186,6 +193,13 @@ impl Activation {
         }
     }
 
+    /// Waits until a recorded outcome is to be given to the code. Outcomes come one by one, each after the code has gone as
+    /// far as it can with those before, in the order in which they came when they were recorded: so code that does
+    /// things side by side asks for its next steps in the order it did then, and finds the records that are its own.
+    pub(crate) fn its_turn<'a>(&'a self, id: &'a StepId) -> ItsTurn<'a> {
+        ItsTurn { activation: self, id, place: 0 }
+    }
+
     /// The id of the next use of `name`.
     pub(crate) fn next_id(&self, name: &Name) -> StepId {
         let mut desk = self.desk();
@@ -247,8 +261,11 @@ impl Activation {
 
     /// Lets everything that waits look again.
     pub(crate) fn wake_all(&self) {
-        let wakers = std::mem::take(&mut self.desk().wakers);
-        for waker in wakers.into_values() {
+        let mut desk = self.desk();
+        let wakers = std::mem::take(&mut desk.wakers);
+        let asked_for = std::mem::take(&mut desk.asked_for);
+        drop(desk);
+        for waker in wakers.into_values().chain(asked_for.into_values()) {
             waker.wake();
         }
     }
@@ -264,6 +281,9 @@ impl Desk {
             undoing: false,
             shields: 0,
             recorded: HashMap::new(),
+            outcomes: VecDeque::new(),
+            asked_for: BTreeMap::new(),
+            turn_of: None,
             open: HashMap::new(),
             ordinals: HashMap::new(),
             steps: 0,
@@ -287,13 +307,50 @@ impl Desk {
         }
     }
 
+    /// Gives the turn to the next outcome on record, if the code has asked for it.
+    pub(crate) fn release_next(&mut self) -> bool {
+        while let Some(next) = self.outcomes.front() {
+            if self.recorded.contains_key(next) {
+                return false;
+            }
+            let waker = self.asked_for.remove(next);
+            self.turn_of = self.outcomes.pop_front();
+            // Nobody waits for one whose branch was dropped.
+            if let Some(waker) = waker {
+                waker.wake();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Does anything that the context gave to the code keep it waiting?
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.gated > 0 || !self.waits.is_empty() || !self.asked_for.is_empty()
+    }
+
+    /// From now on only `step` may give the code its outcome.
+    pub(crate) fn give_turn_to(&mut self, step: StepId) {
+        self.turn_of = Some(step);
+    }
+
+    /// The turn is over; true if it was anybody's.
+    pub(crate) fn end_turn(&mut self) -> bool {
+        self.turn_of.take().is_some()
+    }
+
+    fn is_others_turn(&self, step: &StepId) -> bool {
+        self.turn_of.as_ref().is_some_and(|turn_of| turn_of != step)
+    }
+
     /// Ends the replay: everything that was recorded must have been asked for by now, because what an effect
     /// depends on was durable before it began.
     pub(crate) fn end_replay(&mut self) {
         self.replaying = false;
+        self.turn_of = None;
         let untaken = self.recorded.values().filter(|record| record.kind != StepKind::Undo);
         if let Some(record) = untaken.min_by_key(|record| record.started_version) {
-            let asked = match self.waits.keys().next() {
+            let asked = match self.asked_for.keys().next().or(self.waits.keys().min()) {
                 Some(id) => format!("waits at {:?}", id.as_str()),
                 None if self.gated > 0 => "goes on with other steps".to_string(),
                 None => "ends".to_string(),
@@ -477,8 +534,10 @@ impl Future for Gate<'_> {
             if self.counted {
                 desk.gated -= 1;
                 self.counted = false;
+                return Poll::Ready(desk.first_wave);
             }
-            return Poll::Ready(desk.first_wave);
+            // Not in the turn in which it is asked for: see `WaitFor`.
+            cx.waker().wake_by_ref();
         }
         if !self.counted {
             desk.gated += 1;
@@ -495,6 +554,45 @@ impl Drop for Gate<'_> {
             self.activation.desk().gated -= 1;
         }
     }
+}
+
+/// See [`Activation::its_turn`].
+pub(crate) struct ItsTurn<'a> {
+    activation: &'a Activation,
+    id: &'a StepId,
+    place: u64,
+}
+
+impl Future for ItsTurn<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut desk = self.activation.desk();
+        let is_its_own = desk.turn_of.as_ref() == Some(self.id);
+        if is_its_own {
+            desk.turn_of = None;
+        }
+        if is_its_own || (!desk.replaying && desk.turn_of.is_none()) {
+            return Poll::Ready(());
+        }
+        match desk.replaying {
+            true => drop(desk.asked_for.insert(self.id.clone(), cx.waker().clone())),
+            false => desk.await_change(&mut self.place, cx),
+        }
+        Poll::Pending
+    }
+}
+
+/// The steps that came to an outcome the code was told of, first to last.
+fn in_order_of_outcome(steps: &[StepRecord]) -> VecDeque<StepId> {
+    let is_told = |step: &&StepRecord| match step.kind {
+        // Known in the very turn in which the code asks.
+        StepKind::Value | StepKind::Select => false,
+        _ => step.state.status().is_final() && step.state.status() != StepStatus::Cancelled,
+    };
+    let mut told: Vec<&StepRecord> = steps.iter().filter(is_told).collect();
+    told.sort_by_key(|step| step.changed_version);
+    told.into_iter().map(|step| step.id.clone()).collect()
 }
 
 /// See [`Activation::begin_effect`].
@@ -529,8 +627,17 @@ where
         let mut desk = activation.desk();
         // A stopped run takes no further turn: what it waits for may be there, but it must not act on it. Nor does one
         // that replays, until every branch of it has asked for what it has on record.
-        let held = desk.is_stopped() || desk.replaying;
-        if !held && let Some(found) = (self.check)(&mut desk, now) {
+        let held = desk.is_stopped() || desk.replaying || desk.is_others_turn(&self.id);
+        // Not in the turn in which it is asked for, even if it is there already: a replay could not tell that from what
+        // came in the next turn, after other branches had theirs.
+        let is_first_look = self.place == 0;
+        if is_first_look {
+            cx.waker().wake_by_ref();
+        }
+        if !held
+            && !is_first_look
+            && let Some(found) = (self.check)(&mut desk, now)
+        {
             desk.waits.remove(&self.id);
             return Poll::Ready(found);
         }

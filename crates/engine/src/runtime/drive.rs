@@ -407,6 +407,10 @@ impl Driver {
             let only_waits = desk.gated == 0 && !desk.waits.is_empty() && desk.transactions.is_empty();
             // A run that is stopped has not looked at what has arrived for it, so it may not park as if it had.
             if only_waits && !desk.is_stopped() {
+                if self.turn.wanted.load(Ordering::SeqCst) {
+                    // Some of it may be there already: it looks again before it parks.
+                    return None;
+                }
                 return Some(Closing::Wait { wake_at: desk.next_timer(), arrivals_seen: desk.arrivals_seen });
             }
             match desk.stop.filter(|_| desk.shields == 0) {
@@ -428,11 +432,23 @@ impl Driver {
         }
         let mut desk = self.activation.desk();
         if desk.replaying {
-            if desk.gated == 0 && desk.waits.is_empty() {
+            if self.turn.wanted.load(Ordering::SeqCst) {
+                return false;
+            }
+            if desk.release_next() {
+                return true;
+            }
+            if !desk.is_awaited() {
                 // The code waits for something of its own; the replay is not over.
                 return false;
             }
             desk.end_replay();
+            drop(desk);
+            self.activation.wake_all();
+            return true;
+        }
+        if desk.end_turn() {
+            // Whoever had it is gone.
             drop(desk);
             self.activation.wake_all();
             return true;
@@ -518,7 +534,10 @@ async fn commit(
     let mut wait = Duration::from_millis(5);
     let mut unknown = false;
     loop {
-        match engine.store.advance_run((*advance).clone()).await {
+        active.write_sent(engine.clock.monotonic());
+        let answer = engine.store.advance_run((*advance).clone()).await;
+        active.write_answered();
+        match answer {
             Ok(outcome) => {
                 if unknown {
                     Counters::add(&engine.counters.unknown_resolved);

@@ -106,24 +106,24 @@ impl Engine {
 
     /// A run as it stands.
     pub async fn get(&self, run: RunId) -> Result<RunView, Error> {
-        self.inner.store.find_run(&self.workspace, run).await?.ok_or(Error::NoSuchRun(run))
+        self.inner.answer(self.inner.store.find_run(&self.workspace, run)).await?.ok_or(Error::NoSuchRun(run))
     }
 
     /// A run with its steps, promises and unread signals.
     pub async fn get_log(&self, run: RunId) -> Result<RunLog, Error> {
-        self.inner.store.find_log(&self.workspace, run).await?.ok_or(Error::NoSuchRun(run))
+        self.inner.answer(self.inner.store.find_log(&self.workspace, run)).await?.ok_or(Error::NoSuchRun(run))
     }
 
     /// The history of a run after a version, oldest first, one bounded page.
     pub async fn list_events(&self, run: RunId, after: Version) -> Result<Vec<RunEvent>, Error> {
         self.get(run).await?;
-        Ok(self.inner.store.list_events(&self.workspace, run, after).await?)
+        Ok(self.inner.answer(self.inner.store.list_events(&self.workspace, run, after)).await?)
     }
 
     /// Runs of this workspace, newest first; the workspace in the request is replaced by this one.
     pub async fn list(&self, request: ListRuns) -> Result<RunPage, Error> {
         let request = ListRuns { workspace: Some(self.workspace.clone()), ..request };
-        Ok(self.inner.store.list_runs(request).await?)
+        Ok(self.inner.answer(self.inner.store.list_runs(request)).await?)
     }
 
     /// Sends a signal to a run. It is kept until the run asks for it. With an id, sending it again is not a second
@@ -147,7 +147,7 @@ impl Engine {
             id: id.clone(),
             grant: self.inner.offer(),
         };
-        match self.inner.store.send_signal(request).await? {
+        match self.inner.answer(self.inner.store.send_signal(request)).await? {
             SignalOutcome::Stored { seq, granted } => {
                 let at = self.inner.store.now();
                 let news = News::Signal(Signal { seq, name, id, payload, at, consumed: false });
@@ -184,7 +184,7 @@ impl Engine {
             settlement: settlement.clone(),
             grant: self.inner.offer(),
         };
-        match self.inner.store.settle_promise(request).await? {
+        match self.inner.answer(self.inner.store.settle_promise(request)).await? {
             SettleOutcome::Settled { granted } => {
                 let run = granted.as_ref().map(RunHead::id).or_else(|| run_of_promise(&id));
                 if let Some(run) = run {
@@ -251,14 +251,15 @@ impl Engine {
         expected: Option<Version>,
     ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
         let request = SteerRun { workspace: self.workspace.clone(), run, command, expected };
-        match self.inner.store.steer_run(request).await? {
+        match self.inner.answer(self.inner.store.steer_run(request)).await? {
             SteerOutcome::Steered(head) => {
                 if let Some(active) = self.inner.active.find(run) {
                     active.post(Mail::Steered(Box::new(head.clone())));
                 }
                 // The command is carried out; that its result cannot be read now must not sound as if it were not.
                 if head.status().is_closed()
-                    && let Ok(Some(view)) = self.inner.store.find_run(&self.workspace, run).await
+                    && let Ok(Some(view)) =
+                        self.inner.answer(self.inner.store.find_run(&self.workspace, run)).await
                     && let Some(result) = view.result
                 {
                     self.inner.ended(&head, &result);

@@ -34,7 +34,7 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
                 now.as_millis().saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)),
             )
         });
-        match inner.store.purge(Purge { runs_closed_before, after, limit: MAX_PURGE }).await {
+        match inner.answer(inner.store.purge(Purge { runs_closed_before, after, limit: MAX_PURGE })).await {
             Ok(purged) => after = purged.next,
             Err(error) => tracing::warn!(%error, "deleting what has expired failed; trying again"),
         }

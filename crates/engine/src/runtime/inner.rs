@@ -1,6 +1,7 @@
 //! What all parts of one engine share: the store, the clock, the runs it drives, and those it keeps at hand.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,8 +17,9 @@ use super::registry::Registry;
 use super::stats::Counters;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
+use crate::limits::MAX_STORE_WAIT;
 use crate::model::{Grant, OwnerId, Payload, RunHead, RunId, Timestamp, Version};
-use crate::store::{RunLog, Store, StoreResult};
+use crate::store::{RunLog, Store, StoreError, StoreResult};
 
 /// How far the engine is on its way to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +126,24 @@ impl Inner {
         self.clock.sleep_until(self.clock.now().plus(wait))
     }
 
+    /// Awaits an answer of the store, but not for ever: one that never comes is like one that was lost.
+    pub(crate) async fn answer<T>(&self, call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+        self.answer_within(MAX_STORE_WAIT, call).await
+    }
+
+    pub(crate) async fn answer_within<T>(
+        &self,
+        patience: Duration,
+        call: impl Future<Output = StoreResult<T>>,
+    ) -> StoreResult<T> {
+        let over = self.clock.sleep_until(self.clock.now().plus(patience));
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = over => Err(StoreError::Unknown(format!("the store has not answered for {patience:?}"))),
+        }
+    }
+
     /// Drives a run that we created and that is granted to us. It may be older than its confirmation, and may have been
     /// driven since: only one to which nothing has happened yet has no records.
     pub(crate) fn drive_new(self: &Arc<Self>, head: RunHead, input: Payload, since: Duration) {
@@ -211,7 +231,7 @@ impl Inner {
     pub(crate) async fn load(&self, active: &Active) -> StoreResult<Option<RunLog>> {
         let mut wait = Duration::from_millis(5);
         loop {
-            match self.store.find_log(&active.workspace, active.run).await {
+            match self.answer(self.store.find_log(&active.workspace, active.run)).await {
                 Err(error) if error.is_retryable() && self.clock.monotonic() + wait < active.deadline() => {
                     self.clock.sleep_until(self.clock.now().plus(wait)).await;
                     wait = (wait * 2).min(Duration::from_secs(1));

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::active::Mail;
+use super::active::{Active, Mail};
 use super::inner::{Inner, Phase};
-use crate::limits::MAX_RENEWALS;
+use crate::limits::{MAX_RENEWALS, MAX_STORE_WAIT};
 use crate::store::{HeldLease, RenewLeases};
 
 /// Renews all leases three times per lease; a run whose lease cannot be renewed stops itself before it ends.
@@ -24,7 +24,8 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
         if inner.phase() == Phase::Killed {
             return;
         }
-        let held = inner.active.all();
+        let mut held = inner.active.all();
+        held.retain(|active| is_worth_holding(&inner, active));
         for batch in held.chunks(MAX_RENEWALS) {
             let leases = batch
                 .iter()
@@ -36,7 +37,7 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
                 .collect();
             let since = inner.clock.monotonic();
             let request = RenewLeases { owner: inner.owner, lease_for: inner.options.lease_for, leases };
-            match inner.store.renew_leases(request).await {
+            match inner.answer_within(every, inner.store.renew_leases(request)).await {
                 Ok(lost) => {
                     for active in batch {
                         match lost.contains(&active.run) {
@@ -61,4 +62,16 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
             active.post(Mail::LeaseLost);
         }
     }
+}
+
+/// A run whose write the store never answers would be held for ever by a lease that is renewed: it is given up, for
+/// others to find out from the log how it stands.
+fn is_worth_holding(inner: &Inner, active: &Active) -> bool {
+    let patience = MAX_STORE_WAIT.max(inner.options.lease_for);
+    let is_stuck = active.is_unanswered_since(inner.clock.monotonic().saturating_sub(patience));
+    if is_stuck {
+        tracing::error!(run = %active.run, "the store has not answered a write for {patience:?}; the run is given up here");
+        active.post(Mail::LeaseLost);
+    }
+    !is_stuck
 }

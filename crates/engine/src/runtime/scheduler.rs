@@ -69,7 +69,7 @@ pub(crate) async fn claim_due(inner: &Arc<Inner>) -> StoreResult<(usize, Option<
     }
     inner.reached(|| Point::BeforeClaim);
     let since = inner.clock.monotonic();
-    let claimed = inner.store.claim_runs(ClaimRuns { grant, limit: room }).await?;
+    let claimed = inner.answer(inner.store.claim_runs(ClaimRuns { grant, limit: room })).await?;
     let count = claimed.runs.len();
     for head in claimed.runs {
         inner.reached(|| Point::AfterClaim(head.id()));

@@ -154,7 +154,7 @@ async fn send(engine: &Engine, new: NewRun) -> Result<StartOutcome, StoreError> 
     let mut wait = Duration::from_millis(5);
     let mut unconfirmed = None;
     for tries_left in (0..START_TRIES).rev() {
-        match inner.store.start_run(new.clone()).await {
+        match inner.answer(inner.store.start_run(new.clone())).await {
             Err(error @ StoreError::Unknown(_)) => unconfirmed = Some(error),
             Err(StoreError::Unavailable(_)) if unconfirmed.is_some() => {}
             answer => return answer,

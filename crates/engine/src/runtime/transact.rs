@@ -51,6 +51,8 @@ impl Driver {
             return false;
         }
         let Some(pending) = desk.transactions.pop_front() else { return false };
+        // Its record is made now, so nothing that comes to its end meanwhile may be told to the code before it is.
+        desk.give_turn_to(pending.step.clone());
         let changes = std::mem::take(&mut desk.changes);
         let covers = desk.queued();
         let (head, open) = (desk.head.clone(), desk.open.clone());
@@ -72,7 +74,13 @@ impl Driver {
         });
         engine.reached(|| Point::BeforeRecord(self.activation.facts.id));
         let store = engine.store.clone();
-        let future = Box::pin(async move { store.transact(Transact { work, record }).await });
+        let (watched, active) = (engine.clone(), self.activation.active());
+        let future = Box::pin(async move {
+            active.write_sent(watched.clock.monotonic());
+            let answer = store.transact(Transact { work, record }).await;
+            active.write_answered();
+            answer
+        });
         self.transaction = Some(InFlight { future, reply, changes, covers });
         true
     }

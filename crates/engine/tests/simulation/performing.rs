@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use hapax_engine::ctx::Attempt;
 use hapax_engine::model::{RetryPolicy, RunId};
 use hapax_engine::{Ctx, Engine, Failure};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::node::Node;
@@ -19,6 +20,15 @@ pub const WORKFLOW: &str = "program";
 
 /// What the code saw: the step and its outcome.
 type Seen = Vec<(String, Value)>;
+
+/// What an effect gives.
+#[derive(Serialize, Deserialize)]
+struct Done {
+    /// The place in the program that it was done for.
+    path: String,
+    step: String,
+    by: String,
+}
 
 /// Where a workflow plays.
 #[derive(Clone)]
@@ -65,17 +75,23 @@ impl Stage {
         let ctx = &self.ctx;
         match op {
             Op::Step(effort) => {
-                let name = format!("step-{path}");
-                let done = self.step(&name, *effort).await?;
-                Ok(vec![(name, done)])
+                let done = self.step(&path, *effort).await?;
+                Ok(vec![self.own(path, done)])
             }
             Op::Book(effort) => {
-                let name = format!("book-{path}");
-                let done = self.book(&name, *effort).await?;
-                Ok(vec![(name, done)])
+                let done = self.book(&path, *effort).await?;
+                Ok(vec![self.own(path, done)])
             }
             Op::Sleep { ms } => {
+                let began = ctx.now().await?;
                 ctx.sleep(Duration::from_millis(*ms)).await?;
+                let span = ctx.now().await?.since(began);
+                if span < Duration::from_millis(*ms) {
+                    self.world.break_off(format!(
+                        "{} slept for {span:?} of {ms} ms at {path}: it was given what another branch has on record",
+                        self.world.name(ctx.run_id())
+                    ));
+                }
                 Ok(vec![])
             }
             Op::Promise { timeout_ms } => {
@@ -127,6 +143,17 @@ impl Stage {
         }
     }
 
+    /// What a step gave, under its id. Steps share their names, so that the branches of a run are told apart by order alone:
+    /// an outcome that is not from the same place has gone to the wrong branch.
+    fn own(&self, path: String, done: Done) -> (String, Value) {
+        if done.path != path {
+            let run = self.world.name(self.ctx.run_id());
+            let other = &done.path;
+            self.world.break_off(format!("{run} was given at {path} what was done at {other}"));
+        }
+        (done.step.clone(), json!(done))
+    }
+
     async fn scope(&self, path: String, ops: &[Op], fails: bool) -> Result<Seen, Failure> {
         let outcome = self.ctx.scope(|ctx| {
             let stage = Stage { ctx, ..self.clone() };
@@ -144,29 +171,26 @@ impl Stage {
         }
     }
 
-    async fn step(&self, name: &str, effort: Effort) -> Result<Value, Failure> {
-        let (stage, run) = (self.clone(), self.ctx.run_id());
-        let mut step =
-            self.ctx.step(name, move |attempt| stage.effect(run, attempt, effort)).retry(policy(effort));
+    async fn step(&self, path: &str, effort: Effort) -> Result<Done, Failure> {
+        let (stage, run, path) = (self.clone(), self.ctx.run_id(), path.to_string());
+        let code = move |attempt| stage.effect(run, path.clone(), attempt, effort);
+        let mut step = self.ctx.step("step", code).retry(policy(effort));
         if let Some(ms) = effort.timeout_ms {
             step = step.timeout(Duration::from_millis(ms));
         }
         step.await
     }
 
-    async fn book(&self, name: &str, effort: Effort) -> Result<Value, Failure> {
-        let (stage, run) = (self.clone(), self.ctx.run_id());
+    async fn book(&self, path: &str, effort: Effort) -> Result<Done, Failure> {
+        let (stage, run, path) = (self.clone(), self.ctx.run_id(), path.to_string());
         let undo = self.clone();
         let step = self
             .ctx
-            .step(name, move |attempt| stage.effect(run, attempt, effort))
+            .step("book", move |attempt| stage.effect(run, path.clone(), attempt, effort))
             .retry(policy(effort))
-            .compensate(move |attempt, booked: Value| {
-                let undone = undo.effect(run, attempt, Effort::quick());
-                async move {
-                    let _ = booked;
-                    undone.await.map(|_| ())
-                }
+            .compensate(move |attempt, booked: Done| {
+                let undone = undo.effect(run, booked.path, attempt, Effort::quick());
+                async move { undone.await.map(|_| ()) }
             });
         step.await
     }
@@ -175,9 +199,10 @@ impl Stage {
     fn effect(
         &self,
         run: RunId,
+        path: String,
         attempt: Attempt,
         effort: Effort,
-    ) -> impl Future<Output = Result<Value, Failure>> + Send + use<> {
+    ) -> impl Future<Output = Result<Done, Failure>> + Send + use<> {
         let (world, node) = (self.world.clone(), self.node.clone());
         let inside = enter(&world, &node, run, &attempt, effort.attempts);
         async move {
@@ -194,7 +219,9 @@ impl Stage {
                 });
             }
             inside.succeed();
-            Ok(json!(format!("{} by {} as {}", attempt.idempotency_key(), node.name, inside.entry)))
+            let key = attempt.idempotency_key();
+            let step = key.rsplit(':').next().unwrap_or_default().to_string();
+            Ok(Done { path, step, by: format!("{} as {}", node.name, inside.entry) })
         }
     }
 }

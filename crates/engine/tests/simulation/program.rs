@@ -105,27 +105,33 @@ impl Program {
     }
 }
 
-fn draw_op(dice: &mut Rng, depth: u32) -> Op {
+fn draw_op(dice: &mut Rng, depth: usize) -> Op {
     let timeout_ms = |dice: &mut Rng| (dice.u32(0..3) == 0).then(|| dice.u64(1..3_000));
-    match dice.u32(0..if depth == 0 { 15 } else { 8 }) {
+    match dice.u32(0..[16, 9, 8][depth]) {
         0..=2 => Op::Step(Effort::draw(dice)),
         3 => Op::Book(Effort::draw(dice)),
         4 => Op::Sleep { ms: draw_sleep(dice) },
         5 => Op::Promise { timeout_ms: timeout_ms(dice) },
         6 => Op::Signal { timeout_ms: timeout_ms(dice) },
         7 => Op::Remember,
+        8 if depth > 0 => Op::Child(draw_child(dice)),
         8 | 9 => Op::Both((0..dice.usize(2..=4)).map(|_| draw_branch(dice)).collect()),
         10 => Op::First(vec![vec![draw_rival(dice)], vec![Op::Sleep { ms: draw_sleep(dice) }]]),
-        11 => Op::Shield((0..dice.usize(1..=3)).map(|_| draw_op(dice, 1)).collect()),
-        12 => {
+        11 => Op::First((0..dice.usize(2..=3)).map(|_| draw_branch(dice)).collect()),
+        12 => Op::Shield((0..dice.usize(1..=3)).map(|_| draw_op(dice, 1)).collect()),
+        13 => {
             Op::Scope { ops: (0..dice.usize(1..=3)).map(|_| draw_op(dice, 1)).collect(), fails: dice.bool() }
         }
-        _ => {
-            let ops = (0..dice.usize(1..=2)).map(|_| draw_op(dice, 1)).collect();
-            let then = if dice.u32(0..6) == 0 { Then::Fail } else { Then::Complete };
-            Op::Child(Program { generation: 0, ops, then })
-        }
+        _ => Op::Child(draw_child(dice)),
     }
+}
+
+fn draw_child(dice: &mut Rng) -> Program {
+    // Children of children are rare, so that a program ends.
+    let depth = if dice.u32(0..4) == 0 { 1 } else { 2 };
+    let ops = (0..dice.usize(1..=2)).map(|_| draw_op(dice, depth)).collect();
+    let then = if dice.u32(0..6) == 0 { Then::Fail } else { Then::Complete };
+    Program { generation: 0, ops, then }
 }
 
 fn draw_sleep(dice: &mut Rng) -> u64 {
@@ -135,25 +141,8 @@ fn draw_sleep(dice: &mut Rng) -> u64 {
     }
 }
 
-/// What takes its name from the order in which it is made comes first in a branch: only there is that order the same
-/// in every replay.
 fn draw_branch(dice: &mut Rng) -> Vec<Op> {
-    let first = match dice.u32(0..5) {
-        0 => Op::Sleep { ms: draw_sleep(dice) },
-        1 => Op::Child(Program {
-            generation: 0,
-            ops: vec![Op::Step(Effort::draw(dice)), Op::Signal { timeout_ms: Some(dice.u64(1..2_000)) }],
-            then: Then::Complete,
-        }),
-        2 => Op::Promise { timeout_ms: None },
-        _ => Op::Step(Effort::draw(dice)),
-    };
-    let rest = (0..dice.usize(0..=2)).map(|_| match dice.u32(0..4) {
-        0 => Op::Book(Effort::draw(dice)),
-        1 => Op::Promise { timeout_ms: None },
-        _ => Op::Step(Effort::draw(dice)),
-    });
-    std::iter::once(first).chain(rest).collect()
+    (0..dice.usize(1..=4)).map(|_| draw_op(dice, 1)).collect()
 }
 
 fn draw_rival(dice: &mut Rng) -> Op {
