@@ -7,6 +7,8 @@ mod advancing;
 mod arriving;
 mod claiming;
 mod ending;
+mod journal;
+mod outbox;
 mod purging;
 mod reading;
 mod starting;
@@ -19,13 +21,14 @@ use async_trait::async_trait;
 
 use crate::clock::Clock;
 use crate::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
-    WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
+    Version, WorkspaceId,
 };
 use crate::store::{
-    AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
-    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreResult, StoredKey,
+    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyRecord, ListDoubts,
+    ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases,
+    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome,
+    SteerOutcome, SteerRun, Store, StoreResult, StoredDoubt, StoredKey,
 };
 use state::State;
 
@@ -121,6 +124,35 @@ impl Store for MemoryStore {
 
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
         Ok(self.state().find_promise(workspace, id, self.now()))
+    }
+
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
+        self.state().append_notes(notes);
+        Ok(())
+    }
+
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+        Ok(self.state().list_notes(&request))
+    }
+
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
+        Ok(self.state().list_doubts(&request))
+    }
+
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+        Ok(self.state().claim_posts(&request, self.now()))
+    }
+
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+        Ok(self.state().finish_post(request))
+    }
+
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
+        Ok(self.state().redeliver(request, self.now()))
+    }
+
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+        Ok(self.state().list_posts(&request))
     }
 
     async fn close(&self) -> StoreResult<()> {

@@ -7,6 +7,8 @@
 mod advance_run;
 mod claim_runs;
 mod error;
+mod journal;
+mod outbox;
 mod purge;
 mod read;
 mod renew_leases;
@@ -22,6 +24,8 @@ use tokio::sync::watch;
 pub use advance_run::AdvanceOutcome;
 pub use claim_runs::{ClaimRuns, Claimed};
 pub use error::StoreError;
+pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
+pub use outbox::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
 pub use purge::{Purge, Purged};
 pub use read::{KeyRecord, ListRuns, RunLog, RunPage, RunView, StoredKey};
 pub use renew_leases::{HeldLease, RenewLeases};
@@ -32,8 +36,8 @@ pub use steer_run::{SteerOutcome, SteerRun};
 pub use transact::{RecordOutput, Transact, TransactOutcome};
 
 use crate::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
-    WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
+    Version, WorkspaceId,
 };
 
 /// What a store answers: an outcome that the caller must look at, or an error sorted by remedy.
@@ -88,6 +92,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     ///   consumed signals (not their ids);
     /// - children are started by [`crate::model::decide_start`], unless a run with that id is there; those due and not granted are
     ///   among the `woken`;
+    /// - notes are appended to the journal; posts are kept, unless one with that id is there;
     /// - an ending sets the key's expiry by [`crate::model::decide_key_expiry`], is an arrival at the parent
     ///   ([`crate::model::decide_arrival`], without a grant), and cancels open children that ask for it
     ///   ([`crate::model::Steer::parent_ended`]; refusals are ignored); children that end by it have the same consequences. A parent
@@ -126,7 +131,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Deletes expired keys and old closed runs, a bounded number at a time.
     ///
     /// Runs are looked at in the order of their ids. One whose parent is still open is kept, because the parent may have
-    /// yet to read its result. A run goes with all its rows, but its key stays while it lives. Keys go the longest expired first,
+    /// yet to read its result, and one whose after-effects are not settled. A run goes with all its rows, but its key stays while it
+    /// lives, and entries of the journal that people made stay for ever. Keys go the longest expired first,
     /// and those that expired together in their order.
     async fn purge(&self, request: Purge) -> StoreResult<Purged>;
 
@@ -160,6 +166,32 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// One promise, as it stands now ([`crate::model::Promise::state_at`]).
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>>;
+
+    /// Appends to the journal by itself, without any guard: for what is seen by somebody who no longer holds the run.
+    ///
+    /// A request that is sent again after [`StoreError::Unknown`] may be there twice.
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()>;
+
+    /// Entries of the journal, oldest first.
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>>;
+
+    /// Steps in doubt, the longest in doubt first, of open and of ended runs.
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>>;
+
+    /// Grants after-effects to a deliverer, by [`crate::model::Post::claimed`]: for each target the longest due first, then by id. One whose
+    /// deliverer has not said by the end of its claim how it went is due again at that end.
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts>;
+
+    /// Writes how a delivery went, if it is still the caller's ([`crate::model::Post::is_held_by`]); answers whether it was.
+    ///
+    /// Sent again after it took effect it answers `false` and changes nothing.
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool>;
+
+    /// Makes a delivered or dead after-effect due again now, with no attempts counted and no failure.
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome>;
+
+    /// After-effects in the order of workspaces and ids.
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>>;
 
     /// Waits until everything accepted is written, and lets go of what the store holds.
     async fn close(&self) -> StoreResult<()>;

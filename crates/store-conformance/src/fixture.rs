@@ -141,7 +141,10 @@ impl Stage {
     /// Carries out a command if the run still has the version.
     pub async fn steer_at(&self, run: &RunHead, command: Steer, expected: Option<Version>) -> SteerOutcome {
         let workspace = run.facts.workspace.clone();
-        self.store.steer_run(SteerRun { workspace, run: run.id(), command, expected }).await.unwrap()
+        self.store
+            .steer_run(SteerRun { workspace, run: run.id(), command, expected, note: None })
+            .await
+            .unwrap()
     }
 
     /// Carries out a command that must be accepted.
@@ -273,6 +276,7 @@ pub fn settlement_of(run: &RunHead, step: &str, value: &str) -> SettlePromise {
         workspace: run.facts.workspace.clone(),
         id: promise_of(run, step),
         settlement: Settlement::Resolved(json(value)),
+        note: None,
         grant: None,
     }
 }

@@ -155,8 +155,13 @@ fn prospect(snapshot: &Snapshot, step: &StepRecord) -> Result<Prospect, String> 
             None => Err(format!("step {} waits for a child that is not there", step.id)),
         },
         StepKind::Signal => Ok(Prospect::Arrival),
-        StepKind::Effect | StepKind::Undo | StepKind::Sleep | StepKind::Value | StepKind::Select => {
-            Ok(Prospect::None)
-        }
+        StepKind::Effect
+        | StepKind::Claimed
+        | StepKind::Transaction
+        | StepKind::Undo
+        | StepKind::Sleep
+        | StepKind::Value
+        | StepKind::Select
+        | StepKind::AfterEffect => Ok(Prospect::None),
     }
 }

@@ -112,13 +112,14 @@ fn check_holes(snapshot: &Snapshot, base: Version, taken: impl Iterator<Item = V
 /// effect may be doubted first, and a step between two attempts may be given up.
 fn unseen_versions(step: &StepRecord) -> u64 {
     let per_attempt = match step.kind {
-        StepKind::Effect | StepKind::Undo => 3,
+        StepKind::Effect | StepKind::Claimed | StepKind::Transaction | StepKind::Undo => 3,
         StepKind::Sleep
         | StepKind::Promise
         | StepKind::Signal
         | StepKind::Child
         | StepKind::Value
-        | StepKind::Select => 2,
+        | StepKind::Select
+        | StepKind::AfterEffect => 2,
     };
     let given_up = u64::from(step.state.status() == StepStatus::Cancelled);
     let shown = if step.started_version == step.changed_version { 1 } else { 2 };

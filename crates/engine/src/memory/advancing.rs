@@ -80,6 +80,12 @@ impl State {
                 self.put_promise(&workspace, promise);
             }
         }
+        self.append_notes(advance.notes);
+        for post in advance.posts {
+            if !self.posts().contains_key(&(post.workspace.clone(), post.id.clone())) {
+                self.put_post(post);
+            }
+        }
         let ended = head.status().is_closed();
         self.put_head(head);
         woken.extend(advance.children.iter().filter_map(|child| self.start_child(child, now)));

@@ -44,6 +44,7 @@ impl State {
             PromiseState::Pending => {
                 let state = PromiseState::Settled { at: now, settlement: request.settlement };
                 let run = promise.run;
+                self.append_notes(request.note);
                 self.put_promise(&request.workspace, Promise { state, ..promise });
                 let arrival = self.arrive(run, request.grant.as_ref(), now);
                 let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));

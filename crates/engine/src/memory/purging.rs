@@ -31,6 +31,6 @@ impl State {
     fn is_forgettable(&self, head: &RunHead, closed_before: Timestamp) -> bool {
         let old = matches!(head.state, RunState::Closed { at, .. } if at < closed_before);
         let parent = head.facts.parent.as_ref().and_then(|parent| self.row(parent.run));
-        old && parent.is_none_or(|parent| parent.head.status().is_closed())
+        old && self.is_all_settled(head.id()) && parent.is_none_or(|parent| parent.head.status().is_closed())
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    IdempotencyKey, KeyKind, Name, Payload, Priority, Promise, PromiseId, RunEvent, RunFacts, RunHead, RunId,
-    RunResult, Signal, SignalId, StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId,
-    WriteToken,
+    EffectKey, IdempotencyKey, KeyKind, Name, Note, Payload, Post, Priority, Promise, PromiseId, RunEvent,
+    RunFacts, RunHead, RunId, RunResult, Signal, SignalId, StepId, StepRecord, Subject, Timestamp,
+    WorkflowRef, WorkspaceId, WriteToken,
 };
 use crate::store::{KeyRecord, StoredKey};
 
@@ -44,6 +44,10 @@ pub(super) struct State {
     children: BTreeSet<(RunId, RunId)>,
     /// Keys that have an end: serves purges.
     expiries: BTreeSet<(Timestamp, StoredKey)>,
+    /// The journal by place.
+    notes: BTreeMap<u64, Note>,
+    last_note: u64,
+    posts: BTreeMap<(WorkspaceId, EffectKey), Post>,
 }
 
 impl State {
@@ -86,6 +90,27 @@ impl State {
         if let Some(parent) = &row.head.facts.parent {
             self.children.remove(&(parent.run, id));
         }
+        self.notes.retain(|_, note| note.run != id || note.by.is_some());
+        self.posts.retain(|_, post| post.run != id);
+    }
+
+    pub(super) fn notes(&self) -> &BTreeMap<u64, Note> {
+        &self.notes
+    }
+
+    pub(super) fn append_notes(&mut self, notes: impl IntoIterator<Item = Note>) {
+        for note in notes {
+            self.last_note += 1;
+            self.notes.insert(self.last_note, note);
+        }
+    }
+
+    pub(super) fn posts(&self) -> &BTreeMap<(WorkspaceId, EffectKey), Post> {
+        &self.posts
+    }
+
+    pub(super) fn put_post(&mut self, post: Post) {
+        self.posts.insert((post.workspace.clone(), post.id.clone()), post);
     }
 
     fn index(&mut self, head: &RunHead) {

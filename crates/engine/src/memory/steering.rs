@@ -19,7 +19,10 @@ impl State {
         };
         let steered = decide_steer(&head, &request.command, &steps, now);
         match steered.and_then(|steered| self.take_back(&request.command, &head, now).map(|()| steered)) {
-            Ok(steered) => SteerOutcome::Steered(self.carry_out(steered, now)),
+            Ok(steered) => {
+                self.append_notes(request.note.clone());
+                SteerOutcome::Steered(self.carry_out(steered, now))
+            }
             Err(refusal) => SteerOutcome::Refused(refusal, head),
         }
     }

@@ -1,9 +1,9 @@
 //! What the holder of a lease writes: any number of changes to one run, in one guarded write.
 
 use super::{
-    Asked, Drive, Ending, EventKind, Failure, Fence, NewRun, Payload, Promise, PromiseId, RunEvent, RunHead,
-    RunResult, RunState, RunTransition, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition,
-    Timestamp, Version, WriteToken,
+    Asked, Drive, Ending, EventKind, Failure, Fence, NewRun, Note, Payload, Post, Promise, PromiseId,
+    RunEvent, RunHead, RunResult, RunState, RunTransition, StepId, StepKind, StepRecord, StepState,
+    StepStatus, StepTransition, Timestamp, Version, WriteToken,
 };
 use super::{Generation, RunId, WorkspaceId};
 
@@ -31,6 +31,10 @@ pub struct Advance {
     pub consumed: Vec<u64>,
     /// Child runs to start.
     pub children: Vec<NewRun>,
+    /// Entries of the journal.
+    pub notes: Vec<Note>,
+    /// After-effects.
+    pub posts: Vec<Post>,
     /// The input of the next generation, if it continues as new. Records of the generation before are deleted.
     pub input: Option<Payload>,
     /// What the run ended with, if it ended.
@@ -99,6 +103,8 @@ impl Advancing {
             timed_out: Vec::new(),
             consumed: Vec::new(),
             children: Vec::new(),
+            notes: Vec::new(),
+            posts: Vec::new(),
             input: None,
             result: None,
         };
@@ -168,6 +174,16 @@ impl Advancing {
     /// Starts a child in the same write as the step that waits for it.
     pub fn start_child(&mut self, child: NewRun) {
         self.write.children.push(child);
+    }
+
+    /// Notes something in the journal, in the same write as what it is about.
+    pub fn note(&mut self, note: Note) {
+        self.write.notes.push(note);
+    }
+
+    /// Leaves an after-effect to be delivered, in the same write as the step that made it.
+    pub fn post(&mut self, post: Post) {
+        self.write.posts.push(post);
     }
 
     /// Parks until something arrives or `wake_at` is due, and gives the lease back. `arrivals_seen` is how far the

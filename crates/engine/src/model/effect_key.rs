@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Generation, RunId, StepId};
 
 /// `runId:stepId`: the same over attempts, crashes and takeovers, so that a provider that honours keys sees one effect.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EffectKey(Arc<str>);
 
 impl EffectKey {
@@ -16,6 +16,11 @@ impl EffectKey {
             0 => EffectKey(format!("{run}:{step}").into()),
             n => EffectKey(format!("{run}.{n}:{step}").into()),
         }
+    }
+
+    /// The key a store kept or a caller sent.
+    pub fn from_stored(text: &str) -> Self {
+        EffectKey(text.into())
     }
 
     /// The key as text.

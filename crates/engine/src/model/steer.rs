@@ -53,6 +53,9 @@ pub enum Refusal {
     /// Compensations have run, so the recorded outcomes no longer hold.
     #[error("steps of this run were undone, so it cannot go on; start a new run")]
     Undone,
+    /// An effect that is to run again is in doubt.
+    #[error("step {0} is in doubt; say first whether it happened")]
+    InDoubt(StepId),
     /// Another run has taken its key meanwhile.
     #[error("its key was released and now names run {0}")]
     KeyTaken(RunId),
@@ -190,6 +193,10 @@ fn retry(
         let failed = has_failed(step) && (is_last(step) || is_overtaken(step));
         given_up || failed || from_version.is_some_and(|from| step.started_version >= from)
     };
+    let is_in_doubt = |step: &&StepRecord| step.state.status() == StepStatus::InDoubt;
+    if let Some(step) = steps.iter().filter(runs_again).find(is_in_doubt) {
+        return Err(Refusal::InDoubt(step.id.clone()));
+    }
     let rerun: Vec<StepId> = steps.iter().filter(runs_again).map(|step| step.id.clone()).collect();
     let mut steered = changed(head, EventKind::Retried, from.map(|id| format!("from {id}")), now);
     steered.head.state = RunState::Running(Drive::Ready { due_at: now });

@@ -7,6 +7,10 @@ use super::{Failure, Fence, Payload, RunId, StepId, Timestamp, Version};
 pub enum StepKind {
     /// Runs user code with an effect.
     Effect,
+    /// Runs user code with an effect that is claimed before it begins.
+    Claimed,
+    /// Runs user code that commits together with the record.
+    Transaction,
     /// Undoes an earlier effect.
     Undo,
     /// Waits for a span of time.
@@ -21,12 +25,16 @@ pub enum StepKind {
     Value,
     /// Remembers which of several branches came first.
     Select,
+    /// Leaves an after-effect to be delivered.
+    AfterEffect,
 }
 
 impl StepKind {
     /// Every kind.
-    pub const ALL: [StepKind; 8] = [
+    pub const ALL: [StepKind; 11] = [
         StepKind::Effect,
+        StepKind::Claimed,
+        StepKind::Transaction,
         StepKind::Undo,
         StepKind::Sleep,
         StepKind::Promise,
@@ -34,12 +42,15 @@ impl StepKind {
         StepKind::Child,
         StepKind::Value,
         StepKind::Select,
+        StepKind::AfterEffect,
     ];
 
     /// The kind as stored and shown.
     pub const fn as_str(self) -> &'static str {
         match self {
             StepKind::Effect => "effect",
+            StepKind::Claimed => "claimed",
+            StepKind::Transaction => "transaction",
             StepKind::Undo => "undo",
             StepKind::Sleep => "sleep",
             StepKind::Promise => "promise",
@@ -47,6 +58,7 @@ impl StepKind {
             StepKind::Child => "child",
             StepKind::Value => "value",
             StepKind::Select => "select",
+            StepKind::AfterEffect => "after_effect",
         }
     }
 
@@ -158,6 +170,8 @@ pub enum StepState {
     InDoubt {
         /// Since when nobody knows.
         since: Timestamp,
+        /// Why.
+        failure: Failure,
     },
 }
 

@@ -182,6 +182,7 @@ impl Engine {
             workspace: self.workspace.clone(),
             id: id.clone(),
             settlement: settlement.clone(),
+            note: None,
             grant: self.inner.offer(),
         };
         match self.inner.answer(self.inner.store.settle_promise(request)).await? {
@@ -250,7 +251,7 @@ impl Engine {
         command: Steer,
         expected: Option<Version>,
     ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
-        let request = SteerRun { workspace: self.workspace.clone(), run, command, expected };
+        let request = SteerRun { workspace: self.workspace.clone(), run, command, expected, note: None };
         match self.inner.answer(self.inner.store.steer_run(request)).await? {
             SteerOutcome::Steered(head) => {
                 if let Some(active) = self.inner.active.find(run) {

@@ -1,6 +1,6 @@
 //! Settling a promise.
 
-use crate::model::{Grant, PromiseId, RunHead, Settlement, WorkspaceId};
+use crate::model::{Grant, Note, PromiseId, RunHead, Settlement, WorkspaceId};
 
 /// A settlement.
 #[derive(Debug, Clone)]
@@ -11,6 +11,8 @@ pub struct SettlePromise {
     pub id: PromiseId,
     /// What to settle it with.
     pub settlement: Settlement,
+    /// What the journal is told, if this settles it.
+    pub note: Option<Note>,
     /// The settler's offer to drive the run, should it be waiting.
     pub grant: Option<Grant>,
 }

@@ -1,6 +1,6 @@
 //! Commands of people.
 
-use crate::model::{Refusal, RunHead, RunId, Steer, Version, WorkspaceId};
+use crate::model::{Note, Refusal, RunHead, RunId, Steer, Version, WorkspaceId};
 
 /// A person's command on a run.
 #[derive(Debug, Clone)]
@@ -13,6 +13,8 @@ pub struct SteerRun {
     pub command: Steer,
     /// Only if the run still has this version.
     pub expected: Option<Version>,
+    /// What the journal is told, if the command is carried out.
+    pub note: Option<Note>,
 }
 
 /// What became of it.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunHead, RunId, Timestamp,
-    Version, WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunHead, RunId,
+    Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -139,6 +139,34 @@ impl Store for LyingStore {
 
     async fn purge(&self, request: Purge) -> StoreResult<Purged> {
         self.store.purge(request).await
+    }
+
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
+        self.store.append_notes(notes).await
+    }
+
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+        self.store.list_notes(request).await
+    }
+
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
+        self.store.list_doubts(request).await
+    }
+
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+        self.store.claim_posts(request).await
+    }
+
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+        self.store.finish_post(request).await
+    }
+
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
+        self.store.redeliver(request).await
+    }
+
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+        self.store.list_posts(request).await
     }
 
     async fn close(&self) -> StoreResult<()> {

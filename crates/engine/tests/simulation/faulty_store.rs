@@ -6,13 +6,14 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    Advance, Grant, IdempotencyKey, KeyKind, NewRun, OwnerId, Promise, PromiseId, RunEvent, RunId, Steer,
-    Timestamp, Version, WorkspaceId,
+    Advance, Grant, IdempotencyKey, KeyKind, NewRun, Note, OwnerId, Post, Promise, PromiseId, RunEvent,
+    RunId, Steer, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
-    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreError, StoreResult, StoredKey,
+    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyRecord, ListDoubts,
+    ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases,
+    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome,
+    SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey,
 };
 
 use super::node::Node;
@@ -296,6 +297,46 @@ impl Store for FaultyStore {
 
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
         now(self.world.store.find_promise(workspace, id))
+    }
+
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
+        self.send(Call::write("append_notes".into(), move |store: &MemoryStore| {
+            now(store.append_notes(notes.clone()))
+        }))
+        .await
+    }
+
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+        now(self.world.store.list_notes(request))
+    }
+
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
+        now(self.world.store.list_doubts(request))
+    }
+
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+        self.send(Call::command("claim_posts".into(), move |store: &MemoryStore| {
+            now(store.claim_posts(request.clone()))
+        }))
+        .await
+    }
+
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+        self.send(Call::write("finish_post".into(), move |store: &MemoryStore| {
+            now(store.finish_post(request.clone()))
+        }))
+        .await
+    }
+
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
+        self.send(Call::command("redeliver".into(), move |store: &MemoryStore| {
+            now(store.redeliver(request.clone()))
+        }))
+        .await
+    }
+
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+        now(self.world.store.list_posts(request))
     }
 
     async fn close(&self) -> StoreResult<()> {

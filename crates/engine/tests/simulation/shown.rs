@@ -2,8 +2,8 @@
 
 use hapax_engine::model::{Advance, RunHead, RunId, RunState, StepStatus};
 use hapax_engine::store::{
-    AdvanceOutcome, Claimed, Purged, RunLog, RunView, SettleOutcome, SignalOutcome, StartOutcome,
-    SteerOutcome,
+    AdvanceOutcome, Claimed, ClaimedPosts, Purged, RedeliverOutcome, RunLog, RunView, SettleOutcome,
+    SignalOutcome, StartOutcome, SteerOutcome,
 };
 
 use super::world::World;
@@ -138,5 +138,33 @@ impl Shown for Option<RunLog> {
             log.steps.len(),
             open.join(" ")
         )
+    }
+}
+
+impl Shown for () {
+    fn shown(&self, _: &World) -> String {
+        "done".into()
+    }
+}
+
+impl Shown for bool {
+    fn shown(&self, _: &World) -> String {
+        self.to_string()
+    }
+}
+
+impl Shown for ClaimedPosts {
+    fn shown(&self, _: &World) -> String {
+        format!("{} posts", self.posts.len())
+    }
+}
+
+impl Shown for RedeliverOutcome {
+    fn shown(&self, _: &World) -> String {
+        match self {
+            RedeliverOutcome::Due(_) => "due".into(),
+            RedeliverOutcome::UnderWay(_) => "under way".into(),
+            RedeliverOutcome::NoSuchPost => "no such post".into(),
+        }
     }
 }

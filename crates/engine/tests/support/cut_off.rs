@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
-    WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
+    Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 use tokio::sync::watch;
@@ -139,6 +139,27 @@ impl Store for CutOff {
     }
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
         self.reach()?.find_promise(workspace, id).await
+    }
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
+        self.reach()?.append_notes(notes).await
+    }
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+        self.reach()?.list_notes(request).await
+    }
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
+        self.reach()?.list_doubts(request).await
+    }
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+        self.reach()?.claim_posts(request).await
+    }
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+        self.reach()?.finish_post(request).await
+    }
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
+        self.reach()?.redeliver(request).await
+    }
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+        self.reach()?.list_posts(request).await
     }
     async fn close(&self) -> StoreResult<()> {
         self.reach()?.close().await

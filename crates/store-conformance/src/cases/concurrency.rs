@@ -219,7 +219,7 @@ pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
         let held = t.driven().await;
         let end = t.write(&held).await.completes("1").advance();
         let workspace = held.facts.workspace.clone();
-        let steer = SteerRun { workspace, run: held.id(), command: cancel(), expected: None };
+        let steer = SteerRun { workspace, run: held.id(), command: cancel(), expected: None, note: None };
         let (ender, steerer) = (t.store.clone(), t.store.clone());
         let ending = tokio::spawn(async move { ender.advance_run(end).await.unwrap() });
         let steering = tokio::spawn(async move { steerer.steer_run(steer).await.unwrap() });

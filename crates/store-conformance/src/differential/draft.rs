@@ -301,7 +301,7 @@ impl Drafter {
             1..3 => current,
             _ => None,
         };
-        SteerRun { workspace, run, command, expected }
+        SteerRun { workspace, run, command, expected, note: None }
     }
 
     async fn failed_run(&mut self, model: &dyn Store) -> Option<RunHead> {
@@ -359,7 +359,7 @@ impl Drafter {
             1 => Settlement::Resolved(json(r#"{ "item" : 1.0 }"#)),
             _ => Settlement::Resolved(json(self.one_of(&INPUTS))),
         };
-        SettlePromise { workspace, id, settlement, grant: self.maybe_grant() }
+        SettlePromise { workspace, id, settlement, note: None, grant: self.maybe_grant() }
     }
 
     fn purge(&mut self, now: Timestamp) -> Purge {

@@ -152,6 +152,7 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::NotFailed(_) => "not failed",
         Refusal::NoSuchStep(_) => "no such step",
         Refusal::Undone => "undone",
+        Refusal::InDoubt(_) => "in doubt",
         Refusal::KeyTaken(_) => "key taken",
         Refusal::SubjectBusy(_) => "subject busy",
         Refusal::Stale(_) => "stale",

@@ -136,7 +136,9 @@ impl<'a> Sketch<'a> {
             StepStatus::Failed => StepState::Failed { at, failure: Failure::permanent("no").with_code("e") },
             StepStatus::Skipped => StepState::Skipped { at },
             StepStatus::Cancelled => StepState::Cancelled { at },
-            StepStatus::InDoubt => StepState::InDoubt { since: at },
+            StepStatus::InDoubt => {
+                StepState::InDoubt { since: at, failure: Failure::unknown("its worker vanished") }
+            }
         }
     }
 

@@ -1,0 +1,77 @@
+//! After-effects.
+
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::state::State;
+use crate::limits::{MAX_CLAIM, MAX_PAGE};
+use crate::model::{Name, Post, PostState, RunId, Timestamp};
+use crate::store::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
+
+impl State {
+    pub(super) fn claim_posts(&mut self, request: &ClaimPosts, now: Timestamp) -> ClaimedPosts {
+        let mut claimed = ClaimedPosts::default();
+        for (target, room) in &request.room {
+            let mut waiting = self.waiting_for(target);
+            let later = waiting.split_off(waiting.partition_point(|(at, _)| *at <= now));
+            let left = waiting.split_off((*room).min(MAX_CLAIM).min(waiting.len()));
+            let next = left.first().or(later.first()).map(|(at, _)| *at);
+            claimed.next_due_at = claimed.next_due_at.into_iter().chain(next).min();
+            for (_, post) in waiting {
+                let post = post.claimed(request.owner, request.lease_for, now);
+                self.put_post(post.clone());
+                claimed.posts.push(post);
+            }
+        }
+        claimed
+    }
+
+    /// What is to be delivered to `target`, now or later, in the order in which it is to be claimed.
+    fn waiting_for(&self, target: &Name) -> Vec<(Timestamp, Post)> {
+        let its_own = self.posts().values().filter(|post| post.target == *target);
+        let mut waiting: Vec<(Timestamp, Post)> =
+            its_own.filter_map(|post| Some((post.state.due_at()?, post.clone()))).collect();
+        waiting.sort_by(|(a_at, a), (b_at, b)| (a_at, &a.workspace, &a.id).cmp(&(b_at, &b.workspace, &b.id)));
+        waiting
+    }
+
+    pub(super) fn finish_post(&mut self, request: FinishPost) -> bool {
+        let place = (request.workspace, request.id);
+        match self.posts().get(&place) {
+            Some(post) if post.is_held_by(request.owner, request.attempt) => {
+                let post = Post { state: request.state, failure: request.failure, ..post.clone() };
+                self.put_post(post);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    pub(super) fn redeliver(&mut self, request: Redeliver, now: Timestamp) -> RedeliverOutcome {
+        let Some(post) = self.posts().get(&(request.workspace, request.id)).cloned() else {
+            return RedeliverOutcome::NoSuchPost;
+        };
+        if !post.state.status().is_settled() {
+            return RedeliverOutcome::UnderWay(post);
+        }
+        let due = Post { state: PostState::Due { at: now }, attempts: 0, failure: None, ..post };
+        self.put_post(due.clone());
+        self.append_notes(request.note);
+        RedeliverOutcome::Due(due)
+    }
+
+    pub(super) fn list_posts(&self, request: &ListPosts) -> Vec<Post> {
+        let from = request.after.clone().map_or(Unbounded, Excluded);
+        let fits = |post: &&Post| {
+            request.workspace.as_ref().is_none_or(|wanted| *wanted == post.workspace)
+                && request.status.is_none_or(|wanted| wanted == post.state.status())
+                && request.target.as_ref().is_none_or(|wanted| *wanted == post.target)
+        };
+        let later = self.posts().range((from, Unbounded)).map(|(_, post)| post);
+        later.filter(fits).take(request.limit.clamp(1, MAX_PAGE)).cloned().collect()
+    }
+
+    /// Has everything that came from the run reached its receiver, or been given up?
+    pub(super) fn is_all_settled(&self, run: RunId) -> bool {
+        self.posts().values().filter(|post| post.run == run).all(|post| post.state.status().is_settled())
+    }
+}

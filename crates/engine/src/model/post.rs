@@ -1,0 +1,165 @@
+//! After-effects: rows of the commit that caused them, delivered at least once under one id.
+
+use std::time::Duration;
+
+use super::{
+    EffectKey, Failure, Name, OwnerId, Payload, RetryDecision, RetryPolicy, RunId, Timestamp, WorkspaceId,
+    decide_retry,
+};
+
+/// One after-effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Post {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// What every attempt carries, so that the receiver can tell them to be one.
+    pub id: EffectKey,
+    /// The run it came from.
+    pub run: RunId,
+    /// Who is to receive it.
+    pub target: Name,
+    /// What it carries.
+    pub payload: Payload,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// Why the last one failed, if it did.
+    pub failure: Option<Failure>,
+    /// Where it stands.
+    pub state: PostState,
+}
+
+/// Where an after-effect stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostState {
+    /// To be delivered from this instant on.
+    Due {
+        /// From when.
+        at: Timestamp,
+    },
+    /// Somebody is delivering it; if they have not said how it went by the end, it is due again.
+    Claimed {
+        /// Who.
+        owner: OwnerId,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// The receiver has it.
+    Delivered {
+        /// When.
+        at: Timestamp,
+    },
+    /// It was given up; people may have it delivered once more.
+    Dead {
+        /// When.
+        at: Timestamp,
+    },
+}
+
+/// The bare name of an after-effect's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PostStatus {
+    /// To be delivered.
+    Due,
+    /// Being delivered.
+    Claimed,
+    /// Delivered.
+    Delivered,
+    /// Given up.
+    Dead,
+}
+
+impl PostStatus {
+    /// Every status.
+    pub const ALL: [PostStatus; 4] =
+        [PostStatus::Due, PostStatus::Claimed, PostStatus::Delivered, PostStatus::Dead];
+
+    /// The status as shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PostStatus::Due => "due",
+            PostStatus::Claimed => "claimed",
+            PostStatus::Delivered => "delivered",
+            PostStatus::Dead => "dead",
+        }
+    }
+
+    /// Is there nothing left to do?
+    pub const fn is_settled(self) -> bool {
+        matches!(self, PostStatus::Delivered | PostStatus::Dead)
+    }
+}
+
+impl PostState {
+    /// The bare name.
+    pub const fn status(self) -> PostStatus {
+        match self {
+            PostState::Due { .. } => PostStatus::Due,
+            PostState::Claimed { .. } => PostStatus::Claimed,
+            PostState::Delivered { .. } => PostStatus::Delivered,
+            PostState::Dead { .. } => PostStatus::Dead,
+        }
+    }
+
+    /// From when on it may be claimed, if ever.
+    pub const fn due_at(self) -> Option<Timestamp> {
+        match self {
+            PostState::Due { at } => Some(at),
+            PostState::Claimed { until, .. } => Some(until),
+            PostState::Delivered { .. } | PostState::Dead { .. } => None,
+        }
+    }
+}
+
+impl Post {
+    /// As it is once `owner` has it for `lease_for`.
+    #[must_use]
+    pub fn claimed(mut self, owner: OwnerId, lease_for: Duration, now: Timestamp) -> Self {
+        self.attempts += 1;
+        self.state = PostState::Claimed { owner, until: now.plus(lease_for) };
+        self
+    }
+
+    /// Is this attempt of `owner` still the one under way?
+    pub fn is_held_by(&self, owner: OwnerId, attempt: u32) -> bool {
+        let holds = matches!(self.state, PostState::Claimed { owner: holder, .. } if holder == owner);
+        holds && self.attempts == attempt
+    }
+}
+
+/// How an attempt went: what becomes of the after-effect.
+pub fn decide_post(
+    policy: &RetryPolicy,
+    attempts: u32,
+    outcome: Result<(), Failure>,
+    now: Timestamp,
+    chance: f64,
+) -> (PostState, Option<Failure>) {
+    let Err(failure) = outcome else { return (PostState::Delivered { at: now }, None) };
+    let state = match decide_retry(policy, attempts, &failure, now, chance) {
+        RetryDecision::At(at) => PostState::Due { at },
+        RetryDecision::GiveUp => PostState::Dead { at: now },
+    };
+    (state, Some(failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    #[test]
+    fn an_after_effect_is_tried_until_its_attempts_are_spent() {
+        let policy = RetryPolicy::default().max_attempts(3);
+        let failed = || Err(Failure::retryable("no answer"));
+        let (state, why) = decide_post(&policy, 1, failed(), NOW, 1.0);
+        assert!(matches!(state, PostState::Due { at } if at > NOW), "{state:?}");
+        assert!(why.is_some());
+        assert_eq!(decide_post(&policy, 3, failed(), NOW, 1.0).0, PostState::Dead { at: NOW });
+        let refused = Err(Failure::permanent("gone"));
+        assert_eq!(decide_post(&policy, 1, refused, NOW, 1.0).0, PostState::Dead { at: NOW });
+        assert_eq!(decide_post(&policy, 1, Ok(()), NOW, 1.0), (PostState::Delivered { at: NOW }, None));
+    }
+}

@@ -1,0 +1,83 @@
+//! Delivering after-effects.
+
+use std::time::Duration;
+
+use crate::model::{
+    EffectKey, Failure, Name, Note, OwnerId, Post, PostState, PostStatus, Timestamp, WorkspaceId,
+};
+
+/// A deliverer's request for work.
+#[derive(Debug, Clone)]
+pub struct ClaimPosts {
+    /// Who asks.
+    pub owner: OwnerId,
+    /// For how long they may have them.
+    pub lease_for: Duration,
+    /// How many for each target at most, so that one target's many do not keep out another's few; cut to
+    /// [`crate::limits::MAX_CLAIM`] each.
+    pub room: Vec<(Name, usize)>,
+}
+
+/// What was claimed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClaimedPosts {
+    /// After-effects to deliver, as they are after the claim.
+    pub posts: Vec<Post>,
+    /// When the next one for these targets will be due, if one is known; those claimed now do not count.
+    pub next_due_at: Option<Timestamp>,
+}
+
+/// How a delivery went.
+#[derive(Debug, Clone)]
+pub struct FinishPost {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// Which after-effect.
+    pub id: EffectKey,
+    /// Who delivered it.
+    pub owner: OwnerId,
+    /// In which attempt.
+    pub attempt: u32,
+    /// Where it stands now.
+    pub state: PostState,
+    /// Why it failed, if it did.
+    pub failure: Option<Failure>,
+}
+
+/// A person's wish to have one delivered once more.
+#[derive(Debug, Clone)]
+pub struct Redeliver {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// Which after-effect.
+    pub id: EffectKey,
+    /// What the journal is told.
+    pub note: Option<Note>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum RedeliverOutcome {
+    /// It is due again, its attempts counted anew.
+    Due(Post),
+    /// It is on its way already.
+    UnderWay(Post),
+    /// There is no such after-effect in the workspace.
+    NoSuchPost,
+}
+
+/// Which after-effects to list.
+#[derive(Debug, Clone)]
+pub struct ListPosts {
+    /// Of this workspace; `None` lists all.
+    pub workspace: Option<WorkspaceId>,
+    /// Only with this status.
+    pub status: Option<PostStatus>,
+    /// Only for this target.
+    pub target: Option<Name>,
+    /// Only after this one, in the order of workspaces and ids; where the page before ended.
+    pub after: Option<(WorkspaceId, EffectKey)>,
+    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    pub limit: usize,
+}
