@@ -3,7 +3,9 @@
 //! Between steps the code must be deterministic: given the same recorded outcomes it asks for the same steps. It
 //! awaits nothing but what the context gives it.
 
+mod after_effect;
 mod child;
+mod claimed;
 mod promise;
 mod scope;
 mod select;
@@ -27,7 +29,7 @@ pub use step::{Attempt, Step};
 
 pub(crate) use scope::{Scope, undo_all};
 
-use crate::model::{Failure, Name, Payload, RunId, StepId, StepState};
+use crate::model::{EffectClass, Failure, Name, Payload, RunId, StepId, StepState};
 use crate::runtime::Activation;
 
 /// A boxed future of a step.
@@ -53,6 +55,26 @@ impl Ctx {
     /// The version of the workflow this run is pinned to.
     pub fn workflow_version(&self) -> u32 {
         self.activation.facts.workflow.version
+    }
+
+    /// Holds a step to what it and its workflow declare.
+    fn check_effect(&self, step: &Name, class: EffectClass, non_idempotent: bool) -> Result<(), Failure> {
+        let declared = self.activation.declared.get(step.as_str());
+        if let Some(declared) = declared
+            && declared.class != class
+        {
+            let text = format!("step {step} is declared {}, but taken as {class}", declared.class);
+            return Err(Failure::permanent(text).with_code("undeclared_effect"));
+        }
+        let repeats = non_idempotent || declared.is_some_and(|declared| declared.non_idempotent);
+        if repeats && class == EffectClass::Idempotent {
+            let text = format!(
+                "step {step} is not idempotent, and nothing keeps it from happening twice: take it with .claimed(), \
+                 in ctx.transaction, or as ctx.after_effect"
+            );
+            return Err(Failure::permanent(text).with_code("unprotected_effect"));
+        }
+        Ok(())
     }
 
     /// Begins again with a new input and an empty history, under the same id and key: `return ctx.continue_as_new(&next);`

@@ -32,6 +32,14 @@ pub const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 pub const MIN_LEASE: Duration = Duration::from_millis(100);
 /// Longest wait for an answer of the store; after it the outcome counts as unknown.
 pub const MAX_STORE_WAIT: Duration = Duration::from_secs(30);
+/// Longest one attempt to deliver an after-effect may take.
+pub const MAX_DELIVERY: Duration = Duration::from_secs(60);
+/// Most after-effects on their way to one target at once.
+pub const MAX_DELIVERIES_PER_TARGET: usize = 1_024;
+/// Longest wait for the answer of a probe, unless its step has a timeout.
+pub const MAX_PROBE: Duration = Duration::from_secs(30);
+/// How long after a probe that could not tell the provider is asked again, while people look into it.
+pub const PROBE_EVERY: Duration = Duration::from_secs(300);
 /// Leases in a row that may end without progress before a run is put aside for people.
 pub const MAX_STALLS: u32 = 10;
 /// Most violations one check of a store names; more are counted.

@@ -3,13 +3,16 @@
 mod active;
 pub(crate) mod change;
 pub(crate) mod desk;
+mod doubts;
 pub(crate) mod drive;
 mod engine;
 mod error;
 mod granted;
 mod housekeeping;
 mod inner;
+mod ledger;
 mod options;
+mod outbox;
 mod point;
 mod registry;
 mod renewal;
@@ -20,9 +23,11 @@ pub(crate) mod stats;
 pub(crate) mod transact;
 mod waiters;
 
+pub use doubts::{AuditEntry, Doubt, DoubtPage};
 pub use engine::{Engine, Settling};
 pub use error::Error;
 pub use options::EngineOptions;
+pub use outbox::{Delivery, TargetOptions};
 pub use point::{Point, PointWatcher};
 pub use registry::{KeyNeed, WorkflowOptions};
 pub use run_handle::RunHandle;

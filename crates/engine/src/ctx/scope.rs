@@ -34,6 +34,12 @@ impl Undo {
     }
 }
 
+impl Undo {
+    pub(super) fn code(&self, attempt: Attempt, output: Payload) -> StepFuture<'static, ()> {
+        (self.0)(attempt, output)
+    }
+}
+
 /// The effects that know how to be undone, in the order they were done.
 #[derive(Default)]
 pub(crate) struct Scope {
@@ -81,7 +87,7 @@ pub(crate) async fn undo_all(activation: Arc<Activation>, scope: Arc<Scope>) -> 
             policy: RetryPolicy::default().max_attempts(10),
             timeout: None,
         };
-        let code = |attempt| (done.undo.0)(attempt, done.output.clone());
+        let code = |attempt| done.undo.code(attempt, done.output.clone());
         if let Err(failure) = effect.run(&activation, code).await {
             failed.push(format!("{}: {failure}", done.step));
         }
@@ -140,10 +146,10 @@ impl Drop for Nested {
     }
 }
 
-struct Shield<'a>(&'a Activation);
+pub(super) struct Shield<'a>(&'a Activation);
 
 impl<'a> Shield<'a> {
-    fn new(activation: &'a Activation) -> Self {
+    pub(super) fn new(activation: &'a Activation) -> Self {
         activation.desk().shields += 1;
         Shield(activation)
     }

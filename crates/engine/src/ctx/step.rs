@@ -11,25 +11,36 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::claimed::{Claim, Claimed};
 use super::scope::{Scope, Undo};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::model::{
-    EffectKey, Failure, Name, Payload, RetryDecision, RetryPolicy, StepId, StepKind, StepRecord, StepState,
-    StepStatus, StepTransition, Timestamp, decide_retry,
+    EffectClass, EffectKey, Failure, Name, Noted, OnDoubt, Payload, Probed, RetryDecision, RetryPolicy,
+    RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp, decide_retry,
 };
 use crate::runtime::desk::{Activation, Entered};
-use crate::runtime::{Point, change::Change, drive::panic_text, stats::Counters};
+use crate::runtime::{Point, PointWatcher, change::Change, drive::panic_text, stats::Counters};
 
 /// One try at a step, as its code sees it.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     key: EffectKey,
     number: u32,
+    watched: Option<(PointWatcher, RunId, StepId)>,
 }
 
 impl Attempt {
+    pub(super) fn new(key: EffectKey, number: u32, activation: &Activation, step: &StepId) -> Self {
+        let watcher = activation.engine.options.watcher.clone();
+        let watched = watcher.map(|watcher| (watcher, activation.facts.id, step.clone()));
+        Attempt { key, number, watched }
+    }
+
     /// `runId:stepId`: hand it to the provider, so that it sees one effect however often the step is tried.
     pub fn idempotency_key(&self) -> &str {
+        if let Some((watcher, run, step)) = &self.watched {
+            watcher.reached(&Point::KeyRead(*run, step.clone()));
+        }
         self.key.as_str()
     }
 
@@ -48,6 +59,8 @@ pub struct Step<'a, T, C> {
     policy: RetryPolicy,
     timeout: Option<Duration>,
     undo: Option<Undo>,
+    claim: Option<Claim<'a, T>>,
+    non_idempotent: bool,
     output: std::marker::PhantomData<fn() -> T>,
 }
 
@@ -62,8 +75,18 @@ impl Ctx {
         T: Serialize + DeserializeOwned + Send + 'a,
     {
         let id = checked_name("step name", name).map(|name| (self.activation.next_id(&name), name));
-        let output = std::marker::PhantomData;
-        Step { ctx: self, id, code, policy: RetryPolicy::default(), timeout: None, undo: None, output }
+        let (policy, output) = (RetryPolicy::default(), std::marker::PhantomData);
+        Step {
+            ctx: self,
+            id,
+            code,
+            policy,
+            timeout: None,
+            undo: None,
+            claim: None,
+            non_idempotent: false,
+            output,
+        }
     }
 
     /// The same as [`Ctx::step`].
@@ -104,7 +127,7 @@ impl Ctx {
     }
 }
 
-impl<T, C> Step<'_, T, C> {
+impl<'a, T, C> Step<'a, T, C> {
     /// How often and when to try again.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.policy = policy;
@@ -114,6 +137,39 @@ impl<T, C> Step<'_, T, C> {
     /// Give up one try after this long; whether its effect happened is then unknown.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// The effect must not run twice, and nothing outside would notice if it did: a claim is committed before it begins, and
+    /// after a crash it is in doubt instead of being run again. An error that does not say that the effect did not happen
+    /// (see [`Failure`]) leaves it in doubt as well.
+    pub fn claimed(mut self) -> Self {
+        self.claim.get_or_insert_with(Claim::default);
+        self
+    }
+
+    /// How to ask the provider, by the effect's key, what became of a [`claimed`](Step::claimed) effect.
+    pub fn probe<P, Fut, E>(mut self, probe: P) -> Self
+    where
+        P: Fn(String) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = Result<Probed<T>, E>> + Send + 'a,
+        E: Into<Failure>,
+    {
+        self.claim = Some(self.claim.unwrap_or_default().with_probe(probe));
+        self
+    }
+
+    /// What to do with a [`claimed`](Step::claimed) effect in doubt that no probe could settle; it is held for people unless
+    /// said otherwise.
+    pub fn on_doubt(mut self, on_doubt: OnDoubt) -> Self {
+        self.claim.get_or_insert_with(Claim::default).on_doubt = on_doubt;
+        self
+    }
+
+    /// Declares that the effect happens anew each time it is run, whatever key it is given. Such a step is refused unless it is
+    /// [`claimed`](Step::claimed).
+    pub fn non_idempotent(mut self) -> Self {
+        self.non_idempotent = true;
         self
     }
 
@@ -143,10 +199,18 @@ where
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let (id, _) = self.id?;
-            let effect = Effect { id, kind: StepKind::Effect, policy: self.policy, timeout: self.timeout };
-            let scope: &Scope = &self.ctx.scope;
-            let (outcome, output) = effect.run(&self.ctx.activation, self.code).await?;
+            let (id, name) = self.id?;
+            let class = if self.claim.is_some() { EffectClass::Claimed } else { EffectClass::Idempotent };
+            self.ctx.check_effect(&name, class, self.non_idempotent)?;
+            let kind = if self.claim.is_some() { StepKind::Claimed } else { StepKind::Effect };
+            let effect = Effect { id, kind, policy: self.policy, timeout: self.timeout };
+            let (scope, activation): (&Scope, &Activation) = (&self.ctx.scope, &self.ctx.activation);
+            let (outcome, output) = match &self.claim {
+                Some(claim) => {
+                    Claimed::new(&effect, activation, claim, self.undo.as_ref()).run(self.code).await?
+                }
+                None => effect.run(activation, self.code).await?,
+            };
             if let Some(undo) = self.undo {
                 scope.push(effect.id.clone(), output, undo);
             }
@@ -226,7 +290,7 @@ impl Effect {
                 self.mark(activation, attempts, began);
                 activation.gate().await;
             }
-            let attempt = Attempt { key: key.clone(), number: attempts };
+            let attempt = Attempt::new(key.clone(), attempts, activation, &self.id);
             match self.attempt(activation, &mut code, attempt, began).await {
                 Ok(value) => {
                     let output = match Payload::of(&value) {
@@ -242,10 +306,7 @@ impl Effect {
                     match decide_retry(&self.policy, attempts, &failure, now, fastrand::f64()) {
                         RetryDecision::GiveUp => return Err(self.fail(activation, failure, attempts, began)),
                         RetryDecision::At(at) => {
-                            Counters::add(&activation.engine.counters.retries);
-                            tracing::info!(%key, attempt = attempts, %failure, "attempt failed; it will be tried again");
-                            let state = StepState::Pending { due_at: at, failure };
-                            self.finish(activation, StepTransition::ScheduleRetry, state, attempts, began);
+                            self.schedule_retry(activation, failure, at, attempts, began);
                             due_at = Some(at);
                         }
                     }
@@ -255,7 +316,7 @@ impl Effect {
     }
 
     /// One try: isolated from panics, cut off by its timeout, marked if it takes long.
-    async fn attempt<T, C, Fut, E>(
+    pub(super) async fn attempt<T, C, Fut, E>(
         &self,
         activation: &Activation,
         code: &mut C,
@@ -309,19 +370,44 @@ impl Effect {
         outcome
     }
 
+    /// Puts on record that a try failed and when the next one is due, and notes it in the journal.
+    pub(super) fn schedule_retry(
+        &self,
+        activation: &Activation,
+        failure: Failure,
+        at: Timestamp,
+        attempts: u32,
+        began: Timestamp,
+    ) {
+        Counters::add(&activation.engine.counters.retries);
+        tracing::info!(step = %self.id, run = %activation.facts.id, attempts, %failure, "attempt failed; it will be tried again");
+        if activation.engine.options.ledger {
+            let noted = Noted::Failed { attempt: attempts, failure: failure.clone() };
+            activation.queue([activation.note(&self.id, noted)]);
+        }
+        let state = StepState::Pending { due_at: at, failure };
+        self.finish(activation, StepTransition::ScheduleRetry, state, attempts, began);
+    }
+
     /// Puts on record that a try begins.
-    fn mark(&self, activation: &Activation, attempts: u32, began: Timestamp) {
+    pub(super) fn mark(&self, activation: &Activation, attempts: u32, began: Timestamp) {
         self.finish(activation, StepTransition::Begin, StepState::Running, attempts, began);
     }
 
-    fn fail(&self, activation: &Activation, failure: Failure, attempts: u32, began: Timestamp) -> Failure {
+    pub(super) fn fail(
+        &self,
+        activation: &Activation,
+        failure: Failure,
+        attempts: u32,
+        began: Timestamp,
+    ) -> Failure {
         tracing::info!(step = %self.id, run = %activation.facts.id, attempts, %failure, "step failed");
         let state = StepState::Failed { at: activation.now(), failure: failure.clone() };
         self.finish(activation, StepTransition::Fail, state, attempts, began);
         failure
     }
 
-    fn finish(
+    pub(super) fn finish(
         &self,
         activation: &Activation,
         transition: StepTransition,
@@ -329,10 +415,20 @@ impl Effect {
         attempts: u32,
         began: Timestamp,
     ) {
-        activation.queue([Change::finished(&self.id, self.kind, transition, state, attempts, began)]);
+        activation.queue([self.change(transition, state, attempts, began)]);
+    }
+
+    pub(super) fn change(
+        &self,
+        transition: StepTransition,
+        state: StepState,
+        attempts: u32,
+        began: Timestamp,
+    ) -> Change {
+        Change::finished(&self.id, self.kind, transition, state, attempts, began)
     }
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     Failure::unknown(format!("the step panicked: {}", panic_text(panic))).with_code("panicked")
 }

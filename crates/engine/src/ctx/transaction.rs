@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 
 use super::{Ctx, checked_name, decoded, recorded_outcome};
 use crate::model::{
-    Failure, RetryDecision, RetryPolicy, StepKind, StepState, StepTransition, Timestamp, decide_retry,
+    EffectClass, Failure, RetryDecision, RetryPolicy, StepKind, StepState, StepTransition, Timestamp,
+    decide_retry,
 };
 use crate::runtime::change::Change;
 use crate::runtime::desk::Entered;
@@ -23,8 +24,10 @@ impl Ctx {
         mut make_work: impl FnMut() -> Box<dyn Any + Send + Sync>,
     ) -> Result<T, Failure> {
         let activation = &*self.activation;
-        let step = activation.next_id(&checked_name("step name", name)?);
-        let (mut attempts, mut due_at, started_at) = match activation.enter(&step, StepKind::Effect) {
+        let name = checked_name("step name", name)?;
+        self.check_effect(&name, EffectClass::Transactional, false)?;
+        let step = activation.next_id(&name);
+        let (mut attempts, mut due_at, started_at) = match activation.enter(&step, StepKind::Transaction) {
             Entered::Done(record) => return recorded_outcome(activation, &step, record.state).await,
             Entered::GivenUp => return std::future::pending().await,
             Entered::Open(record) => match record.state {
@@ -58,7 +61,7 @@ impl Ctx {
             };
             let now = activation.now();
             let change = |transition, state| {
-                Change::finished(&step, StepKind::Effect, transition, state, attempts, began)
+                Change::finished(&step, StepKind::Transaction, transition, state, attempts, began)
             };
             match decide_retry(&policy, attempts, &failure, now, fastrand::f64()) {
                 RetryDecision::GiveUp => {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::Found;
 use super::invariant::{COMMITTED_TOGETHER, ONE_OUTCOME, VERSIONS_COUNT};
 use super::snapshot::Snapshot;
-use crate::model::{EventKind, StepKind, StepRecord, StepStatus, Version};
+use crate::model::{EventKind, PromiseId, StepKind, StepRecord, StepStatus, Version};
 
 pub(super) fn check(snapshot: &Snapshot, found: &mut Found) {
     let taken = taken_versions(snapshot, found);
@@ -85,7 +85,8 @@ fn check_holes(snapshot: &Snapshot, base: Version, taken: impl Iterator<Item = V
         let mut missing = next.get() - last.get() - 1;
         while missing > 0 {
             while let Some(step) = steps.pop_if(|step| step.started_version <= last) {
-                open.push(Reverse((step.changed_version, unseen_versions(step))));
+                let rulings = rulings_on(snapshot, step);
+                open.push(Reverse((step.changed_version, unseen_versions(step) + rulings)));
             }
             match open.pop() {
                 Some(Reverse((changed, _))) if changed < next => {}
@@ -106,6 +107,13 @@ fn check_holes(snapshot: &Snapshot, base: Version, taken: impl Iterator<Item = V
         }
         last = next;
     }
+}
+
+/// How often people were asked about a step: each time it was doubted anew.
+fn rulings_on(snapshot: &Snapshot, step: &StepRecord) -> u64 {
+    let head = &snapshot.log.head;
+    let doubts = format!("{}~doubt-", PromiseId::of_run(head.id(), head.generation, &step.id));
+    snapshot.log.promises.iter().filter(|promise| promise.id.as_str().starts_with(&doubts)).count() as u64
 }
 
 /// How many versions a step may have taken beyond those its record shows: an attempt begins and ends, the end of an

@@ -111,6 +111,11 @@ impl Advancing {
         Advancing { write, now }
     }
 
+    /// The run after the changes so far.
+    pub fn head(&self) -> &RunHead {
+        &self.write.head
+    }
+
     /// Nothing collected so far?
     pub fn is_empty(&self) -> bool {
         self.write.expected == self.write.head.version

@@ -148,9 +148,13 @@ pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingRefused> {
 }
 
 impl PromiseId {
-    /// The promise by which people settle the doubt about one attempt of a step; `~` cannot occur in a user's name.
-    pub fn of_doubt(run: RunId, generation: Generation, step: &StepId, attempt: u32) -> Self {
-        PromiseId::from_stored(&format!("{}~doubt-{attempt}", PromiseId::of_run(run, generation, step)))
+    /// The promise by which people settle the doubt about one attempt of a step: the `round`-th, for what they said before may
+    /// not have been of use. `~` cannot occur in a user's name.
+    pub fn of_doubt(run: RunId, generation: Generation, step: &StepId, attempt: u32, round: u32) -> Self {
+        PromiseId::from_stored(&format!(
+            "{}~doubt-{attempt}-{round}",
+            PromiseId::of_run(run, generation, step)
+        ))
     }
 
     /// Is it one that only a ruling may settle?

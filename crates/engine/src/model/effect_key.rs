@@ -18,6 +18,11 @@ impl EffectKey {
         }
     }
 
+    /// Sorts before every key of the run.
+    pub fn before(run: RunId) -> Self {
+        EffectKey(run.to_string().into())
+    }
+
     /// The key a store kept or a caller sent.
     pub fn from_stored(text: &str) -> Self {
         EffectKey(text.into())

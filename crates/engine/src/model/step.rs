@@ -62,6 +62,13 @@ impl StepKind {
         }
     }
 
+    /// May code that asks for this kind be given the outcome of a step of the `recorded` kind? How an effect is kept from
+    /// happening twice may change from one version of the code to the next; once it has happened that no longer matters.
+    pub fn takes_outcome_of(self, recorded: StepKind) -> bool {
+        let is_forward = |kind| matches!(kind, StepKind::Effect | StepKind::Claimed | StepKind::Transaction);
+        self == recorded || (is_forward(self) && is_forward(recorded))
+    }
+
     /// The kind spelled so, if there is one.
     pub fn from_name(text: &str) -> Option<Self> {
         StepKind::ALL.into_iter().find(|kind| kind.as_str() == text)

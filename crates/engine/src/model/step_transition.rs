@@ -46,6 +46,7 @@ pub const STEP_TRANSITIONS: &[(Option<StepStatus>, StepTransition, StepStatus)] 
     (Some(Waiting), StepTransition::Fail, Failed),
     (Some(Waiting), StepTransition::Cancel, Cancelled),
     (Some(InDoubt), StepTransition::Begin, Running),
+    (Some(InDoubt), StepTransition::Doubt, InDoubt),
     (Some(InDoubt), StepTransition::Happened, Completed),
     (Some(InDoubt), StepTransition::DidNotHappen, Pending),
     (Some(InDoubt), StepTransition::Abandon, Failed),

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use crate::model::{
-    Advance, Advancing, IllegalChange, NewRun, Payload, Promise, PromiseId, RunHead, RunId, RunResult,
-    StepChange, StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
+    Advance, Advancing, Failure, IllegalChange, NewRun, Note, Noted, Payload, Post, Promise, PromiseId,
+    PromiseState, RunHead, RunId, RunResult, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus,
+    StepTransition, Timestamp,
 };
 
 /// One collected change. It says what happened, not which version it will take, so that it can be written again
@@ -24,6 +25,10 @@ pub(crate) enum Change {
     TimeOutPromise(PromiseId),
     ConsumeSignal(u64),
     StartChild(Box<NewRun>),
+    /// An entry of the journal.
+    Note(Box<Note>),
+    /// An after-effect.
+    Post(Box<Post>),
     /// Nobody waits for this step any more; if it has no outcome yet, it is given up.
     GiveUp(StepId),
 }
@@ -77,10 +82,13 @@ pub(crate) fn build(
             Change::TimeOutPromise(id) => write.time_out_promise(id.clone()),
             Change::ConsumeSignal(seq) => write.consume_signal(*seq),
             Change::StartChild(child) => write.start_child((**child).clone()),
+            Change::Note(note) => write.note((**note).clone()),
+            Change::Post(post) => write.post((**post).clone()),
             Change::GiveUp(id) => {
                 let record = written.get(id).or_else(|| open.get(id)).cloned();
                 // What is to be undone is undone, whoever waits for it.
-                if let Some(record) = record.filter(|record| is_open(record) && record.kind != StepKind::Undo)
+                if let Some(record) = record
+                    .filter(|record| is_open(record) && record.kind != StepKind::Undo && !is_doubtful(record))
                 {
                     written.insert(id.clone(), give_up(&mut write, &record, now)?);
                 }
@@ -116,9 +124,56 @@ fn give_up_open_steps(
     left.retain(|record| is_open(record));
     left.sort_by_key(|record| record.started_version);
     for record in left {
-        give_up(write, record, now)?;
+        match (record.kind, record.state.status()) {
+            // Nobody may forget it: it stays in the list of doubts, ended run or not.
+            (StepKind::Claimed, StepStatus::InDoubt) => {}
+            (StepKind::Claimed, StepStatus::Running) => doubt(write, record, now)?,
+            _ => drop(give_up(write, record, now)?),
+        }
     }
     Ok(())
+}
+
+/// The run ends in the middle of a claimed effect.
+fn doubt(write: &mut Advancing, record: &StepRecord, now: Timestamp) -> Result<(), IllegalChange> {
+    let failure = Failure::unknown("the run ended in the middle of it").with_code("cut_off");
+    let head = write.head();
+    let (run, generation) = (head.id(), head.generation);
+    let promise = Promise {
+        id: PromiseId::of_doubt(run, generation, &record.id, record.attempts, 1),
+        run,
+        deadline_at: None,
+        state: PromiseState::Pending,
+    };
+    write.note(Note {
+        workspace: head.facts.workspace.clone(),
+        run,
+        generation,
+        step: Some(record.id.clone()),
+        at: now,
+        fence: head.fence,
+        owner: None,
+        by: None,
+        what: Noted::Doubted { attempt: record.attempts, failure: failure.clone() },
+    });
+    write.open_promise(promise);
+    write.step(StepChange {
+        id: record.id.clone(),
+        kind: record.kind,
+        previous: Some(record.clone()),
+        transition: StepTransition::Doubt,
+        state: StepState::InDoubt { since: now, failure },
+        attempts: record.attempts,
+        started_at: record.started_at,
+        child: None,
+    })?;
+    Ok(())
+}
+
+/// Of such an effect nobody knows, or will know, whether it happened.
+fn is_doubtful(record: &StepRecord) -> bool {
+    let status = record.state.status();
+    record.kind == StepKind::Claimed && matches!(status, StepStatus::Running | StepStatus::InDoubt)
 }
 
 fn is_open(record: &StepRecord) -> bool {

@@ -10,12 +10,13 @@ use super::active::{Active, News};
 use super::change::Change;
 use super::inner::Inner;
 use super::point::Point;
+use super::registry::Declared;
 use super::stats::Counters;
 use super::transact::Pending;
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
-    Asked, Generation, Name, Payload, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult,
-    Signal, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp,
+    Asked, Generation, Name, Note, Noted, Payload, Promise, PromiseId, PromiseState, RunFacts, RunHead,
+    RunId, RunResult, Signal, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp,
 };
 use crate::store::RunLog;
 
@@ -24,6 +25,8 @@ pub(crate) struct Activation {
     pub(crate) engine: Arc<Inner>,
     pub(crate) facts: Arc<RunFacts>,
     pub(crate) generation: Generation,
+    /// What the workflow declares about its effects.
+    pub(crate) declared: Arc<Declared>,
     active: Mutex<Arc<Active>>,
     desk: Mutex<Desk>,
 }
@@ -43,6 +46,8 @@ pub(crate) struct Desk {
     pub(crate) replaying: bool,
     /// True for the effects that begin right where a replay ended: one of them may have been cut off by a crash.
     pub(crate) first_wave: bool,
+    /// True while the code has a turn.
+    pub(crate) in_turn: bool,
     pub(crate) stop: Option<Stop>,
     /// True while effects are undone: a cancellation asks for nothing more then.
     pub(crate) undoing: bool,
@@ -132,10 +137,13 @@ impl Activation {
     }
 
     fn with_desk(engine: Arc<Inner>, active: Arc<Active>, desk: Desk) -> Self {
+        let workflow = engine.registry.find(&desk.head.facts.workflow);
+        let declared = workflow.map(|workflow| workflow.declared.clone()).unwrap_or_default();
         Activation {
             engine,
             facts: desk.head.facts.clone(),
             generation: desk.head.generation,
+            declared,
             active: Mutex::new(active),
             desk: Mutex::new(desk),
         }
@@ -177,7 +185,11 @@ impl Activation {
             }
             return Entered::Fresh;
         };
-        if record.kind != kind {
+        let fits = match record.state.status().is_final() {
+            true => kind.takes_outcome_of(record.kind),
+            false => kind == record.kind,
+        };
+        if !fits {
             desk.violation.get_or_insert(format!(
                 "the history has a {} step at {:?}, but the code asks for a {} step there",
                 record.kind.as_str(),
@@ -219,7 +231,7 @@ impl Activation {
     /// is durable.
     pub(crate) fn gate(&self) -> Gate<'_> {
         let need = self.desk().queued;
-        Gate { activation: self, need, counted: false, place: 0 }
+        Gate { activation: self, need, heeds_stops: true, counted: false, place: 0 }
     }
 
     /// Counts an effect as begun until the guard is dropped.
@@ -227,6 +239,33 @@ impl Activation {
         self.desk().in_flight += 1;
         Counters::add(&self.engine.counters.effects);
         InFlight { activation: self }
+    }
+
+    /// Waits until all that happened so far is durable, whether or not the run is to stop meanwhile.
+    pub(crate) fn durable(&self) -> Gate<'_> {
+        Gate { heeds_stops: false, ..self.gate() }
+    }
+
+    /// Keeps the run from parking or stopping until the guard is dropped.
+    pub(crate) fn stay(&self) -> InFlight<'_> {
+        self.desk().in_flight += 1;
+        InFlight { activation: self }
+    }
+
+    /// An entry of the journal about `step`, by this engine.
+    pub(crate) fn note(&self, step: &StepId, what: Noted) -> Change {
+        let fence = self.desk().head.fence;
+        Change::Note(Box::new(Note {
+            workspace: self.facts.workspace.clone(),
+            run: self.facts.id,
+            generation: self.generation,
+            step: Some(step.clone()),
+            at: self.now(),
+            fence,
+            owner: Some(self.engine.owner),
+            by: None,
+            what,
+        }))
     }
 
     /// Collects changes; the driver writes them.
@@ -277,6 +316,7 @@ impl Desk {
             head,
             replaying: false,
             first_wave: false,
+            in_turn: false,
             stop: None,
             undoing: false,
             shields: 0,
@@ -460,6 +500,27 @@ impl Desk {
         self.children = log.children.into_iter().filter_map(|(run, result)| Some((run, result?))).collect();
     }
 
+    pub(crate) fn is_settled(&self, id: &PromiseId) -> bool {
+        self.promises.get(id).is_some_and(|promise| matches!(promise.state, PromiseState::Settled { .. }))
+    }
+
+    /// Has an effect been claimed whose outcome is not known, written or not?
+    pub(crate) fn has_doubt(&self) -> bool {
+        let is_open = |state: &StepState| matches!(state.status(), StepStatus::Running | StepStatus::InDoubt);
+        let collected = self.changes.iter().rev().filter_map(|change| match change {
+            Change::Step { id, kind: StepKind::Claimed, state, .. } => Some((id, state)),
+            _ => None,
+        });
+        let mut last: HashMap<&StepId, &StepState> = HashMap::new();
+        for (id, state) in collected {
+            last.entry(id).or_insert(state);
+        }
+        for record in self.open.values().filter(|record| record.kind == StepKind::Claimed) {
+            last.entry(&record.id).or_insert(&record.state);
+        }
+        last.into_values().any(is_open)
+    }
+
     pub(crate) fn find_promise(&self, id: &PromiseId) -> Option<&Promise> {
         self.promises.get(id)
     }
@@ -518,6 +579,7 @@ impl Change {
 pub(crate) struct Gate<'a> {
     activation: &'a Activation,
     need: u64,
+    heeds_stops: bool,
     counted: bool,
     place: u64,
 }
@@ -529,7 +591,7 @@ impl Future for Gate<'_> {
         let activation = self.activation;
         let mut desk = activation.desk();
         let blocked = desk.replaying || desk.leaving || desk.durable < self.need || desk.violation.is_some();
-        let stopped = desk.is_stopped();
+        let stopped = self.heeds_stops && desk.is_stopped();
         if !blocked && !stopped && activation.engine.may_start_effects(&activation.active()) {
             if self.counted {
                 desk.gated -= 1;
@@ -587,7 +649,7 @@ impl Future for ItsTurn<'_> {
 fn in_order_of_outcome(steps: &[StepRecord]) -> VecDeque<StepId> {
     let is_told = |step: &&StepRecord| match step.kind {
         // Known in the very turn in which the code asks.
-        StepKind::Value | StepKind::Select => false,
+        StepKind::Value | StepKind::Select | StepKind::AfterEffect => false,
         _ => step.state.status().is_final() && step.state.status() != StepStatus::Cancelled,
     };
     let mut told: Vec<&StepRecord> = steps.iter().filter(is_told).collect();

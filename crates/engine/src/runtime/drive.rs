@@ -19,7 +19,7 @@ use super::registry::{Workflow, WorkflowFuture};
 use super::stats::Counters;
 use crate::clock::Sleep;
 use crate::ctx::{Ctx, Scope, undo_all};
-use crate::model::{Advance, Failure, Payload, RunHead, RunResult, Timestamp};
+use crate::model::{Advance, Failure, Note, Noted, Payload, RunHead, RunResult, StepRecord, Timestamp};
 use crate::store::{AdvanceOutcome, StoreError};
 
 /// How a stretch of driving ended.
@@ -205,6 +205,7 @@ impl Driver {
             Ok(AdvanceOutcome::LeaseLost) => {
                 Counters::add(&engine.counters.fenced_writes);
                 tracing::warn!(run = %active.run, fence = %active.fence, "lease lost; the write was refused");
+                note_refused(engine, &advance);
                 Some(End::Lost)
             }
             Err(error) => {
@@ -233,6 +234,9 @@ impl Driver {
         covers: u64,
     ) -> Option<End> {
         let run = advance.run();
+        if !advance.posts.is_empty() {
+            engine.posted.notify_one();
+        }
         {
             let mut desk = self.activation.desk();
             desk.durable = covers;
@@ -323,6 +327,7 @@ impl Driver {
             return;
         }
         let cx = &mut Context::from_waker(&self.turn_waker);
+        self.activation.desk().in_turn = true;
         let next = match &mut self.work {
             Work::Over(_) => return,
             Work::Workflow(code) => match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
@@ -341,6 +346,7 @@ impl Driver {
         if let Some(next) = next {
             self.work = next;
         }
+        self.activation.desk().in_turn = false;
         let violation = self.activation.desk().violation.take();
         if let Some(violation) = violation {
             let text = format!(
@@ -361,6 +367,12 @@ impl Driver {
                 desk.end_replay();
             }
             if let Some(input) = desk.continue_with.take() {
+                if desk.has_doubt() {
+                    let text = "an effect of the run is in doubt, and a new history would not know of it; \
+                                resolve it and retry the run";
+                    let failure = Failure::permanent(text).with_code("in_doubt");
+                    return Work::Over(Closing::End(RunResult::Failed(failure)));
+                }
                 return Work::Over(Closing::Continue(input));
             }
         }
@@ -556,6 +568,35 @@ async fn commit(
             Err(error) => return (advance, Err(error)),
         }
     }
+}
+
+/// Notes in the journal that outcomes of effects were refused. Nobody waits for it: the run is somebody else's now.
+fn note_refused(engine: &Arc<Inner>, advance: &Advance) {
+    let refused = advance
+        .steps
+        .iter()
+        .filter(|step| step.kind.effect_class().is_some() && step.state.status().is_final());
+    let note = |step: &StepRecord| Note {
+        workspace: advance.workspace().clone(),
+        run: advance.run(),
+        generation: advance.head.generation,
+        step: Some(step.id.clone()),
+        at: engine.store.now(),
+        fence: advance.fence,
+        owner: Some(engine.owner),
+        by: None,
+        what: Noted::Refused { attempt: step.attempts },
+    };
+    let notes: Vec<Note> = refused.map(note).collect();
+    if notes.is_empty() || !engine.options.ledger {
+        return;
+    }
+    let engine = engine.clone();
+    tokio::spawn(async move {
+        if let Err(error) = engine.answer(engine.store.append_notes(notes)).await {
+            tracing::warn!(%error, "a refused write could not be noted");
+        }
+    });
 }
 
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

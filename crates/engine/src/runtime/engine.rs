@@ -15,8 +15,8 @@ use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Failure, Name, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId, Settlement, Signal, SignalId,
-    Steer, StepId, Version, WorkspaceId,
+    Failure, Name, Note, OwnerId, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId, Settlement, Signal,
+    SignalId, Steer, StepId, Version, WorkspaceId,
 };
 use crate::store::{
     ListRuns, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
@@ -52,6 +52,7 @@ impl Engine {
         tokio::spawn(super::scheduler::schedule(inner.clone()));
         tokio::spawn(super::renewal::renew(inner.clone()));
         tokio::spawn(super::housekeeping::purge(inner.clone()));
+        tokio::spawn(super::outbox::deliver(inner.clone()));
         let alive = Arc::new(Alive(inner.clone()));
         Ok(Engine { inner, workspace: WorkspaceId::default(), _alive: alive })
     }
@@ -177,22 +178,12 @@ impl Engine {
 
     async fn settle(&self, id: &str, settlement: Settlement) -> Result<Settling, Error> {
         let id = PromiseId::from_stored(id);
-        let since = self.inner.clock.monotonic();
-        let request = SettlePromise {
-            workspace: self.workspace.clone(),
-            id: id.clone(),
-            settlement: settlement.clone(),
-            note: None,
-            grant: self.inner.offer(),
-        };
-        match self.inner.answer(self.inner.store.settle_promise(request)).await? {
-            SettleOutcome::Settled { granted } => {
-                let run = granted.as_ref().map(RunHead::id).or_else(|| run_of_promise(&id));
-                if let Some(run) = run {
-                    self.inner.deliver(run, granted, News::Settled(id, settlement), since);
-                }
-                Ok(Settling::Done)
-            }
+        if id.is_of_doubt() {
+            // Only a ruling settles it: with a name, a reason, and the rank that it takes.
+            return Err(Error::NoSuchPromise(id.as_str().chars().take(200).collect()));
+        }
+        match self.settle_promise(id.clone(), settlement, None).await? {
+            SettleOutcome::Settled { .. } => Ok(Settling::Done),
             SettleOutcome::AlreadySettled { same: true, .. } => Ok(Settling::AlreadySo),
             SettleOutcome::AlreadySettled { same: false, .. } => {
                 Counters::add(&self.inner.counters.conflicts);
@@ -203,6 +194,27 @@ impl Engine {
                 Err(Error::NoSuchPromise(id.as_str().chars().take(200).collect()))
             }
         }
+    }
+
+    /// Settles a promise, and brings it to the run that waits for it.
+    pub(super) async fn settle_promise(
+        &self,
+        id: PromiseId,
+        settlement: Settlement,
+        note: Option<Note>,
+    ) -> Result<SettleOutcome, Error> {
+        let since = self.inner.clock.monotonic();
+        let (workspace, grant) = (self.workspace.clone(), self.inner.offer());
+        let request =
+            SettlePromise { workspace, id: id.clone(), settlement: settlement.clone(), note, grant };
+        let outcome = self.inner.answer(self.inner.store.settle_promise(request)).await?;
+        if let SettleOutcome::Settled { granted } = &outcome {
+            let run = granted.as_ref().map(RunHead::id).or_else(|| run_of_promise(&id));
+            if let Some(run) = run {
+                self.inner.deliver(run, granted.clone(), News::Settled(id, settlement), since);
+            }
+        }
+        Ok(outcome)
     }
 
     /// Asks a run to stop at the next boundary.
@@ -276,6 +288,11 @@ impl Engine {
     /// Takes up due runs now, without waiting for the next look; answers how many.
     pub async fn sweep(&self) -> Result<usize, Error> {
         Ok(super::scheduler::claim_due(&self.inner).await?.0)
+    }
+
+    /// The name under which this engine holds leases: a fresh one each time an engine is launched.
+    pub fn owner(&self) -> OwnerId {
+        self.inner.owner
     }
 
     /// Counts since the start.

@@ -19,6 +19,42 @@ pub enum Error {
     /// The same name and version were registered before.
     #[error("workflow {0} is registered already; register changed code under a new version")]
     AlreadyRegistered(String),
+    /// An effect that is not idempotent has nothing that keeps it from happening twice.
+    #[error(
+        "effect {effect:?} of workflow {workflow:?} is declared non-idempotent and nothing keeps it from happening twice; \
+         declare it claimed or transactional, or leave it to an after-effect"
+    )]
+    UnprotectedEffect {
+        /// The workflow.
+        workflow: String,
+        /// The step.
+        effect: String,
+    },
+    /// The doubt is not there, or not as it was seen.
+    #[error("step {step} of run {run} is not in doubt as you saw it; list the doubts again")]
+    NoSuchDoubt {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: crate::model::StepId,
+    },
+    /// Somebody, or a probe, was faster.
+    #[error("the doubt about step {step} of run {run} was resolved before; look at what was decided")]
+    DoubtResolved {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: crate::model::StepId,
+    },
+    /// The ruling is not one that counts.
+    #[error(transparent)]
+    Ruling(#[from] crate::model::RulingRefused),
+    /// There is no such after-effect.
+    #[error("there is no after-effect {0} in this workspace")]
+    NoSuchPost(String),
+    /// The after-effect has not come to its end yet.
+    #[error("after-effect {0} is still on its way; it is delivered by itself")]
+    PostUnderWay(String),
     /// The workflow requires a key and none was given.
     #[error(
         "workflow {0:?} requires an idempotency key; add .idempotency_key(…) derived from what triggers it"

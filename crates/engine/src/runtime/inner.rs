@@ -12,6 +12,7 @@ use super::EngineOptions;
 use super::active::{Active, ActiveRuns, Mail, News};
 use super::drive::Driver;
 use super::granted::{Source, drive_to_its_end};
+use super::outbox::Targets;
 use super::point::Point;
 use super::registry::Registry;
 use super::stats::Counters;
@@ -38,6 +39,9 @@ pub(crate) struct Inner {
     pub(crate) active: ActiveRuns,
     pub(crate) waiters: Waiters,
     pub(crate) counters: Counters,
+    pub(crate) targets: Targets,
+    /// Wakes the deliverer: an after-effect may be due, or there is room for one.
+    pub(crate) posted: Notify,
     resident: Mutex<BTreeMap<RunId, Driver>>,
     /// Wakes the scheduler: something may be due.
     pub(crate) nudge: Notify,
@@ -59,6 +63,8 @@ impl Inner {
             active: ActiveRuns::default(),
             waiters: Waiters::default(),
             counters: Counters::default(),
+            targets: Targets::default(),
+            posted: Notify::new(),
             resident: Mutex::default(),
             nudge: Notify::new(),
             next_look_ms: AtomicI64::new(i64::MAX),

@@ -23,6 +23,8 @@ pub struct EngineOptions {
     pub keep_runs_for: Option<Duration>,
     /// How often to delete what has expired.
     pub purge_every: Duration,
+    /// Note each attempt that fails in the journal, for the ledger of effects. Claims, doubts and decisions are always noted.
+    pub ledger: bool,
     /// Called at the points where a crash would be most telling; for tests.
     pub watcher: Option<PointWatcher>,
 }
@@ -37,6 +39,7 @@ impl Default for EngineOptions {
             mark_after: Duration::from_millis(100),
             keep_runs_for: None,
             purge_every: Duration::from_secs(60),
+            ledger: true,
             watcher: None,
         }
     }

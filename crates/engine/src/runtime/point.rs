@@ -14,6 +14,8 @@ pub enum Point {
     AfterClaim(RunId),
     /// Before a step's code is entered.
     BeforeEffect(RunId, StepId),
+    /// A step's code asks for the key of its effect.
+    KeyRead(RunId, StepId),
     /// After a step's code has returned, before anything is written of it.
     AfterEffect(RunId, StepId),
     /// Before step records are written.
@@ -33,6 +35,7 @@ impl Point {
             Point::BeforeClaim => "before_claim",
             Point::AfterClaim(_) => "after_claim",
             Point::BeforeEffect(..) => "before_effect",
+            Point::KeyRead(..) => "key_read",
             Point::AfterEffect(..) => "after_effect",
             Point::BeforeRecord(_) => "before_record",
             Point::AfterRecord(_) => "after_record",
@@ -42,10 +45,11 @@ impl Point {
     }
 
     /// Every name.
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 9] = [
         "before_claim",
         "after_claim",
         "before_effect",
+        "key_read",
         "after_effect",
         "before_record",
         "after_record",

@@ -11,7 +11,9 @@ use serde::de::DeserializeOwned;
 
 use super::Error;
 use crate::ctx::Ctx;
-use crate::model::{Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, WorkflowRef};
+use crate::model::{
+    EffectClass, Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, WorkflowRef,
+};
 
 /// A workflow's future, once its types are erased.
 pub(crate) type WorkflowFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
@@ -28,9 +30,19 @@ pub enum KeyNeed {
     Required,
 }
 
+/// What a workflow declares about one of its effects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeclaredEffect {
+    pub(crate) class: EffectClass,
+    pub(crate) non_idempotent: bool,
+}
+
+pub(crate) type Declared = HashMap<String, DeclaredEffect>;
+
 /// What a workflow declares about its runs.
 #[derive(Debug, Clone, Default)]
 pub struct WorkflowOptions {
+    declared: Declared,
     version: Option<u32>,
     key_need: KeyNeed,
     retention: KeyRetention,
@@ -66,6 +78,21 @@ impl WorkflowOptions {
         self
     }
 
+    /// The step `name` has an effect of this class; code that takes it in another way is refused.
+    #[must_use]
+    pub fn effect(mut self, name: &str, class: EffectClass) -> Self {
+        self.declared.insert(name.to_string(), DeclaredEffect { class, non_idempotent: false });
+        self
+    }
+
+    /// The step `name` has an effect that happens anew each time it is run. Unless the class keeps it from that, the
+    /// workflow is refused when it is registered.
+    #[must_use]
+    pub fn non_idempotent_effect(mut self, name: &str, class: EffectClass) -> Self {
+        self.declared.insert(name.to_string(), DeclaredEffect { class, non_idempotent: true });
+        self
+    }
+
     /// Fields of the input that do not count for sameness under a key.
     #[must_use]
     pub fn ignore_in_fingerprint(mut self, ignore: IgnorePaths) -> Self {
@@ -79,6 +106,7 @@ pub(crate) struct Workflow {
     pub(crate) key_need: KeyNeed,
     pub(crate) retention: KeyRetention,
     pub(crate) ignore: IgnorePaths,
+    pub(crate) declared: Arc<Declared>,
     handler: Handler,
 }
 
@@ -116,6 +144,13 @@ impl Registry {
         E: Into<Failure> + Send + 'static,
     {
         let name = Name::new("workflow name", name)?;
+        let unprotected = options
+            .declared
+            .iter()
+            .filter(|(_, declared)| declared.non_idempotent && declared.class == EffectClass::Idempotent);
+        if let Some(effect) = unprotected.map(|(effect, _)| effect).min() {
+            return Err(Error::UnprotectedEffect { workflow: name.to_string(), effect: effect.clone() });
+        }
         let reference = WorkflowRef { name, version: options.version.unwrap_or(1) };
         let handler: Handler = Arc::new(move |ctx, input: Payload| match input.to::<I>() {
             Ok(input) => {
@@ -136,6 +171,7 @@ impl Registry {
             key_need: options.key_need,
             retention: options.retention,
             ignore: options.ignore,
+            declared: Arc::new(options.declared),
             handler,
         });
         let mut state = self.state.write().expect("registering never panics");

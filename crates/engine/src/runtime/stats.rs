@@ -38,6 +38,12 @@ stats! {
     effects,
     /// Attempts that will be made again.
     retries,
+    /// Effects that came to be in doubt.
+    doubts,
+    /// After-effects delivered.
+    delivered,
+    /// Attempts to deliver one that failed.
+    undelivered,
     /// Writes refused because the lease was lost.
     fenced_writes,
     /// Writes sent again because the run had changed.

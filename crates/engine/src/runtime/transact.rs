@@ -64,7 +64,7 @@ impl Driver {
             let mut changes = collected.clone();
             changes.push(Change::finished(
                 &step,
-                StepKind::Effect,
+                StepKind::Transaction,
                 StepTransition::Complete,
                 StepState::Completed { at: now, output },
                 attempts,

@@ -155,7 +155,7 @@ impl Watch {
         let StepState::Completed { output, at } = &step.state else { return Ok(()) };
         let key = EffectKey::new(head.id(), head.generation, &step.id);
         match step.kind {
-            StepKind::Effect | StepKind::Undo => {
+            StepKind::Effect | StepKind::Claimed | StepKind::Undo => {
                 if !sink.succeeded(key.as_str()) {
                     return Err(format!(
                         "invariant 33: {key} is recorded as done, but never came to its end"
@@ -183,7 +183,12 @@ impl Watch {
                     return Err(format!("invariant 47: {} ended before its time", step.id));
                 }
             }
-            StepKind::Promise | StepKind::Child | StepKind::Value | StepKind::Select => {}
+            StepKind::Promise
+            | StepKind::Child
+            | StepKind::Value
+            | StepKind::Select
+            | StepKind::Transaction
+            | StepKind::AfterEffect => {}
         }
         Ok(())
     }

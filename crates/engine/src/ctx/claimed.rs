@@ -1,0 +1,482 @@
+//! Steps whose effect is claimed before it begins, so that it is entered at most once; what a crash leaves open is in doubt.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+
+use futures_util::FutureExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::scope::{Shield, Undo};
+use super::step::{Effect, panicked};
+use super::{Attempt, recorded_outcome, refused};
+use crate::limits::{MAX_PROBE, PROBE_EVERY};
+use crate::model::{
+    EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed, Promise, PromiseId, PromiseState,
+    Resolution, RetryDecision, RetryPolicy, Ruling, Settlement, StepKind, StepState, StepTransition,
+    Timestamp, decide_retry,
+};
+use crate::runtime::change::Change;
+use crate::runtime::desk::{Activation, Desk, Entered};
+use crate::runtime::stats::Counters;
+
+/// Asks the provider what became of an effect.
+type ProbeCode<'a, T> = Box<
+    dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<Probed<T>, Failure>> + Send + 'a>>
+        + Send
+        + Sync
+        + 'a,
+>;
+
+/// What is to be done when nobody knows whether the effect happened.
+pub(super) struct Claim<'a, T> {
+    pub(super) probe: Option<ProbeCode<'a, T>>,
+    pub(super) on_doubt: OnDoubt,
+}
+
+impl<T> Default for Claim<'_, T> {
+    fn default() -> Self {
+        Claim { probe: None, on_doubt: OnDoubt::default() }
+    }
+}
+
+impl<'a, T> Claim<'a, T> {
+    pub(super) fn with_probe<P, Fut, E>(self, probe: P) -> Self
+    where
+        P: Fn(String) -> Fut + Send + Sync + 'a,
+        Fut: Future<Output = Result<Probed<T>, E>> + Send + 'a,
+        E: Into<Failure>,
+    {
+        let probe: ProbeCode<'a, T> = Box::new(move |key| {
+            let asking = probe(key);
+            Box::pin(async move { asking.await.map_err(Into::into) })
+        });
+        Claim { probe: Some(probe), ..self }
+    }
+}
+
+/// A claimed step under way.
+pub(super) struct Claimed<'a, 'c, T> {
+    pub(super) effect: &'a Effect,
+    pub(super) activation: &'a Activation,
+    pub(super) claim: &'a Claim<'c, T>,
+    pub(super) undo: Option<&'a Undo>,
+    key: EffectKey,
+    attempts: u32,
+    /// People may allow more than the policy does.
+    allowed: u32,
+    began: Timestamp,
+}
+
+/// What comes next.
+enum Next {
+    /// Try, not before this instant.
+    Try(Option<Timestamp>),
+    /// Nobody knows whether the last try happened.
+    Doubt(Failure),
+    /// That is on record; find out, or wait for people.
+    Held,
+}
+
+/// How a held doubt ended.
+enum Settled<T> {
+    Happened(T, Payload),
+    DidNotHappen,
+    Compensate(Payload),
+    Failed(Failure),
+    /// What people said is of no use.
+    Again(Failure),
+}
+
+impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
+    pub(super) fn new(
+        effect: &'a Effect,
+        activation: &'a Activation,
+        claim: &'a Claim<'c, T>,
+        undo: Option<&'a Undo>,
+    ) -> Self {
+        let key = EffectKey::new(activation.facts.id, activation.generation, &effect.id);
+        let (allowed, began) = (effect.policy.attempts(), activation.now());
+        Claimed { effect, activation, claim, undo, key, attempts: 0, allowed, began }
+    }
+
+    pub(super) async fn run<C, Fut, E>(mut self, mut code: C) -> Result<(T, Payload), Failure>
+    where
+        C: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Into<Failure>,
+    {
+        let mut next = match self.activation.enter(&self.effect.id, StepKind::Claimed) {
+            Entered::Done(record) => {
+                let output = match &record.state {
+                    StepState::Completed { output, .. } => output.clone(),
+                    _ => Payload::null(),
+                };
+                let value = recorded_outcome(self.activation, &self.effect.id, record.state).await?;
+                return Ok((value, output));
+            }
+            Entered::GivenUp => return std::future::pending().await,
+            Entered::Open(record) => {
+                (self.attempts, self.began) = (record.attempts, record.started_at);
+                match record.state {
+                    StepState::Pending { due_at, .. } => Next::Try(Some(due_at)),
+                    StepState::InDoubt { .. } => Next::Held,
+                    _ => Next::Doubt(
+                        Failure::unknown("its worker vanished in the middle of it").with_code("crashed"),
+                    ),
+                }
+            }
+            Entered::Fresh => Next::Try(None),
+        };
+        loop {
+            next = match next {
+                Next::Try(due_at) => match self.attempt(due_at, &mut code).await? {
+                    Ok(done) => return Ok(done),
+                    Err(next) => next,
+                },
+                Next::Doubt(failure) => {
+                    // Not before the replay is over: until then it is not certain that the code is the one on record.
+                    self.activation.gate().await;
+                    self.doubt(failure);
+                    Next::Held
+                }
+                Next::Held => match self.settle().await {
+                    Settled::Happened(value, output) => return Ok((value, output)),
+                    Settled::DidNotHappen => {
+                        self.allowed = self.allowed.max(self.attempts + 1);
+                        Next::Try(None)
+                    }
+                    Settled::Compensate(output) => return Err(self.compensate(output).await),
+                    Settled::Failed(failure) => return Err(failure),
+                    Settled::Again(failure) => Next::Doubt(failure),
+                },
+            };
+        }
+    }
+
+    /// Claims, and enters the code once the claim is durable.
+    async fn attempt<C, Fut, E>(
+        &mut self,
+        due_at: Option<Timestamp>,
+        code: &mut C,
+    ) -> Result<Result<(T, Payload), Next>, Failure>
+    where
+        C: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Into<Failure>,
+    {
+        let (effect, activation) = (self.effect, self.activation);
+        if let Some(due_at) = due_at {
+            let due = move |_: &mut _, now: Timestamp| (now >= due_at).then_some(());
+            activation.wait_for(effect.id.clone(), Some(due_at), due).await;
+        }
+        activation.gate().await;
+        if self.attempts == 0 {
+            self.began = activation.now();
+        }
+        self.attempts += 1;
+        // From here on the run may not stop without knowing how it went: a claim that nobody acts on would be a doubt.
+        let staying = activation.stay();
+        effect.mark(activation, self.attempts, self.began);
+        activation.queue([activation.note(&effect.id, Noted::Claimed { attempt: self.attempts })]);
+        let mut cut_off = CutOff { claimed: &*self, stage: Stage::Claimed };
+        activation.durable().await;
+        cut_off.stage = Stage::Entered;
+        let attempt = Attempt::new(self.key.clone(), self.attempts, activation, &effect.id);
+        let outcome = effect.attempt(activation, code, attempt, self.began).await;
+        cut_off.stage = Stage::Left;
+        drop(cut_off);
+        drop(staying);
+        let failure = match outcome {
+            Ok(value) => match Payload::of(&value) {
+                Ok(output) => {
+                    let state = StepState::Completed { at: activation.now(), output: output.clone() };
+                    effect.finish(activation, StepTransition::Complete, state, self.attempts, self.began);
+                    return Ok(Ok((value, output)));
+                }
+                // It happened, and what it gave cannot be kept: nobody but people can say what it was.
+                Err(invalid) => return Ok(Err(Next::Doubt(refused(invalid)))),
+            },
+            Err(failure) => failure,
+        };
+        if failure.class() == FailureClass::Unknown {
+            return Ok(Err(Next::Doubt(failure)));
+        }
+        let policy = effect.policy.clone().max_attempts(self.allowed);
+        match decide_retry(&policy, self.attempts, &failure, activation.now(), fastrand::f64()) {
+            RetryDecision::GiveUp => Err(effect.fail(activation, failure, self.attempts, self.began)),
+            RetryDecision::At(at) => {
+                effect.schedule_retry(activation, failure, at, self.attempts, self.began);
+                Ok(Err(Next::Try(Some(at))))
+            }
+        }
+    }
+
+    /// Puts on record that nobody knows, and opens what people settle it by.
+    fn doubt(&self, failure: Failure) {
+        let (effect, activation) = (self.effect, self.activation);
+        Counters::add(&activation.engine.counters.doubts);
+        tracing::warn!(key = %self.key, %failure, "effect in doubt");
+        let round = self.last_round().map_or(1, |(round, _)| round + 1);
+        let (run, generation) = (activation.facts.id, activation.generation);
+        let id = PromiseId::of_doubt(run, generation, &effect.id, self.attempts, round);
+        let promise = Promise { id, run, deadline_at: None, state: PromiseState::Pending };
+        activation.desk().keep_promise(promise.clone());
+        let note =
+            activation.note(&effect.id, Noted::Doubted { attempt: self.attempts, failure: failure.clone() });
+        let state = StepState::InDoubt { since: activation.now(), failure };
+        activation.queue([
+            Change::OpenPromise(promise),
+            effect.change(StepTransition::Doubt, state, self.attempts, self.began),
+            note,
+        ]);
+    }
+
+    /// The promise of the doubt that is open now.
+    fn last_round(&self) -> Option<(u32, PromiseId)> {
+        let (run, generation) = (self.activation.facts.id, self.activation.generation);
+        let desk = self.activation.desk();
+        let promise =
+            |round: &u32| PromiseId::of_doubt(run, generation, &self.effect.id, self.attempts, *round);
+        let last = (1..).take_while(|round| desk.find_promise(&promise(round)).is_some()).last()?;
+        Some((last, promise(&last)))
+    }
+
+    /// Asks the provider, and where that does not help does as the step says, or waits for people.
+    async fn settle(&mut self) -> Settled<T> {
+        let (effect, activation) = (self.effect, self.activation);
+        // A cancellation waits: a run that ends would leave the doubt to nobody.
+        let _shield = Shield::new(activation);
+        let promise = match self.last_round() {
+            Some((_, promise)) => promise,
+            None => return Settled::Again(Failure::unknown("the doubt had no promise").with_code("crashed")),
+        };
+        loop {
+            let is_ruled = activation.desk().is_settled(&promise);
+            if !is_ruled && let Some(probe) = &self.claim.probe {
+                match self.ask(probe).await {
+                    Probed::Happened(value) => match Payload::of(&value) {
+                        Ok(output) => {
+                            let state = StepState::Completed { at: activation.now(), output: output.clone() };
+                            self.close(&promise, StepTransition::Happened, state);
+                            return Settled::Happened(value, output);
+                        }
+                        Err(invalid) => {
+                            tracing::error!(key = %self.key, %invalid, "the answer of the probe cannot be kept")
+                        }
+                    },
+                    Probed::DidNotHappen => {
+                        let failure = Failure::retryable("the provider says that it did not happen");
+                        let state = StepState::Pending { due_at: activation.now(), failure };
+                        self.close(&promise, StepTransition::DidNotHappen, state);
+                        return Settled::DidNotHappen;
+                    }
+                    Probed::Unknown => {}
+                }
+            }
+            match self.claim.on_doubt {
+                _ if is_ruled => {}
+                OnDoubt::Hold => {}
+                OnDoubt::Retry => {
+                    let failure = Failure::unknown("in doubt, and to be run again");
+                    let state = StepState::Pending { due_at: activation.now(), failure };
+                    self.close(&promise, StepTransition::DidNotHappen, state);
+                    return match self.attempts < self.allowed {
+                        true => Settled::DidNotHappen,
+                        false => Settled::Failed(self.give_up("in doubt after its last attempt", "in_doubt")),
+                    };
+                }
+                OnDoubt::Fail => {
+                    activation.queue([Change::TimeOutPromise(promise.clone())]);
+                    return Settled::Failed(self.give_up("nobody knows whether it happened", "in_doubt"));
+                }
+            }
+            let until = self.claim.probe.as_ref().map(|_| activation.now().plus(PROBE_EVERY));
+            let look =
+                |desk: &mut Desk, now: Timestamp| match desk.find_promise(&promise).map(|found| &found.state)
+                {
+                    Some(PromiseState::Settled { settlement, .. }) => Some(Some(settlement.clone())),
+                    _ => until.filter(|until| now >= *until).map(|_| None),
+                };
+            if let Some(settlement) = activation.wait_for(effect.id.clone(), until, look).await {
+                return self.ruled(settlement);
+            }
+        }
+    }
+
+    /// Does as people say.
+    fn ruled(&self, settlement: Settlement) -> Settled<T> {
+        let ruling: Ruling = match settlement {
+            Settlement::Resolved(value) => match value.to() {
+                Ok(ruling) => ruling,
+                Err(error) => {
+                    return Settled::Again(Failure::unknown(format!("the ruling cannot be read: {error}")));
+                }
+            },
+            Settlement::Rejected(failure) => return Settled::Again(failure),
+        };
+        let activation = self.activation;
+        let (effect, at) = (self.effect, activation.now());
+        let output = |output: &serde_json::Value| {
+            let output = Payload::of(output).map_err(refused)?;
+            let value: T = output.to().map_err(|error| {
+                Failure::unknown(format!("the output that was given does not fit the step: {error}"))
+                    .with_code("output_mismatch")
+            })?;
+            Ok::<_, Failure>((value, output))
+        };
+        match &ruling.resolution {
+            Resolution::Happened { output: given } => match output(given) {
+                Ok((value, output)) => {
+                    let state = StepState::Completed { at, output: output.clone() };
+                    activation.queue([effect.change(
+                        StepTransition::Happened,
+                        state,
+                        self.attempts,
+                        self.began,
+                    )]);
+                    Settled::Happened(value, output)
+                }
+                Err(failure) => Settled::Again(failure),
+            },
+            Resolution::DidNotHappen => {
+                let failure = Failure::retryable(format!("{} says that it did not happen", ruling.by.name));
+                let state = StepState::Pending { due_at: at, failure };
+                activation.queue([effect.change(
+                    StepTransition::DidNotHappen,
+                    state,
+                    self.attempts,
+                    self.began,
+                )]);
+                Settled::DidNotHappen
+            }
+            Resolution::Compensate { output: given } => match (self.undo, output(given)) {
+                (Some(_), Ok((_, output))) => Settled::Compensate(output),
+                (Some(_), Err(failure)) => Settled::Again(failure),
+                (None, _) => {
+                    let text =
+                        "the step has no compensation; undo it by hand and abandon it, or rule otherwise";
+                    Settled::Again(Failure::unknown(text).with_code("no_compensation"))
+                }
+            },
+            Resolution::Abandon => Settled::Failed(self.give_up("people gave it up", "abandoned")),
+        }
+    }
+
+    /// Undoes what may have happened; the step has failed then.
+    async fn compensate(&self, output: Payload) -> Failure {
+        let Some(undo) = self.undo else { return self.give_up("people gave it up", "abandoned") };
+        let _shield = Shield::new(self.activation);
+        let effect = Effect {
+            id: self.effect.id.undo(),
+            kind: StepKind::Undo,
+            policy: RetryPolicy::default().max_attempts(10),
+            timeout: self.effect.timeout,
+        };
+        match effect.run(self.activation, |attempt| undo.code(attempt, output.clone())).await {
+            Ok(_) => self.give_up("people had it undone", "compensated"),
+            Err(failure) => {
+                self.give_up(&format!("people had it undone, which failed: {failure}"), "undo_failed")
+            }
+        }
+    }
+
+    fn give_up(&self, text: &str, code: &str) -> Failure {
+        let failure = Failure::permanent(text).with_code(code);
+        let state = StepState::Failed { at: self.activation.now(), failure: failure.clone() };
+        self.activation.queue([self.effect.change(
+            StepTransition::Abandon,
+            state,
+            self.attempts,
+            self.began,
+        )]);
+        failure
+    }
+
+    /// The doubt is settled without people: if one of them was faster, the write is refused and they are heard.
+    fn close(&self, promise: &PromiseId, transition: StepTransition, state: StepState) {
+        self.activation.queue([
+            Change::TimeOutPromise(promise.clone()),
+            self.effect.change(transition, state, self.attempts, self.began),
+        ]);
+    }
+
+    /// Asks the provider, more than once if it does not answer.
+    async fn ask(&self, probe: &ProbeCode<'_, T>) -> Probed<T> {
+        let (effect, activation) = (self.effect, self.activation);
+        let policy = RetryPolicy::default();
+        let mut asked = 0;
+        loop {
+            activation.durable().await;
+            let failure = {
+                let _staying = activation.stay();
+                asked += 1;
+                let asking =
+                    AssertUnwindSafe(async { probe(self.key.as_str().to_string()).await }).catch_unwind();
+                let patience = effect.timeout.unwrap_or(MAX_PROBE);
+                let clock = &activation.engine.clock;
+                let answer = tokio::select! {
+                    biased;
+                    answer = asking => answer.unwrap_or_else(|panic| Err(panicked(&*panic))),
+                    () = clock.sleep_until(clock.now().plus(patience)) => {
+                        Err(Failure::unknown(format!("the probe took longer than {patience:?}")))
+                    }
+                };
+                activation.its_turn(&effect.id).await;
+                let told = match &answer {
+                    Ok(Probed::Happened(_)) => "happened".to_string(),
+                    Ok(Probed::DidNotHappen) => "did_not_happen".to_string(),
+                    Ok(Probed::Unknown) => "unknown".to_string(),
+                    Err(failure) => format!("no answer: {failure}"),
+                };
+                activation.queue([activation.note(&effect.id, Noted::Probed { answer: told })]);
+                match answer {
+                    Ok(answer) => return answer,
+                    Err(failure) => failure,
+                }
+            };
+            match decide_retry(&policy, asked, &failure, activation.now(), fastrand::f64()) {
+                RetryDecision::GiveUp => return Probed::Unknown,
+                RetryDecision::At(at) => {
+                    let due = move |_: &mut _, now: Timestamp| (now >= at).then_some(());
+                    activation.wait_for(effect.id.clone(), Some(at), due).await;
+                }
+            }
+        }
+    }
+}
+
+/// How far an attempt has got.
+enum Stage {
+    Claimed,
+    Entered,
+    Left,
+}
+
+/// Tells what became of an attempt that is dropped in the middle, because another branch came first.
+struct CutOff<'b, 'a, 'c, T: Serialize + DeserializeOwned> {
+    claimed: &'b Claimed<'a, 'c, T>,
+    stage: Stage,
+}
+
+impl<T: Serialize + DeserializeOwned> Drop for CutOff<'_, '_, '_, T> {
+    fn drop(&mut self) {
+        let Claimed { effect, activation, attempts, began, .. } = *self.claimed;
+        // If it is the engine that drops the code, whoever drives the run next finds out from the records.
+        if !activation.desk().in_turn {
+            return;
+        }
+        match self.stage {
+            Stage::Claimed => {
+                let state = StepState::Cancelled { at: activation.now() };
+                activation.queue([effect.change(StepTransition::Cancel, state, attempts, began)]);
+            }
+            Stage::Entered => {
+                let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
+                self.claimed.doubt(failure);
+            }
+            Stage::Left => {}
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Effects in doubt, for people: what they are, and what was decided.
+
+use serde::Serialize;
+
+use super::{Engine, Error};
+use crate::model::{
+    DoubtRef, EffectKey, Failure, Generation, Note, Noted, Payload, PromiseId, PromiseState, Ruling, RunId,
+    Settlement, StepId, StepRecord, StepState, Timestamp, Version, WorkspaceId, check_ruling,
+};
+use crate::store::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, RunLog, SettleOutcome, StoredDoubt};
+
+/// An effect of which nobody knows whether it happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Doubt {
+    /// The workspace of its run.
+    pub workspace: WorkspaceId,
+    /// Its run.
+    pub run: RunId,
+    /// The step.
+    pub step: StepId,
+    /// What the provider knows it by.
+    pub key: EffectKey,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// The engine that began the last one.
+    pub owner: Option<String>,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why.
+    pub failure: Failure,
+    /// The version at which it came into doubt; a ruling names it.
+    pub version: Version,
+}
+
+impl Doubt {
+    /// What a ruling refers to.
+    pub fn as_seen(&self) -> DoubtRef {
+        DoubtRef { run: self.run, step: self.step.clone(), seen: self.version }
+    }
+}
+
+/// One page of doubts, the oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct DoubtPage {
+    /// The doubts.
+    pub doubts: Vec<Doubt>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<DoubtPlace>,
+}
+
+/// One entry of the audit log.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AuditEntry {
+    /// Its place in the journal.
+    pub place: u64,
+    /// When.
+    pub at: String,
+    /// Who.
+    pub by: crate::model::Actor,
+    /// On which run.
+    pub run: String,
+    /// On which step, if on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// What.
+    #[serde(flatten)]
+    pub what: Noted,
+}
+
+impl Engine {
+    /// Effects in doubt that nobody has ruled on, the oldest first.
+    pub async fn list_doubts(&self, after: Option<DoubtPlace>, limit: usize) -> Result<DoubtPage, Error> {
+        let limit = limit.clamp(1, crate::limits::MAX_PAGE);
+        let request = ListDoubts { workspace: Some(self.workspace.clone()), after, limit };
+        let stored = self.inner.answer(self.inner.store.list_doubts(request)).await?;
+        let last = stored.last().filter(|_| stored.len() == limit);
+        let next = last.map(|last| DoubtPlace {
+            since: since(&last.step).0,
+            run: last.run,
+            step: last.step.id.clone(),
+        });
+        let mut doubts = Vec::new();
+        for doubt in stored {
+            if let Some(log) =
+                self.inner.answer(self.inner.store.find_log(&doubt.workspace, doubt.run)).await?
+                && open_promise(&log, &doubt.step).is_some()
+            {
+                doubts.push(self.shown(doubt, log.head.generation).await?);
+            }
+        }
+        Ok(DoubtPage { doubts, next })
+    }
+
+    async fn shown(&self, doubt: StoredDoubt, generation: Generation) -> Result<Doubt, Error> {
+        let StoredDoubt { workspace, run, step } = doubt;
+        let notes = self.notes_of(run).await?;
+        let claim = notes.iter().rfind(|placed| {
+            placed.note.step.as_ref() == Some(&step.id) && matches!(placed.note.what, Noted::Claimed { .. })
+        });
+        let (since, failure) = since(&step);
+        Ok(Doubt {
+            workspace,
+            run,
+            key: EffectKey::new(run, generation, &step.id),
+            attempts: step.attempts,
+            owner: claim.and_then(|placed| placed.note.owner).map(|owner| owner.to_string()),
+            since,
+            failure,
+            version: step.changed_version,
+            step: step.id,
+        })
+    }
+
+    /// Decides what is to become of an effect in doubt. It counts once, for the doubt as it was seen, and is in the audit log.
+    pub async fn resolve_doubt(&self, doubt: &DoubtRef, ruling: Ruling) -> Result<(), Error> {
+        check_ruling(&ruling)?;
+        let (run, step) = (doubt.run, doubt.step.clone());
+        let gone = || Error::NoSuchDoubt { run, step: step.clone() };
+        let log = self.get_log(run).await?;
+        let record = log.steps.iter().find(|record| record.id == step).ok_or_else(gone)?;
+        if !matches!(record.state, StepState::InDoubt { .. }) || record.changed_version != doubt.seen {
+            return Err(gone());
+        }
+        let resolved = || Error::DoubtResolved { run, step: step.clone() };
+        let promise = open_promise(&log, record).ok_or_else(resolved)?;
+        let note = Note {
+            workspace: self.workspace.clone(),
+            run,
+            generation: log.head.generation,
+            step: Some(step.clone()),
+            at: self.inner.store.now(),
+            fence: log.head.fence,
+            owner: None,
+            by: Some(ruling.by.clone()),
+            what: Noted::Resolved {
+                resolution: ruling.resolution.clone(),
+                seconded_by: ruling.seconded_by.clone(),
+                reason: ruling.reason.clone(),
+            },
+        };
+        let settlement = Settlement::Resolved(Payload::of(&ruling)?);
+        match self.settle_promise(promise, settlement, Some(note)).await? {
+            SettleOutcome::Settled { .. } => Ok(()),
+            SettleOutcome::AlreadySettled { .. } | SettleOutcome::TimedOut => Err(resolved()),
+            SettleOutcome::NoSuchPromise => Err(gone()),
+        }
+    }
+
+    /// What people did, oldest first, after `after`.
+    pub async fn list_audit(&self, after: u64, limit: usize) -> Result<Vec<AuditEntry>, Error> {
+        let request =
+            ListNotes { workspace: self.workspace.clone(), run: None, by_people: true, after, limit };
+        let notes = self.inner.answer(self.inner.store.list_notes(request)).await?;
+        let entry = |PlacedNote { place, note }| {
+            let Note { run, step, at, by, what, .. } = note;
+            let step = step.map(|step| step.to_string());
+            by.map(|by| AuditEntry { place, at: at.to_string(), by, run: run.to_string(), step, what })
+        };
+        Ok(notes.into_iter().filter_map(entry).collect())
+    }
+
+    /// Everything the journal has on a run.
+    pub(super) async fn notes_of(&self, run: RunId) -> Result<Vec<PlacedNote>, Error> {
+        let mut all: Vec<PlacedNote> = Vec::new();
+        loop {
+            let after = all.last().map_or(0, |last| last.place);
+            let limit = crate::limits::MAX_PAGE;
+            let request = ListNotes {
+                workspace: self.workspace.clone(),
+                run: Some(run),
+                by_people: false,
+                after,
+                limit,
+            };
+            let page = self.inner.answer(self.inner.store.list_notes(request)).await?;
+            let is_last = page.len() < limit;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+fn since(step: &StepRecord) -> (Timestamp, Failure) {
+    match &step.state {
+        StepState::InDoubt { since, failure } => (*since, failure.clone()),
+        _ => (step.started_at, Failure::unknown("it is not in doubt")),
+    }
+}
+
+/// The promise by which the doubt is settled, unless it is.
+fn open_promise(log: &RunLog, step: &StepRecord) -> Option<PromiseId> {
+    let (run, generation) = (log.head.id(), log.head.generation);
+    let of = |round: u32| PromiseId::of_doubt(run, generation, &step.id, step.attempts, round);
+    let find = |id: &PromiseId| log.promises.iter().find(|promise| promise.id == *id);
+    let last = (1..).map(of).map_while(|id| find(&id)).last()?;
+    (last.state == PromiseState::Pending).then(|| last.id.clone())
+}

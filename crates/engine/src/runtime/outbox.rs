@@ -1,0 +1,308 @@
+//! Delivers after-effects: claims those that are due, hands them to the target's code, and writes how it went.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+
+use super::drive::panic_text;
+use super::inner::{Inner, Phase};
+use super::stats::Counters;
+use super::{Engine, Error};
+use crate::limits::{MAX_DELIVERIES_PER_TARGET, MAX_DELIVERY};
+use crate::model::{
+    Actor, EffectKey, Failure, Name, Note, Noted, Payload, Post, PostStatus, RetryPolicy, Timestamp,
+    WorkspaceId, decide_post,
+};
+use crate::store::{ClaimPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
+
+type Delivering = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+type Receive = Arc<dyn Fn(Delivery, Payload) -> Delivering + Send + Sync>;
+
+/// One attempt to deliver an after-effect, as the target's code sees it.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    id: EffectKey,
+    attempt: u32,
+}
+
+impl Delivery {
+    /// The same in every attempt: hand it to the receiver, so that it can tell them to be one.
+    pub fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+}
+
+/// How a target wants to be served.
+#[derive(Debug, Clone)]
+pub struct TargetOptions {
+    /// How often and when to try again.
+    pub retry: RetryPolicy,
+    /// How many may be on their way at once.
+    pub at_once: usize,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+}
+
+impl Default for TargetOptions {
+    /// Ten attempts over about a day, 16 at once, 30 s each.
+    fn default() -> Self {
+        let retry = RetryPolicy::default()
+            .max_attempts(10)
+            .first_wait(Duration::from_secs(5))
+            .factor(4.0)
+            .max_wait(Duration::from_secs(6 * 3600));
+        TargetOptions { retry, at_once: 16, timeout: Duration::from_secs(30) }
+    }
+}
+
+/// Who receives after-effects here.
+#[derive(Default)]
+pub(crate) struct Targets(RwLock<HashMap<Name, Arc<Target>>>);
+
+struct Target {
+    receive: Receive,
+    options: TargetOptions,
+    room: Arc<Semaphore>,
+}
+
+impl Targets {
+    fn add(&self, name: Name, target: Target) -> Result<(), Error> {
+        let mut targets = self.0.write().expect("no holder panics");
+        match targets.contains_key(&name) {
+            true => Err(Error::AlreadyRegistered(format!("target {name}"))),
+            false => {
+                targets.insert(name, Arc::new(target));
+                Ok(())
+            }
+        }
+    }
+
+    fn find(&self, name: &Name) -> Option<Arc<Target>> {
+        self.0.read().expect("no holder panics").get(name).cloned()
+    }
+
+    /// How many more each target may be given.
+    fn room(&self) -> Vec<(Name, usize)> {
+        let targets = self.0.read().expect("no holder panics");
+        let room = targets.iter().map(|(name, target)| (name.clone(), target.room.available_permits()));
+        let mut room: Vec<(Name, usize)> = room.filter(|(_, room)| *room > 0).collect();
+        room.sort();
+        room
+    }
+}
+
+impl Engine {
+    /// Registers the code that receives after-effects for `target`. It may be called more than once for the same
+    /// [`Delivery::id`]; whoever is behind it must take them for one.
+    pub fn register_target<F, Fut, P, E>(&self, target: &str, receive: F) -> Result<(), Error>
+    where
+        F: Fn(Delivery, P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        P: DeserializeOwned + Send + 'static,
+        E: Into<Failure> + 'static,
+    {
+        self.register_target_with(target, TargetOptions::default(), receive)
+    }
+
+    /// The same, with options.
+    pub fn register_target_with<F, Fut, P, E>(
+        &self,
+        target: &str,
+        options: TargetOptions,
+        receive: F,
+    ) -> Result<(), Error>
+    where
+        F: Fn(Delivery, P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        P: DeserializeOwned + Send + 'static,
+        E: Into<Failure> + 'static,
+    {
+        let name = Name::new("target", target)?;
+        let receive: Receive = Arc::new(move |delivery, payload: Payload| match payload.to::<P>() {
+            Ok(payload) => {
+                let receiving = receive(delivery, payload);
+                Box::pin(async move { receiving.await.map_err(Into::into) })
+            }
+            Err(error) => {
+                let failure = Failure::permanent(format!("the payload does not fit the target: {error}"));
+                Box::pin(async move { Err(failure.with_code("payload_mismatch")) })
+            }
+        });
+        let at_once = options.at_once.clamp(1, MAX_DELIVERIES_PER_TARGET);
+        let options = TargetOptions { timeout: options.timeout.min(MAX_DELIVERY), ..options };
+        self.inner.targets.add(name, Target { receive, options, room: Arc::new(Semaphore::new(at_once)) })?;
+        self.inner.posted.notify_one();
+        Ok(())
+    }
+
+    /// After-effects in the order of their ids, after `after`.
+    pub async fn list_after_effects(
+        &self,
+        status: Option<PostStatus>,
+        after: Option<EffectKey>,
+        limit: usize,
+    ) -> Result<Vec<Post>, Error> {
+        let after = after.map(|id| (self.workspace.clone(), id));
+        let workspace = Some(self.workspace.clone());
+        let request = ListPosts { workspace, status, target: None, after, limit };
+        Ok(self.inner.answer(self.inner.store.list_posts(request)).await?)
+    }
+
+    /// Delivers an after-effect that was delivered or given up once more, under the same id.
+    pub async fn redeliver(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<Post, Error> {
+        let workspace = self.workspace.clone();
+        let known = self.find_post(&workspace, id).await?;
+        let note = Note {
+            workspace: workspace.clone(),
+            run: known.run,
+            generation: Default::default(),
+            step: None,
+            at: self.inner.store.now(),
+            fence: Default::default(),
+            owner: None,
+            by: Some(by),
+            what: Noted::Redelivered { reason: reason.to_string() },
+        };
+        let request = Redeliver { workspace, id: id.clone(), note: Some(note) };
+        match self.inner.answer(self.inner.store.redeliver(request)).await? {
+            RedeliverOutcome::Due(post) => {
+                self.inner.posted.notify_one();
+                Ok(post)
+            }
+            RedeliverOutcome::UnderWay(post) => Err(Error::PostUnderWay(post.id.to_string())),
+            RedeliverOutcome::NoSuchPost => Err(Error::NoSuchPost(id.to_string())),
+        }
+    }
+
+    async fn find_post(&self, workspace: &WorkspaceId, id: &EffectKey) -> Result<Post, Error> {
+        let missing = || Error::NoSuchPost(id.as_str().chars().take(200).collect());
+        let run =
+            id.as_str().split([':', '.']).next().and_then(|text| text.parse().ok()).ok_or_else(missing)?;
+        let mut after = Some((workspace.clone(), EffectKey::before(run)));
+        loop {
+            let request = ListPosts {
+                workspace: Some(workspace.clone()),
+                status: None,
+                target: None,
+                after,
+                limit: crate::limits::MAX_PAGE,
+            };
+            let page = self.inner.answer(self.inner.store.list_posts(request)).await?;
+            match page.iter().find(|post| post.id >= *id) {
+                Some(post) if post.id == *id => return Ok(post.clone()),
+                Some(_) => return Err(missing()),
+                None => {}
+            }
+            after =
+                Some(page.last().map(|last| (last.workspace.clone(), last.id.clone())).ok_or_else(missing)?);
+        }
+    }
+}
+
+/// Looks for after-effects whenever one was left here, one is due, or the poll interval is over.
+pub(crate) async fn deliver(inner: Arc<Inner>) {
+    while inner.phase() == Phase::Running {
+        let posted = inner.posted.notified();
+        tokio::pin!(posted);
+        posted.as_mut().enable();
+        let changed = inner.changed.notified();
+        let now = inner.store.now();
+        let poll_at = now.plus(inner.options.poll_every);
+        let look_at = match claim(&inner).await {
+            Ok(next) => next.unwrap_or(poll_at).min(poll_at),
+            Err(error) => {
+                tracing::warn!(%error, "looking for after-effects failed; trying again");
+                poll_at
+            }
+        };
+        // One that is due and for which there is no room is looked for when there is.
+        let look_at = look_at.max(now.plus(Duration::from_millis(1)));
+        tokio::select! {
+            biased;
+            () = posted => {}
+            () = changed => {}
+            () = inner.sleep_until(look_at) => {}
+        }
+    }
+}
+
+/// Claims what is due, as far as there is room, and sends it on its way; answers when the next one is due.
+async fn claim(inner: &Arc<Inner>) -> crate::store::StoreResult<Option<Timestamp>> {
+    let room = inner.targets.room();
+    if room.is_empty() {
+        return Ok(None);
+    }
+    // Longer than an attempt may take, so that it is not begun again while it is under way.
+    let lease_for = MAX_DELIVERY * 2;
+    let request = ClaimPosts { owner: inner.owner, lease_for, room };
+    let claimed = inner.answer(inner.store.claim_posts(request)).await?;
+    for post in claimed.posts {
+        let Some(target) = inner.targets.find(&post.target) else { continue };
+        let Ok(permit) = target.room.clone().try_acquire_owned() else { continue };
+        let inner = inner.clone();
+        tokio::spawn(async move {
+            attempt(&inner, &target, post).await;
+            drop(permit);
+            inner.posted.notify_one();
+        });
+    }
+    Ok(claimed.next_due_at)
+}
+
+async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post) {
+    let delivery = Delivery { id: post.id.clone(), attempt: post.attempts };
+    let receiving =
+        AssertUnwindSafe(async { (target.receive)(delivery, post.payload.clone()).await }).catch_unwind();
+    let patience = target.options.timeout;
+    let outcome = tokio::select! {
+        biased;
+        outcome = receiving => outcome.unwrap_or_else(|panic| {
+            Err(Failure::unknown(format!("the target panicked: {}", panic_text(&*panic))).with_code("panicked"))
+        }),
+        () = inner.clock.sleep_until(inner.clock.now().plus(patience)) => {
+            Err(Failure::unknown(format!("the delivery took longer than {patience:?}")).with_code("timed_out"))
+        }
+    };
+    match &outcome {
+        Ok(()) => Counters::add(&inner.counters.delivered),
+        Err(failure) => {
+            Counters::add(&inner.counters.undelivered);
+            tracing::info!(id = %post.id, target = %post.target, attempt = post.attempts, %failure, "not delivered");
+        }
+    }
+    let now = inner.store.now();
+    let (state, failure) = decide_post(&target.options.retry, post.attempts, outcome, now, fastrand::f64());
+    let finish = FinishPost {
+        workspace: post.workspace,
+        id: post.id,
+        owner: inner.owner,
+        attempt: post.attempts,
+        state,
+        failure,
+    };
+    let mut wait = Duration::from_millis(50);
+    // If it cannot be written, it is delivered again once the claim has ended.
+    for _ in 0..5 {
+        if inner.phase() == Phase::Killed {
+            return;
+        }
+        match inner.answer(inner.store.finish_post(finish.clone())).await {
+            Ok(_) => return,
+            Err(error) => tracing::warn!(id = %finish.id, %error, "how a delivery went could not be written"),
+        }
+        inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
+        wait *= 2;
+    }
+}

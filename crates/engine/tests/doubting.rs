@@ -1,0 +1,539 @@
+//! Claimed effects: entered at most once, and in doubt where nobody knows whether they happened.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use hapax_engine::ctx::StepFuture;
+use hapax_engine::model::{
+    Actor, EffectClass, Noted, OnDoubt, Probed, Resolution, Role, Ruling, RunId, RunStatus, StepStatus,
+};
+use hapax_engine::runtime::{Doubt, WorkflowOptions};
+use hapax_engine::{Ctx, Engine, Error, Failure};
+use serde_json::json;
+use support::{Bench, Log};
+
+fn ruling(resolution: Resolution) -> Ruling {
+    let by = Actor { name: "ada".into(), role: Role::Manager };
+    Ruling { resolution, by, seconded_by: None, reason: "the bank says so".into() }
+}
+
+async fn the_doubt(bench: &Bench, engine: &Engine) -> Doubt {
+    let doubt = bench.eventually("a doubt", async || {
+        engine.list_doubts(None, 10).await.unwrap().doubts.into_iter().next()
+    });
+    doubt.await
+}
+
+/// A wire that hangs the first time it is entered, and gives its attempt after that.
+fn wire(log: &Log) -> impl Fn(Ctx, ()) -> StepFuture<'static, u32> + Clone + Send + Sync + 'static {
+    let log = log.clone();
+    move |ctx: Ctx, ()| {
+        let log = log.clone();
+        Box::pin(async move {
+            let step = ctx.step("wire", |attempt| {
+                log.add(format!("wire {}", attempt.idempotency_key().rsplit(':').next().unwrap()));
+                async move {
+                    match attempt.number() {
+                        1 => std::future::pending().await,
+                        number => Ok::<_, Failure>(number),
+                    }
+                }
+            });
+            step.claimed().await
+        })
+    }
+}
+
+/// Crashes in the middle of the wire, and goes on with another engine.
+async fn crashed(bench: &Bench, log: &Log) -> (Engine, RunId) {
+    bench.engine.register("pay", wire(log)).unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap().id();
+    bench.eventually("it is in its step", async || (!log.read().is_empty()).then_some(())).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("pay", wire(log)).unwrap();
+    (second, run)
+}
+
+/// Contract §6: the claim is durable before the effect begins.
+#[tokio::test]
+async fn a_claim_is_on_record_before_the_effect_begins() {
+    let bench = Bench::new();
+    let store = bench.store.clone();
+    bench
+        .engine
+        .register("pay", move |ctx: Ctx, (): ()| {
+            let store = store.clone();
+            async move {
+                let (run, seen) = (ctx.run_id(), store.clone());
+                ctx.step("wire", move |_| {
+                    let store = seen.clone();
+                    async move {
+                        use hapax_engine::store::Store;
+                        let log = store.find_log(&Default::default(), run).await?.expect("it is there");
+                        Ok::<_, Failure>(log.steps[0].state.status() == StepStatus::Running)
+                    }
+                })
+                .claimed()
+                .await
+            }
+        })
+        .unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    assert!(run.result::<bool>().await.unwrap());
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn after_a_crash_it_is_in_doubt_and_people_see_all_they_need() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let owner = bench.engine.owner().to_string();
+    let (second, run) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await;
+    assert_eq!((doubt.run, doubt.step.as_str(), doubt.attempts), (run, "wire", 1));
+    assert_eq!(doubt.key.as_str(), format!("{run}:wire"));
+    assert_eq!(doubt.owner, Some(owner), "the engine that vanished");
+    assert!(doubt.failure.message().contains("vanished"), "{}", doubt.failure);
+    bench.until(run, RunStatus::Waiting).await;
+    bench.clock.advance(Duration::from_secs(7 * 24 * 3600));
+    bench.until(run, RunStatus::Waiting).await;
+    assert_eq!(log.read(), ["wire wire"], "it is never run again by itself");
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn people_say_that_it_happened() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (second, run) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await;
+    let happened = ruling(Resolution::Happened { output: json!(42) });
+    second.resolve_doubt(&doubt.as_seen(), happened.clone()).await.unwrap();
+    assert_eq!(second.run(run).await.unwrap().result::<u32>().await.unwrap(), 42);
+    assert_eq!(log.read().len(), 1);
+    let again = second.resolve_doubt(&doubt.as_seen(), happened).await.unwrap_err();
+    assert!(matches!(again, Error::NoSuchDoubt { .. } | Error::DoubtResolved { .. }), "{again}");
+    let audit = second.list_audit(0, 10).await.unwrap();
+    assert_eq!((audit.len(), audit[0].by.name.as_str(), audit[0].run.clone()), (1, "ada", run.to_string()));
+    assert!(second.list_doubts(None, 10).await.unwrap().doubts.is_empty());
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn people_say_that_it_did_not_happen() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (second, run) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await;
+    second.resolve_doubt(&doubt.as_seen(), ruling(Resolution::DidNotHappen)).await.unwrap();
+    assert_eq!(second.run(run).await.unwrap().result::<u32>().await.unwrap(), 2);
+    assert_eq!(log.read(), ["wire wire", "wire wire"]);
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn people_give_it_up() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (second, run) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await;
+    second.resolve_doubt(&doubt.as_seen(), ruling(Resolution::Abandon)).await.unwrap();
+    let error = second.run(run).await.unwrap().result::<u32>().await.unwrap_err().to_string();
+    assert!(error.contains("abandoned"), "{error}");
+    assert_eq!(log.read().len(), 1);
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn of_two_who_decide_one_is_heard() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (second, run) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await.as_seen();
+    let other = second.clone();
+    let (first, late) = tokio::join!(
+        second.resolve_doubt(&doubt, ruling(Resolution::Happened { output: json!(1) })),
+        other.resolve_doubt(&doubt, ruling(Resolution::Abandon)),
+    );
+    assert_eq!([&first, &late].iter().filter(|outcome| outcome.is_ok()).count(), 1, "{first:?} {late:?}");
+    bench
+        .eventually("it ends", async || {
+            second.get(run).await.unwrap().head.status().is_closed().then_some(())
+        })
+        .await;
+    assert_eq!(second.list_audit(0, 10).await.unwrap().len(), 1, "who was not heard is not in the log");
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn a_ruling_needs_rank_and_the_doubt_as_it_is() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (second, _) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await;
+    let by = Actor { name: "bob".into(), role: Role::Operator };
+    let refused = second
+        .resolve_doubt(&doubt.as_seen(), Ruling { by, ..ruling(Resolution::DidNotHappen) })
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("manager"), "{refused}");
+    let mut stale = doubt.as_seen();
+    stale.seen = hapax_engine::model::Version::new(doubt.version.get() - 1);
+    let refused = second.resolve_doubt(&stale, ruling(Resolution::Abandon)).await.unwrap_err();
+    assert!(matches!(refused, Error::NoSuchDoubt { .. }), "{refused}");
+    let promise = format!("{}~doubt-1-1", doubt.key);
+    assert!(second.resolve_promise(&promise, &json!(null)).await.is_err(), "there is no way around a ruling");
+    assert!(second.list_audit(0, 10).await.unwrap().is_empty());
+    assert_eq!(log.read().len(), 1);
+}
+
+/// An output of the wrong type is a typing error of a person; the doubt is not lost by it.
+#[tokio::test]
+async fn a_ruling_that_is_of_no_use_leaves_the_doubt() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (second, run) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await;
+    let wrong = ruling(Resolution::Happened { output: json!("forty-two") });
+    second.resolve_doubt(&doubt.as_seen(), wrong).await.unwrap();
+    let again = bench.eventually("a new doubt", async || {
+        let doubts = second.list_doubts(None, 10).await.unwrap().doubts;
+        doubts.into_iter().find(|found| found.version != doubt.version)
+    });
+    let again = again.await;
+    assert!(again.failure.message().contains("does not fit"), "{}", again.failure);
+    let right = ruling(Resolution::Happened { output: json!(42) });
+    second.resolve_doubt(&again.as_seen(), right).await.unwrap();
+    assert_eq!(second.run(run).await.unwrap().result::<u32>().await.unwrap(), 42);
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn people_have_it_undone() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let kept = log.clone();
+    let workflow = move |ctx: Ctx, (): ()| {
+        let log = kept.clone();
+        async move {
+            let undo = log.clone();
+            ctx.step("wire", |_| async { Err::<u32, _>(Failure::unknown("connection reset")) })
+                .claimed()
+                .compensate(move |_, sum: u32| {
+                    undo.add(format!("return {sum}"));
+                    async { Ok::<_, Failure>(()) }
+                })
+                .await
+        }
+    };
+    bench.engine.register("pay", workflow).unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    let doubt = the_doubt(&bench, &bench.engine).await;
+    let undo = ruling(Resolution::Compensate { output: json!(7) });
+    bench.engine.resolve_doubt(&doubt.as_seen(), undo).await.unwrap();
+    let error = run.result::<u32>().await.unwrap_err().to_string();
+    assert!(error.contains("compensated"), "{error}");
+    assert_eq!(log.read(), ["return 7"]);
+    bench.check().await;
+}
+
+/// An error that does not tell whether the effect happened is a doubt; one that does is a failed attempt.
+#[tokio::test]
+async fn only_an_outcome_that_is_unknown_is_in_doubt() {
+    let bench = Bench::new();
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    bench
+        .engine
+        .register("pay", move |ctx: Ctx, (): ()| {
+            let tries = counted.clone();
+            async move {
+                ctx.step("wire", move |_| {
+                    let tried = tries.fetch_add(1, Ordering::SeqCst);
+                    async move {
+                        match tried {
+                            0 => Err(Failure::retryable("refused: too busy")),
+                            _ => Ok(tried),
+                        }
+                    }
+                })
+                .claimed()
+                .await
+            }
+        })
+        .unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    assert_eq!(bench.advancing(run.result::<u32>()).await.unwrap(), 1);
+    bench
+        .engine
+        .register("slow", |ctx: Ctx, (): ()| async move {
+            ctx.step("wire", |_| async { std::future::pending::<Result<(), Failure>>().await })
+                .timeout(Duration::from_secs(5))
+                .claimed()
+                .await
+        })
+        .unwrap();
+    bench.engine.start("slow", &()).await.unwrap();
+    let doubt = the_doubt(&bench, &bench.engine).await;
+    assert_eq!(doubt.failure.code(), Some("timed_out"));
+    bench.check().await;
+}
+
+fn probed(
+    answers: Vec<Result<Probed<u32>, Failure>>,
+) -> (Arc<AtomicU32>, impl Fn(Ctx, ()) -> StepFuture<'static, u32> + Clone) {
+    let asked = Arc::new(AtomicU32::new(0));
+    let (counted, answers) = (asked.clone(), Arc::new(answers));
+    let workflow = move |ctx: Ctx, ()| -> StepFuture<'static, u32> {
+        let (asked, answers) = (counted.clone(), answers.clone());
+        Box::pin(async move {
+            let step = ctx.step("wire", |attempt| async move {
+                match attempt.number() {
+                    1 => Err(Failure::unknown("connection reset")),
+                    number => Ok(number),
+                }
+            });
+            let step = step.probe(move |key| {
+                assert!(key.ends_with(":wire"));
+                let place = asked.fetch_add(1, Ordering::SeqCst) as usize;
+                let answer = answers[place.min(answers.len() - 1)].clone();
+                async move { answer }
+            });
+            step.await
+        })
+    };
+    (asked, workflow)
+}
+
+#[tokio::test]
+async fn a_probe_settles_the_doubt() {
+    for (answers, output, asks) in [
+        (vec![Ok(Probed::Happened(9))], 9, 1),
+        (vec![Ok(Probed::DidNotHappen)], 2, 1),
+        (vec![Err(Failure::retryable("no answer")), Ok(Probed::Happened(9))], 9, 2),
+    ] {
+        let bench = Bench::new();
+        let (asked, workflow) = probed(answers);
+        bench.engine.register("pay", workflow).unwrap();
+        let run = bench.engine.start("pay", &()).await.unwrap();
+        assert_eq!(bench.advancing(run.result::<u32>()).await.unwrap(), output);
+        assert_eq!(asked.load(Ordering::SeqCst), asks);
+        assert!(bench.engine.list_doubts(None, 10).await.unwrap().doubts.is_empty());
+        bench.check().await;
+    }
+}
+
+#[tokio::test]
+async fn a_probe_that_cannot_tell_is_asked_again_while_people_look_into_it() {
+    let bench = Bench::new();
+    let (asked, workflow) = probed(vec![Ok(Probed::Unknown), Ok(Probed::Happened(9))]);
+    bench.engine.register("pay", workflow).unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    the_doubt(&bench, &bench.engine).await;
+    bench.until(run.id(), RunStatus::Waiting).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    bench.clock.advance(hapax_engine::limits::PROBE_EVERY);
+    assert_eq!(run.result::<u32>().await.unwrap(), 9);
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn a_step_may_say_what_a_doubt_is_to_come_to() {
+    for (on_doubt, expected) in [(OnDoubt::Retry, Ok(2)), (OnDoubt::Fail, Err("in_doubt"))] {
+        let bench = Bench::new();
+        bench
+            .engine
+            .register("pay", move |ctx: Ctx, (): ()| async move {
+                ctx.step("wire", |attempt| async move {
+                    match attempt.number() {
+                        1 => Err(Failure::unknown("connection reset")),
+                        number => Ok(number),
+                    }
+                })
+                .claimed()
+                .on_doubt(on_doubt)
+                .await
+            })
+            .unwrap();
+        let run = bench.engine.start("pay", &()).await.unwrap();
+        let outcome = bench.advancing(run.result::<u32>()).await.map_err(|error| error.to_string());
+        match (&outcome, expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(*value, expected),
+            (Err(error), Err(code)) => assert!(error.contains(code), "{error}"),
+            _ => panic!("{on_doubt:?}: {outcome:?}"),
+        }
+        bench.check().await;
+    }
+}
+
+/// A cancellation does not make a doubt go away: the run ends when somebody has decided.
+#[tokio::test]
+async fn a_cancelled_run_waits_for_the_ruling() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (second, run) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await;
+    second.cancel(run, "not needed").await.unwrap();
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!second.get(run).await.unwrap().head.status().is_closed());
+    second.resolve_doubt(&doubt.as_seen(), ruling(Resolution::Happened { output: json!(1) })).await.unwrap();
+    bench
+        .eventually("it ends", async || {
+            second.get(run).await.unwrap().head.status().is_closed().then_some(())
+        })
+        .await;
+    bench.check().await;
+}
+
+/// Graceful shutdown lets a claimed effect come to its end, so that no doubt is left.
+#[tokio::test]
+async fn a_shutdown_leaves_no_doubt() {
+    let bench = Bench::new();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    bench
+        .engine
+        .register("pay", move |ctx: Ctx, (): ()| {
+            let gate = gate.clone();
+            async move {
+                ctx.step("wire", move |_| {
+                    let mut gate = gate.clone();
+                    async move { gate.wait_for(|open| *open).await.map(|_| 5).map_err(Failure::unknown) }
+                })
+                .claimed()
+                .await
+            }
+        })
+        .unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    bench.until_step(run.id(), "wire", StepStatus::Running).await;
+    let stopping = bench.engine.shutdown(Duration::from_secs(20));
+    let (stopped, ()) = tokio::join!(stopping, async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        open.send_replace(true);
+    });
+    stopped.unwrap();
+    bench.until_step(run.id(), "wire", StepStatus::Completed).await;
+    bench.check().await;
+}
+
+/// The branch that lost was in the middle of a claimed effect.
+#[tokio::test]
+async fn a_branch_that_loses_in_the_middle_of_a_claimed_effect_leaves_a_doubt() {
+    let bench = Bench::new();
+    bench
+        .engine
+        .register("race", |ctx: Ctx, (): ()| async move {
+            let branches: Vec<StepFuture<'_, ()>> = vec![
+                Box::pin(async {
+                    ctx.step("wire", |_| async { std::future::pending::<Result<(), Failure>>().await })
+                        .claimed()
+                        .await
+                }),
+                Box::pin(async { ctx.create_promise("enough").await }),
+            ];
+            ctx.select(branches).await?.1
+        })
+        .unwrap();
+    let run = bench.engine.start("race", &()).await.unwrap();
+    bench.until_step(run.id(), "wire", StepStatus::Running).await;
+    bench.until_promise(&format!("{}:enough", run.id())).await;
+    bench.engine.resolve_promise(&format!("{}:enough", run.id()), &()).await.unwrap();
+    run.result::<()>().await.unwrap();
+    let doubt = the_doubt(&bench, &bench.engine).await;
+    assert_eq!(doubt.failure.code(), Some("cut_off"));
+    bench.engine.resolve_doubt(&doubt.as_seen(), ruling(Resolution::Abandon)).await.unwrap();
+    assert!(bench.engine.list_doubts(None, 10).await.unwrap().doubts.is_empty());
+    bench.check().await;
+}
+
+/// A zombie that wakes after a takeover writes nothing; what it tried to write is in the journal.
+#[tokio::test]
+async fn a_late_outcome_is_refused_and_noted() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let line = support::cut_off::CutOff::new(bench.store.clone());
+    let node = Engine::launch(line.clone(), bench.clock.clone(), Default::default()).unwrap();
+    let workflow = |log: &Log, gate: tokio::sync::watch::Receiver<bool>| {
+        let log = log.clone();
+        move |ctx: Ctx, (): ()| {
+            let (log, gate) = (log.clone(), gate.clone());
+            async move {
+                ctx.step("wire", move |_| {
+                    log.add("wire".into());
+                    let mut gate = gate.clone();
+                    async move { gate.wait_for(|open| *open).await.map(|_| 5).map_err(Failure::unknown) }
+                })
+                .claimed()
+                .await
+            }
+        }
+    };
+    node.register("pay", workflow(&log, gate.clone())).unwrap();
+    let run = node.start("pay", &()).await.unwrap();
+    bench.eventually("it is in its step", async || (!log.read().is_empty()).then_some(())).await;
+    line.answer_renewals_after(Duration::from_secs(3_600));
+    bench.engine.register("pay", workflow(&log, gate)).unwrap();
+    bench.clock.advance(Duration::from_secs(31));
+    let doubt = the_doubt(&bench, &bench.engine).await;
+    open.send_replace(true);
+    bench.until(run.id(), RunStatus::Waiting).await;
+    assert_eq!(log.read(), ["wire"]);
+    let happened = ruling(Resolution::Happened { output: json!(5) });
+    bench.engine.resolve_doubt(&doubt.as_seen(), happened).await.unwrap();
+    bench.until(run.id(), RunStatus::Completed).await;
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn an_unprotected_effect_is_refused() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, (): ()| async move {
+        ctx.step("wire", |_| async { Ok::<_, Failure>(()) }).non_idempotent().await
+    };
+    let options = WorkflowOptions::default().non_idempotent_effect("wire", EffectClass::Idempotent);
+    let refused = bench.engine.register_with("pay", options, workflow).unwrap_err();
+    assert!(matches!(refused, Error::UnprotectedEffect { .. }), "{refused}");
+    bench.engine.register("pay", workflow).unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    let error = run.result::<()>().await.unwrap_err().to_string();
+    assert!(error.contains("unprotected_effect"), "{error}");
+    let options = WorkflowOptions::default().non_idempotent_effect("wire", EffectClass::Claimed);
+    bench.engine.register_with("undeclared", options, workflow).unwrap();
+    let run = bench.engine.start("undeclared", &()).await.unwrap();
+    let error = run.result::<()>().await.unwrap_err().to_string();
+    assert!(error.contains("undeclared_effect"), "{error}");
+}
+
+#[tokio::test]
+async fn the_journal_tells_of_claims_doubts_and_rulings() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (second, run) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await;
+    second.resolve_doubt(&doubt.as_seen(), ruling(Resolution::DidNotHappen)).await.unwrap();
+    second.run(run).await.unwrap().result::<u32>().await.unwrap();
+    use hapax_engine::store::{ListNotes, Store};
+    let all =
+        ListNotes { workspace: Default::default(), run: Some(run), by_people: false, after: 0, limit: 100 };
+    let notes = bench.store.list_notes(all).await.unwrap();
+    let told: Vec<&str> = notes
+        .iter()
+        .map(|placed| match &placed.note.what {
+            Noted::Claimed { attempt: 1 } => "claimed 1",
+            Noted::Claimed { attempt: 2 } => "claimed 2",
+            Noted::Doubted { attempt: 1, .. } => "doubted 1",
+            Noted::Resolved { .. } => "resolved",
+            _ => "other",
+        })
+        .collect();
+    assert_eq!(told, ["claimed 1", "doubted 1", "resolved", "claimed 2"]);
+}
