@@ -57,6 +57,11 @@ impl Ctx {
         self.activation.facts.workflow.version
     }
 
+    /// No effect may begin from here on; for replays of a history that is all there is to find out about.
+    pub(crate) fn hold_effects(&self) {
+        self.activation.desk().is_held = true;
+    }
+
     /// Holds a step to what it and its workflow declare.
     fn check_effect(&self, step: &Name, class: EffectClass, non_idempotent: bool) -> Result<(), Failure> {
         let declared = self.activation.declared.get(step.as_str());

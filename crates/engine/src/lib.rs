@@ -8,6 +8,7 @@ pub mod memory;
 pub mod model;
 pub mod runtime;
 pub mod store;
+pub mod testing;
 
 pub use ctx::Ctx;
 pub use model::Failure;

@@ -45,6 +45,11 @@ impl MemoryStore {
         MemoryStore { clock, state: Mutex::default() }
     }
 
+    /// Takes over a run with its history, ready to be driven; for replays.
+    pub(crate) fn adopt(&self, history: RunLog) {
+        self.state().adopt(history, self.now());
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no verb panics")
     }

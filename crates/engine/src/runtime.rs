@@ -35,3 +35,4 @@ pub use start::Start;
 pub use stats::Stats;
 
 pub(crate) use desk::Activation;
+pub(crate) use inner::Inner;

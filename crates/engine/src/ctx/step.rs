@@ -330,7 +330,7 @@ impl Effect {
     {
         let run = activation.facts.id;
         let number = attempt.number;
-        activation.reached(|| Point::BeforeEffect(run, self.id.clone()));
+        activation.reached(|| Point::BeforeEffect(run, self.id.clone())).await;
         tracing::debug!(key = attempt.idempotency_key(), attempt = number, "effect begins");
         let in_flight = activation.begin_effect();
         let mut running =
@@ -366,7 +366,7 @@ impl Effect {
         .await;
         activation.its_turn(&self.id).await;
         drop(in_flight);
-        activation.reached(|| Point::AfterEffect(run, self.id.clone()));
+        activation.reached(|| Point::AfterEffect(run, self.id.clone())).await;
         outcome
     }
 

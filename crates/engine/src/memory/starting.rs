@@ -1,8 +1,10 @@
 //! Making runs exist.
 
 use super::state::{State, key_of};
-use crate::model::{NewRun, RunFacts, RunHead, RunId, Timestamp, decide_start};
-use crate::store::{KeyRecord, StartOutcome, StoreError, StoreResult};
+use crate::model::{
+    Drive, EventKind, NewRun, RunEvent, RunFacts, RunHead, RunId, RunState, Timestamp, decide_start,
+};
+use crate::store::{KeyRecord, RunLog, StartOutcome, StoreError, StoreResult};
 
 impl State {
     pub(super) fn start_run(&mut self, new: &NewRun, now: Timestamp) -> StoreResult<StartOutcome> {
@@ -42,6 +44,28 @@ impl State {
         self.give_key(&new.facts, now);
         self.insert_run(head.clone(), new.input.clone(), started);
         head
+    }
+
+    /// Takes over a run from elsewhere, due now.
+    pub(super) fn adopt(&mut self, history: RunLog, now: Timestamp) {
+        let RunLog { mut head, input, steps, promises, signals, .. } = history;
+        head.state = RunState::Running(Drive::Ready { due_at: now });
+        let started = RunEvent {
+            version: head.version,
+            at: now,
+            fence: head.fence,
+            kind: EventKind::Started,
+            note: None,
+        };
+        let (id, workspace) = (head.id(), head.facts.workspace.clone());
+        self.insert_run(head, input, started);
+        for promise in promises {
+            self.put_promise(&workspace, promise);
+        }
+        if let Some(row) = self.row_mut(id) {
+            row.steps = steps.into_iter().map(|step| (step.id.clone(), step)).collect();
+            row.signals = signals.into_iter().map(|signal| (signal.seq, signal)).collect();
+        }
     }
 
     /// Makes the key of a run name it for as long as it is open.

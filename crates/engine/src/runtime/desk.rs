@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::active::{Active, News};
 use super::change::Change;
-use super::inner::Inner;
+use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::registry::Declared;
 use super::stats::Counters;
@@ -46,6 +46,8 @@ pub(crate) struct Desk {
     pub(crate) replaying: bool,
     /// True for the effects that begin right where a replay ended: one of them may have been cut off by a crash.
     pub(crate) first_wave: bool,
+    /// True if no effect may begin, whatever happens.
+    pub(crate) is_held: bool,
     /// True while the code has a turn.
     pub(crate) in_turn: bool,
     pub(crate) stop: Option<Stop>,
@@ -169,8 +171,12 @@ impl Activation {
         self.engine.store.now()
     }
 
-    pub(crate) fn reached(&self, point: impl FnOnce() -> Point) {
+    /// Tells the watcher; goes no further if it killed the engine, as nothing goes on after a crash.
+    pub(crate) async fn reached(&self, point: impl FnOnce() -> Point) {
         self.engine.reached(point);
+        if self.engine.phase() == Phase::Killed {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Asks the records about a step, and checks that the code asks for what was recorded.
@@ -316,6 +322,7 @@ impl Desk {
             head,
             replaying: false,
             first_wave: false,
+            is_held: false,
             in_turn: false,
             stop: None,
             undoing: false,
@@ -590,7 +597,11 @@ impl Future for Gate<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         let activation = self.activation;
         let mut desk = activation.desk();
-        let blocked = desk.replaying || desk.leaving || desk.durable < self.need || desk.violation.is_some();
+        let blocked = desk.replaying
+            || desk.is_held
+            || desk.leaving
+            || desk.durable < self.need
+            || desk.violation.is_some();
         let stopped = self.heeds_stops && desk.is_stopped();
         if !blocked && !stopped && activation.engine.may_start_effects(&activation.active()) {
             if self.counted {

@@ -509,6 +509,9 @@ impl Driver {
             Closing::End(_) => engine.reached(|| Point::BeforeCompletion(active.run)),
             _ => engine.reached(|| Point::BeforeRecord(active.run)),
         }
+        if engine.phase() == Phase::Killed {
+            return false;
+        }
         let commit = commit(engine.clone(), active.clone(), advance);
         self.commit = Some((Box::pin(commit), changes, closing, covers));
         true

@@ -1,0 +1,144 @@
+//! A store that one engine can be cut off from: its calls wait until the line is back, as those of a process that was stopped do.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::memory::MemoryStore;
+use crate::model::{
+    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
+    Version, WorkspaceId,
+};
+use crate::store::*;
+
+#[derive(Debug)]
+pub(super) struct Partition {
+    store: Arc<MemoryStore>,
+    cut: watch::Sender<bool>,
+}
+
+impl Partition {
+    pub(super) fn new(store: Arc<MemoryStore>) -> Self {
+        Partition { store, cut: watch::Sender::new(false) }
+    }
+
+    pub(super) fn cut(&self, cut: bool) {
+        self.cut.send_replace(cut);
+    }
+
+    async fn line(&self) -> &MemoryStore {
+        // The sender is ours, so the wait ends when the line is back.
+        let _ = self.cut.subscribe().wait_for(|cut| !*cut).await;
+        &self.store
+    }
+}
+
+#[async_trait]
+impl Store for Partition {
+    fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
+        self.line().await.start_run(new).await
+    }
+
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        self.line().await.claim_runs(request).await
+    }
+
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        self.line().await.renew_leases(request).await
+    }
+
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        self.line().await.advance_run(advance).await
+    }
+
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+        self.line().await.steer_run(request).await
+    }
+
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
+        self.line().await.send_signal(request).await
+    }
+
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
+        self.line().await.settle_promise(request).await
+    }
+
+    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+        self.line().await.purge(request).await
+    }
+
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        self.line().await.list_runs(request).await
+    }
+
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
+        self.line().await.list_keys(after).await
+    }
+
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
+        self.line().await.append_notes(notes).await
+    }
+
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+        self.line().await.list_notes(request).await
+    }
+
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
+        self.line().await.list_doubts(request).await
+    }
+
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+        self.line().await.claim_posts(request).await
+    }
+
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+        self.line().await.finish_post(request).await
+    }
+
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
+        self.line().await.redeliver(request).await
+    }
+
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+        self.line().await.list_posts(request).await
+    }
+
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
+        self.line().await.find_run(workspace, run).await
+    }
+
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        self.line().await.find_log(workspace, run).await
+    }
+
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
+        self.line().await.find_promise(workspace, id).await
+    }
+
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>> {
+        self.line().await.list_events(workspace, run, after).await
+    }
+
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>> {
+        self.line().await.find_key(workspace, kind, key).await
+    }
+
+    async fn close(&self) -> StoreResult<()> {
+        Ok(())
+    }
+}
