@@ -19,7 +19,7 @@ use crate::fixture::{json, name, workflow};
 /// What comes next.
 pub(super) enum Move {
     Pass(Duration),
-    Ask(Request),
+    Ask(Box<Request>),
 }
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
@@ -86,7 +86,7 @@ impl Drafter {
             117..119 => Request::AppendNotes(self.append_notes(now)),
             _ => self.read_effects(model).await,
         };
-        Move::Ask(request)
+        Move::Ask(Box::new(request))
     }
 
     /// Notes what the answer shows, so that later requests know runs as they were.
@@ -153,7 +153,7 @@ impl Drafter {
     fn plan_neglect(&mut self) {
         let everything = || ClaimRuns { grant: grant_to(OwnerId::from_u128(9), &workflows()), limit: 100 };
         for _ in 0..=hapax_engine::limits::MAX_STALLS {
-            self.planned.push(Move::Ask(Request::Claim(everything())));
+            self.planned.push(Move::Ask(Box::new(Request::Claim(everything()))));
             self.planned.push(Move::Pass(LEASE));
         }
     }
