@@ -15,7 +15,7 @@ pub(super) async fn read(store: &dyn Store, workspace: &WorkspaceId, log: &RunLo
     let run = log.head.id();
     // No more than are to be expected, and one to see that there are no others.
     let limit = 1 + log.steps.iter().filter(|step| step.kind == StepKind::AfterEffect).count();
-    let mut after = EffectKey::from_stored(&run.to_string());
+    let mut after = EffectKey::before(run);
     let mut posts = Vec::new();
     loop {
         let request = ListPosts {

@@ -144,7 +144,22 @@ impl<'a> Sketch<'a> {
         if let Some((transition, to)) = self.drafter.rng.choice(&ways).copied() {
             let state = self.state(to);
             self.change(id, transition, state, None);
+            if to == StepStatus::InDoubt {
+                self.ask_people(id);
+            }
         }
+    }
+
+    /// Opens the promise by which people settle a doubt; each time it is doubted anew it is another one.
+    fn ask_people(&mut self, id: &StepId) {
+        let (attempt, round) = (self.records[id].attempts, self.drafter.rng.u32(..));
+        let promise = PromiseId::of_doubt(self.head.id(), self.advancing.generation(), id, attempt, round);
+        self.advancing.open_promise(Promise {
+            id: promise,
+            run: self.head.id(),
+            deadline_at: None,
+            state: PromiseState::Pending,
+        });
     }
 
     fn state(&mut self, status: StepStatus) -> StepState {
