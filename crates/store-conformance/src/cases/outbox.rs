@@ -320,6 +320,7 @@ pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &Stage)
     t.delivered(&mail).await;
     assert_eq!(t.purge().await.runs, 0, "one is due");
     let hook = t.claim_posts(ANN, &[("hook", 1)]).await.posts.remove(0);
+    assert_eq!(t.purge().await.runs, 0, "the last one is under way");
     assert!(t.finish(&hook, PostState::Dead { at: t.now() }).await);
     let other = left_one(t).await;
     assert_eq!(t.purge().await.runs, 1);

@@ -29,7 +29,13 @@ async fn acknowledged_writes_outlive_a_killed_process() {
     assert_eq!(acknowledged.len(), 300, "the child wrote before it was killed");
 
     let store = SqliteStore::open(place.file(), SqliteOptions::default()).await.unwrap();
+    let effects = effects(&store).await;
+    assert!(
+        effects.len() >= 300 && effects.values().all(|counts| *counts == (1, 1)),
+        "none is there by half"
+    );
     for id in acknowledged {
+        assert!(effects.contains_key(&RunId::from_u128(id)), "run {id}");
         let log = store.find_log(&workspace(), RunId::from_u128(id)).await.unwrap().unwrap();
         assert_eq!(log.steps.len(), 1, "run {id}");
         assert_eq!(log.head.version.get(), 3, "run {id}");
@@ -50,7 +56,7 @@ async fn writes_until_it_is_killed() {
             for n in 1.. {
                 let id = n * 8 + writer;
                 let head = start(&store, granted(facts(id))).await;
-                advance(&store, one_step(&store, &head, "a")).await;
+                advance(&store, one_step_with_effects(&store, &head, "a")).await;
                 let mut out = std::io::stdout().lock();
                 writeln!(out, "done {id}").unwrap();
                 out.flush().unwrap();

@@ -1,6 +1,6 @@
 //! Values that the tests share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
     Advance, Advancing, EffectKey, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyRetention, Name,
-    NewRun, OwnerId, Payload, Post, PostState, Priority, RunFacts, RunHead, RunId, StepChange, StepId,
-    StepKind, StepState, StepTransition, Timestamp, WorkflowRef, WorkspaceId,
+    NewRun, Note, Noted, OwnerId, Payload, Post, PostState, Priority, RunFacts, RunHead, RunId, StepChange,
+    StepId, StepKind, StepState, StepTransition, Timestamp, WorkflowRef, WorkspaceId,
 };
-use hapax_engine::store::{AdvanceOutcome, ClaimRuns, StartOutcome, Store};
+use hapax_engine::store::{AdvanceOutcome, ClaimRuns, ListNotes, ListPosts, StartOutcome, Store};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -145,5 +145,44 @@ pub(crate) fn post(run: &RunHead, step: &str) -> Post {
         attempts: 0,
         failure: None,
         state: PostState::Due { at },
+    }
+}
+
+/// The completion of one step that also notes something and leaves something.
+pub(crate) fn one_step_with_effects(store: &SqliteStore, head: &RunHead, name: &str) -> Advance {
+    let mut write = one_step(store, head, name);
+    write.posts.push(post(head, name));
+    write.notes.push(Note {
+        workspace: workspace(),
+        run: head.id(),
+        generation: head.generation,
+        step: Some(StepId::from_stored(name)),
+        at: store.now(),
+        fence: head.fence,
+        owner: None,
+        by: None,
+        what: Noted::Claimed { attempt: 1 },
+    });
+    write
+}
+
+/// How many notes and after-effects each run has.
+pub(crate) async fn effects(store: &SqliteStore) -> BTreeMap<RunId, (usize, usize)> {
+    let mut counts: BTreeMap<RunId, (usize, usize)> = BTreeMap::new();
+    let mut after = 0;
+    loop {
+        let request = ListNotes { workspace: workspace(), run: None, by_people: false, after, limit: 1000 };
+        let page = store.list_notes(request).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.place;
+        page.iter().for_each(|placed| counts.entry(placed.note.run).or_default().0 += 1);
+    }
+    let mut after = None;
+    loop {
+        let request = ListPosts { workspace: None, status: None, target: None, after, limit: 1000 };
+        let page = store.list_posts(request).await.unwrap();
+        let Some(last) = page.last() else { return counts };
+        after = Some((last.workspace.clone(), last.id.clone()));
+        page.iter().for_each(|post| counts.entry(post.run).or_default().1 += 1);
     }
 }

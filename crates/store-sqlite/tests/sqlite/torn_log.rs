@@ -14,11 +14,17 @@ const RUNS: u128 = 40;
 /// How many of the runs are there; checks that they are the first ones, each whole.
 async fn prefix(place: &Place, file: &Path) -> u128 {
     let store = SqliteStore::open(file, place.options()).await.unwrap();
-    let mut found = 0;
+    let (effects, mut found) = (effects(&store).await, 0);
     for id in 1..=RUNS {
         let Some(log) = store.find_log(&workspace(), RunId::from_u128(id)).await.unwrap() else { break };
         // Start and step were two commits.
         assert_eq!(log.head.version.get(), if log.steps.is_empty() { 1 } else { 3 }, "run {id}");
+        let expected = if log.steps.is_empty() { None } else { Some(&(1, 1)) };
+        assert_eq!(
+            effects.get(&log.head.id()),
+            expected,
+            "run {id}: what it noted and left is there with the step"
+        );
         found = id;
         if log.steps.is_empty() {
             break;
@@ -37,7 +43,7 @@ async fn a_log_cut_anywhere_reopens_to_a_prefix_of_the_commits() {
     let store = place.open().await;
     for id in 1..=RUNS {
         let head = start(&store, granted(facts(id))).await;
-        advance(&store, one_step(&store, &head, "a")).await;
+        advance(&store, one_step_with_effects(&store, &head, "a")).await;
     }
     // A copy while the store is open: what a crash would leave.
     let log = fs::read(place.folder.path().join("orders.db-wal")).unwrap();
@@ -64,7 +70,7 @@ async fn a_rotten_log_reopens_to_a_prefix_of_the_commits() {
     let store = place.open().await;
     for id in 1..=RUNS {
         let head = start(&store, granted(facts(id))).await;
-        advance(&store, one_step(&store, &head, "a")).await;
+        advance(&store, one_step_with_effects(&store, &head, "a")).await;
     }
     let log = fs::read(place.folder.path().join("orders.db-wal")).unwrap();
     let file = fs::read(place.file()).unwrap();
