@@ -16,8 +16,8 @@ use hapax_engine::clock::ManualClock;
 use hapax_engine::fsck::fsck;
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::memory::MemoryStore;
-use hapax_engine::model::{RunId, Version, WorkspaceId};
-use hapax_engine::store::{ListDoubts, ListNotes, ListPosts, ListRuns, Store};
+use hapax_engine::model::{Post, RunId, Version, WorkspaceId};
+use hapax_engine::store::{AdvanceOutcome, ListDoubts, ListNotes, ListPosts, ListRuns, Store};
 
 use crate::Candidate;
 use crate::suite::block_on;
@@ -82,10 +82,14 @@ pub async fn differential(
         match drafter.next(&*model).await {
             Move::Pass(span) => clock.advance(span),
             Move::Ask(request) => {
+                let meets = meets_another_post(&request, &*model).await;
                 let (expected, answer) = (request.ask(&*model).await, request.ask(&*subject).await);
                 let place = || format!("seed {seed}, request {op}: {request:#?}");
                 assert_eq!(expected, answer, "{}", place());
                 exercised.note(&expected);
+                if meets && matches!(expected, Answer::Advance(AdvanceOutcome::Advanced { .. })) {
+                    exercised.note_left("a post that was there");
+                }
                 drafter.learn(&request, &expected, &*model).await;
                 if let Some((workspace, run)) = request.run() {
                     same_run(&*model, &*subject, &workspace, run, &place).await;
@@ -95,6 +99,19 @@ pub async fn differential(
     }
     same_whole(&*model, &*subject, &format!("seed {seed}, at the end"), &mut exercised).await;
     exercised
+}
+
+/// Would the write leave an after-effect where another one is?
+async fn meets_another_post(request: &Request, model: &dyn Store) -> bool {
+    let Request::Advance(advance) = request else { return false };
+    if advance.posts.is_empty() {
+        return false;
+    }
+    let workspace = Some(advance.workspace().clone());
+    let all = ListPosts { workspace, status: None, target: None, after: None, limit: MAX_PAGE };
+    let known = model.list_posts(all).await.unwrap();
+    let other = |post: &Post, known: &Post| known.id == post.id && known.payload != post.payload;
+    advance.posts.iter().any(|post| known.iter().any(|known| other(post, known)))
 }
 
 /// Everything that can be read of one run is alike.

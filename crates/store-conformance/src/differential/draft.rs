@@ -8,7 +8,7 @@ use fastrand::Rng;
 use hapax_engine::model::{
     Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyOnFailure, KeyRetention, Name, NewRun,
     OwnerId, Post, Priority, PromiseId, RunFacts, RunHead, RunId, RunStatus, Settlement, SignalId, Steer,
-    StepId, Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
+    StepId, StepKind, Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -324,7 +324,11 @@ impl Drafter {
     /// Mostly a step that the run has.
     async fn step_of(&mut self, model: &dyn Store, workspace: &WorkspaceId, run: RunId) -> StepId {
         let log = model.find_log(workspace, run).await.unwrap();
-        let steps = log.map(|log| log.steps).unwrap_or_default();
+        let mut steps = log.map(|log| log.steps).unwrap_or_default();
+        if self.chance(40) {
+            // So that it leaves again what is there already.
+            steps.retain(|step| step.kind == StepKind::AfterEffect);
+        }
         match self.rng.choice(&steps) {
             Some(step) if self.chance(60) => step.id.clone(),
             _ => StepId::from_stored(self.one_of(&STEPS)),

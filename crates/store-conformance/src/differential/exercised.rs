@@ -83,6 +83,7 @@ const WANTED: &[&str] = &[
     "redeliver: no such post",
     "list posts: some",
     "list posts: none",
+    "left: a post that was there",
     "left: a note of an engine",
     "left: a note of a person",
     "left: a doubt in an open run",

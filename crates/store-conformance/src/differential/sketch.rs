@@ -116,7 +116,10 @@ impl<'a> Sketch<'a> {
     }
 
     fn change_a_step(&mut self) {
-        let step = self.drafter.one_of(&STEPS);
+        let step = match self.drafter.chance(15) {
+            true => self.drafter.one_of(&["notify", "notify#2"]),
+            false => self.drafter.one_of(&STEPS),
+        };
         let id = StepId::from_stored(step);
         match (kind_of(step), self.status_of(&id)) {
             (StepKind::Undo, None) if self.drafter.chance(70) => {}
