@@ -232,6 +232,7 @@ macro_rules! with_every_case {
                 notes_outlive_their_generation
                 what_people_did_outlives_the_run
                 a_place_is_never_given_twice
+                a_page_of_the_journal_is_cut_to_its_limit
             }
             doubts {
                 a_doubt_says_since_when_and_why
@@ -240,6 +241,7 @@ macro_rules! with_every_case {
                 a_settled_doubt_is_gone
                 an_ended_run_may_leave_a_doubt
                 a_retry_does_not_run_again_what_is_in_doubt
+                a_page_of_doubts_is_cut_to_its_limit
             }
             outbox {
                 an_after_effect_comes_with_its_step
@@ -257,6 +259,7 @@ macro_rules! with_every_case {
                 after_effects_are_listed_in_order
                 a_run_stays_while_its_after_effects_are_under_way
                 a_run_stays_while_something_is_delivered_once_more
+                claims_and_pages_are_cut_to_their_limits
             }
             concurrency {
                 starts_with_one_key_make_one_run

@@ -1,5 +1,6 @@
 //! Steps in doubt: found by people until somebody says what happened.
 
+use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     Failure, Refusal, RunId, Steer, StepId, StepState, StepStatus, StepTransition, WorkspaceId,
 };
@@ -133,4 +134,15 @@ pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &Stage) {
     assert_eq!(t.step(&run, "wire").await.unwrap().state.status(), StepStatus::InDoubt);
     assert!(t.step(&run, "ship").await.is_none());
     assert_eq!(names(&t.doubts().await), [(run.id(), "wire")]);
+}
+
+/// However many are asked for, a page holds so many and no more.
+pub(super) async fn a_page_of_doubts_is_cut_to_its_limit(t: &Stage) {
+    let run = t.driven().await;
+    let mut write = t.write(&run).await;
+    for n in 0..=MAX_PAGE {
+        write = write.loses(&format!("wire-{n}"), lost());
+    }
+    write.done().await;
+    assert_eq!(page(t, usize::MAX, None).await.len(), MAX_PAGE);
 }

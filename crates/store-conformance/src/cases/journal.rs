@@ -1,5 +1,6 @@
 //! The journal: appended to with what it is about, and never changed.
 
+use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     Actor, Failure, Fence, Generation, Note, Noted, Resolution, Role, RunHead, RunId, Steer, StepId,
     WorkspaceId,
@@ -229,4 +230,16 @@ pub(super) async fn a_place_is_never_given_twice(t: &Stage) {
     t.store.append_notes(vec![noted_by(MEG, &noted, "later")]).await.unwrap();
     let later = t.placed_notes(ListNotes { after: last, ..t.all_notes() }).await;
     assert_eq!(later.len(), 1, "whoever read up to {last} sees what came since");
+}
+
+/// However much is asked for, a page holds so many and no more.
+pub(super) async fn a_page_of_the_journal_is_cut_to_its_limit(t: &Stage) {
+    let run = t.driven().await;
+    let notes = (0..=MAX_PAGE as u32).map(|attempt| noted_by(MEG, &run, &attempt.to_string())).collect();
+    t.store.append_notes(notes).await.unwrap();
+    let all = ListNotes { limit: usize::MAX, ..t.all_notes() };
+    let of_run = ListNotes { run: Some(run.id()), ..all.clone() };
+    for request in [all.clone(), of_run, ListNotes { by_people: true, ..all }] {
+        assert_eq!(t.placed_notes(request).await.len(), MAX_PAGE);
+    }
 }

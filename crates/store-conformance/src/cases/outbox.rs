@@ -1,5 +1,6 @@
 //! After-effects: committed with what caused them, and delivered at least once.
 
+use hapax_engine::limits::{MAX_CLAIM, MAX_PAGE};
 use hapax_engine::model::{
     Failure, Noted, Post, PostState, PostStatus, RunHead, Steer, StepId, Timestamp, WorkspaceId,
 };
@@ -340,4 +341,19 @@ pub(super) async fn a_run_stays_while_something_is_delivered_once_more(t: &Stage
     assert_eq!(t.purge().await.runs, 0);
     t.delivered(&t.claim_post(ANN).await).await;
     assert_eq!(t.purge().await.runs, 1);
+}
+
+/// However many are asked for, a claim and a page hold so many and no more.
+pub(super) async fn claims_and_pages_are_cut_to_their_limits(t: &Stage) {
+    let run = t.driven().await;
+    let mut write = t.write(&run).await;
+    for n in 0..=MAX_CLAIM {
+        write = write.leaves(&format!("notify-{n}"), "mail");
+    }
+    write.done().await;
+    let page = t.store.list_posts(ListPosts { limit: usize::MAX, ..t.all_posts() }).await.unwrap();
+    assert_eq!(page.len(), MAX_PAGE);
+    let claimed = t.claim_posts(ANN, &[("mail", usize::MAX)]).await;
+    assert_eq!((claimed.posts.len(), claimed.next_due_at), (MAX_CLAIM, Some(t.now())));
+    assert_eq!(t.claim_posts(ANN, &[("mail", usize::MAX)]).await.posts.len(), 1);
 }
