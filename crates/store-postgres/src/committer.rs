@@ -132,12 +132,13 @@ impl Committer {
     ) -> Result<Written, Fault> {
         let mut workspaces_of_moves = Vec::with_capacity(batch.moves.len());
         for Move { advance, .. } in &batch.moves {
-            workspaces_of_moves.push(self.numbers.find_workspace(held, advance.workspace()).await?);
+            workspaces_of_moves.push(self.numbers.find_workspace(held.link(), advance.workspace()).await?);
         }
         let mut numbered = Vec::with_capacity(batch.starts.len());
         for Start { new, .. } in &batch.starts {
-            let workspace = self.numbers.give_workspace(held, &new.facts.workspace).await?;
-            numbered.push((workspace, self.numbers.give_workflow(held, &new.facts.workflow.name).await?));
+            let workspace = self.numbers.give_workspace(held.link(), &new.facts.workspace).await?;
+            numbered
+                .push((workspace, self.numbers.give_workflow(held.link(), &new.facts.workflow.name).await?));
         }
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();

@@ -15,16 +15,9 @@ use crate::options::PostgresOptions;
 /// - Every statement goes from keys to rows; the planner is told so once instead of being asked each time. With these
 ///   settings one plan is right for every batch size and every size of the tables (`plans.rs` tests that).
 fn session_settings(options: &PostgresOptions) -> Vec<(&'static str, String)> {
-    let statement = options.deadline.mul_f64(0.8).as_millis().to_string();
-    let lock = options.deadline.mul_f64(0.4).as_millis().to_string();
-    let idle = options.deadline.as_millis().to_string();
-    vec![
-        ("search_path", options.schema.clone()),
+    let ours = vec![
+        ("search_path", search_path(options)),
         ("hapax.schema", options.schema.clone()),
-        ("statement_timeout", statement),
-        ("lock_timeout", lock),
-        ("idle_in_transaction_session_timeout", idle),
-        ("default_transaction_isolation", "read\\ committed".into()),
         ("plan_cache_mode", "force_generic_plan".into()),
         ("enable_seqscan", "off".into()),
         ("enable_bitmapscan", "off".into()),
@@ -34,7 +27,30 @@ fn session_settings(options: &PostgresOptions) -> Vec<(&'static str, String)> {
         ("seq_page_cost", "0.01".into()),
         ("random_page_cost", "0.01".into()),
         ("jit", "off".into()),
+    ];
+    timeouts(options).into_iter().chain(ours).collect()
+}
+
+/// What also the connections begin with that user code shares. Everything else there is the user's.
+fn timeouts(options: &PostgresOptions) -> Vec<(&'static str, String)> {
+    let statement = options.deadline.mul_f64(0.8).as_millis().to_string();
+    let idle = options.deadline.as_millis().to_string();
+    vec![
+        ("statement_timeout", statement),
+        ("lock_timeout", lock_timeout(options).as_millis().to_string()),
+        ("idle_in_transaction_session_timeout", idle),
+        ("default_transaction_isolation", "read\\ committed".into()),
     ]
+}
+
+/// How long a statement waits for what another transaction holds.
+pub(crate) fn lock_timeout(options: &PostgresOptions) -> Duration {
+    options.deadline.mul_f64(0.4)
+}
+
+/// Our tables first, and nobody's temporary ones before them, as they would be if they were not named.
+pub(crate) fn search_path(options: &PostgresOptions) -> String {
+    format!("{},pg_temp", options.schema)
 }
 
 /// Sent after the rest, because a server on a platform without it refuses it: lets go of a statement whose client is gone.
@@ -46,13 +62,26 @@ pub(crate) const FORGET_PLANS: &str = "DISCARD PLANS";
 
 /// The settings for connections to `url`.
 pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
+    configure_with(url, options, session_settings(options))
+}
+
+/// The settings for connections to `url` that user code shares: with its own `search_path`, and plans of PostgreSQL's choice.
+pub(crate) fn configure_for_work(url: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
+    configure_with(url, options, timeouts(options))
+}
+
+fn configure_with(
+    url: &str,
+    options: &PostgresOptions,
+    settings: Vec<(&'static str, String)>,
+) -> Result<Config, OpenError> {
     check_schema(&options.schema)?;
     let mut config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
     if config.get_hosts().is_empty() {
         return Err(OpenError::BadUrl);
     }
     let given = config.get_options().unwrap_or_default().to_owned();
-    let ours = session_settings(options).into_iter().map(|(name, value)| format!("-c {name}={value}"));
+    let ours = settings.into_iter().map(|(name, value)| format!("-c {name}={value}"));
     let all: Vec<String> = std::iter::once(given).filter(|given| !given.is_empty()).chain(ours).collect();
     config.options(all.join(" "));
     if config.get_application_name().is_none() {

@@ -107,11 +107,11 @@ impl Considered {
         let mut needs = Needs::default();
         batch.iter().for_each(|task| task.foresee(&mut needs));
         for (workspace, workflow) in &needs.names {
-            self.numbers.give_workspace(held, workspace).await?;
-            self.numbers.give_workflow(held, workflow).await?;
+            self.numbers.give_workspace(held.link(), workspace).await?;
+            self.numbers.give_workflow(held.link(), workflow).await?;
         }
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
-        let mut session = Session::new(held, &self.numbers, self.clock.now());
+        let mut session = Session::new(held.link(), &self.numbers, self.clock.now());
         session.prepare_for(&needs).await?;
         for task in batch {
             task.apply(&mut session).await?;

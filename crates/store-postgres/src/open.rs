@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hapax_engine::clock::Clock;
 use tokio_postgres::{Client, Config};
 
-use crate::connect::{configure, connect, place};
+use crate::connect::{configure, configure_for_work, connect, place};
 use crate::limits::MIN_SERVER;
 use crate::migrate::{self, KNOWN_VERSION};
 use crate::open_error::OpenError;
@@ -15,6 +15,8 @@ use crate::server_clock::ServerClock;
 /// A database that is ready to be used.
 pub(crate) struct Opened {
     pub(crate) config: Config,
+    /// For connections that user code shares.
+    pub(crate) work_config: Config,
     pub(crate) place: String,
     pub(crate) clock: Arc<dyn Clock>,
     /// The same clock, if it is the server's and so must be read again from time to time.
@@ -24,6 +26,7 @@ pub(crate) struct Opened {
 /// Connects once, looks at the server, and brings the tables up to date if that is wanted.
 pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened, OpenError> {
     let config = configure(url, options)?;
+    let work_config = configure_for_work(url, options)?;
     let place = place(&config);
     let mut client = connect(&config).await?;
     inspect(&client, &place).await?;
@@ -45,7 +48,7 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened,
             (clock.clone(), Some(clock))
         }
     };
-    Ok(Opened { config, place, clock, server_clock })
+    Ok(Opened { config, work_config, place, clock, server_clock })
 }
 
 /// Refuses a server that cannot keep what is promised, and warns about one that is set up not to.

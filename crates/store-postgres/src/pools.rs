@@ -14,6 +14,7 @@ use crate::fault::{Fault, describe};
 use crate::limits::{
     CONNECT_TIMEOUT, FORGET_PLANS_EVERY, MAINTENANCE_CONNECTIONS, RECONNECT_PAUSE, RENEWAL_CONNECTIONS,
 };
+use crate::link::Link;
 use crate::options::PostgresOptions;
 
 /// The connections of a node.
@@ -28,23 +29,32 @@ pub(crate) struct Pools {
     pub(crate) renewals: Connections,
     /// Reserved for claims, purges and hints.
     pub(crate) maintenance: Connections,
+    /// For user code in a transaction of ours; each is cleared before the next use.
+    pub(crate) works: Connections,
 }
 
 impl Pools {
-    pub(crate) fn new(config: &Config, options: &PostgresOptions) -> Self {
-        let pool = |size| Connections::new(config, size, options.deadline);
+    pub(crate) fn new(config: &Config, work_config: &Config, options: &PostgresOptions) -> Self {
+        let pool = |size| Connections::new(config, size, options.deadline, RecyclingMethod::Fast);
         Pools {
             commits: pool(options.committers),
             considered: pool(options.committers),
             reads: pool(options.readers),
             renewals: pool(RENEWAL_CONNECTIONS),
             maintenance: pool(MAINTENANCE_CONNECTIONS),
+            works: Connections::new(
+                work_config,
+                options.transactions,
+                options.deadline,
+                RecyclingMethod::Clean,
+            ),
         }
     }
 
     /// Closes them all; calls under way keep theirs until they end.
     pub(crate) fn close(&self) {
-        for connections in [&self.commits, &self.considered, &self.reads, &self.renewals, &self.maintenance] {
+        let Pools { commits, considered, reads, renewals, maintenance, works } = self;
+        for connections in [commits, considered, reads, renewals, maintenance, works] {
             connections.pool.close();
         }
     }
@@ -61,8 +71,8 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    fn new(config: &Config, size: usize, deadline: Duration) -> Self {
-        let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    fn new(config: &Config, size: usize, deadline: Duration, recycling_method: RecyclingMethod) -> Self {
+        let how = ManagerConfig { recycling_method };
         let manager = Manager::from_config(config.clone(), NoTls, how);
         let check_client = Hook::async_fn(|client, _| {
             Box::pin(async move {
@@ -161,6 +171,11 @@ impl Connections {
 pub(crate) struct Held(Option<Object>);
 
 impl Held {
+    /// For statements that need not care what they go through.
+    pub(crate) fn link(&self) -> Link<'_> {
+        Link::Own(self)
+    }
+
     /// For the next call.
     pub(crate) fn give_back(mut self) {
         drop(self.0.take());
@@ -172,6 +187,12 @@ impl std::ops::Deref for Held {
 
     fn deref(&self) -> &Object {
         self.0.as_ref().expect("only give_back and drop take it")
+    }
+}
+
+impl std::ops::DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Object {
+        self.0.as_mut().expect("only give_back and drop take it")
     }
 }
 

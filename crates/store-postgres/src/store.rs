@@ -12,15 +12,16 @@ use hapax_engine::model::{
 use hapax_engine::store::{
     AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
     RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreError, StoreResult, StoredKey,
+    Store, StoreError, StoreResult, StoredKey, Transact, TransactOutcome,
 };
-use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::advance_runs;
 use crate::batch::{HotOp, Move, Start, size_of_write};
 use crate::claim_runs::{self, Rotation};
 use crate::committer::Committer;
+use crate::connect::search_path;
 use crate::considered::Considered;
 use crate::fault::Fault;
 use crate::hints::Hints;
@@ -33,6 +34,7 @@ use crate::options::PostgresOptions;
 use crate::pools::Pools;
 use crate::server_clock::ServerClock;
 use crate::start_runs;
+use crate::transact::Works;
 use crate::{list_runs, purge, read, renew_leases};
 
 /// Keeps everything in one schema of a PostgreSQL database, for any number of nodes.
@@ -47,6 +49,10 @@ pub struct PostgresStore {
     deadline: Duration,
     /// `None` once the store is closed.
     lanes: RwLock<Option<Lanes>>,
+    works: Arc<Works>,
+    /// One for each piece of user work under way.
+    turns: Arc<Semaphore>,
+    transactions: usize,
     /// Work until everything that was sent is written.
     workers: Mutex<JoinSet<()>>,
     /// End with the store.
@@ -63,8 +69,8 @@ struct Lanes {
 impl PostgresStore {
     /// Connects to `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and makes the tables if they are not there.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
-        let Opened { config, place, clock, server_clock } = open(url, &options).await?;
-        let pools = Arc::new(Pools::new(&config, &options));
+        let Opened { config, work_config, place, clock, server_clock } = open(url, &options).await?;
+        let pools = Arc::new(Pools::new(&config, &work_config, &options));
         let numbers = Arc::new(Numbers::default());
         let hints = Hints::new(&options.schema);
         let (hot, hot_inbox) = mpsc::channel(MAX_QUEUED);
@@ -95,6 +101,13 @@ impl PostgresStore {
         if let Some(server_clock) = server_clock {
             attendants.spawn(keep_time(server_clock, pools.clone()));
         }
+        let works = Arc::new(Works {
+            pools: pools.clone(),
+            numbers: numbers.clone(),
+            clock: clock.clone(),
+            hints: hints.clone(),
+            search_path: search_path(&options),
+        });
         Ok(PostgresStore {
             place,
             clock,
@@ -103,6 +116,9 @@ impl PostgresStore {
             rotation: Arc::default(),
             hints,
             deadline: options.deadline,
+            works,
+            turns: Arc::new(Semaphore::new(options.transactions)),
+            transactions: options.transactions,
             lanes: RwLock::new(Some(Lanes { hot, considered })),
             workers: Mutex::new(workers),
             _attendants: attendants,
@@ -230,6 +246,26 @@ impl Store for PostgresStore {
         }
     }
 
+    async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
+        let turn = match tokio::time::timeout(self.deadline, self.turns.clone().acquire_owned()).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(_)) => return Err(StoreError::Unavailable("the store is closed".into())),
+            Err(_) => {
+                let why = format!("{} steps with work of their own are under way already", self.transactions);
+                return Err(StoreError::Unavailable(why));
+            }
+        };
+        let works = self.works.clone();
+        // In a task of its own, so that whoever asked may stop waiting at any moment.
+        let working = tokio::spawn(async move {
+            let outcome = works.transact(request).await;
+            drop(turn);
+            outcome
+        });
+        let ended = |_| Err(StoreError::Unknown("the store failed on this request".into()));
+        working.await.unwrap_or_else(ended)
+    }
+
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
         self.consider(request).await
     }
@@ -294,6 +330,10 @@ impl Store for PostgresStore {
 
     async fn close(&self) -> StoreResult<()> {
         drop(self.lanes.write().expect("no holder panics").take());
+        if let Ok(all) = self.turns.acquire_many(self.transactions as u32).await {
+            self.turns.close();
+            drop(all);
+        }
         let mut workers = self.workers.lock().await;
         while let Some(ended) = workers.join_next().await {
             if ended.is_err() {

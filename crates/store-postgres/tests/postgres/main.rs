@@ -11,3 +11,4 @@ mod opening;
 mod poison;
 mod proxy;
 mod sql_files;
+mod transacting;
