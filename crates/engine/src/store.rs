@@ -16,6 +16,8 @@ mod start_run;
 mod steer_run;
 mod transact;
 
+use std::any::Any;
+
 use async_trait::async_trait;
 use tokio::sync::watch;
 
@@ -40,8 +42,10 @@ use crate::model::{
 pub type StoreResult<T> = Result<T, StoreError>;
 
 /// Keeps runs, steps, keys, promises and signals. See the module for what that means.
+///
+/// It is [`Any`], so that the crate of a store can find its own behind an engine and offer what only that one can do.
 #[async_trait]
-pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// The store's clock: the one that leases, timers and deadlines are judged by.
     fn now(&self) -> Timestamp;
 

@@ -7,6 +7,13 @@
 -- No foreign keys: each would cost the hot path a lookup for a rule that every write obeys anyway.
 -- Texts are compared byte by byte (collation "C"), as the model does.
 
+-- Which store this is: one row, never changed. A start in a transaction of the user's asks whether it is on the same one.
+CREATE TABLE identity (
+    one int2 NOT NULL DEFAULT 1 PRIMARY KEY CHECK (one = 1),
+    id  uuid NOT NULL DEFAULT gen_random_uuid()
+);
+INSERT INTO identity DEFAULT VALUES;
+
 -- Names are long and few; rows carry a small number instead. Rows here are never changed or deleted.
 CREATE TABLE workspaces (
     id   int4 NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -38,6 +38,11 @@ impl Hints {
         })
     }
 
+    /// What a transaction of the user's tells when it commits; no node passes over it.
+    pub(crate) fn from_outside(schema: &str) -> String {
+        format!("{schema} committed")
+    }
+
     /// Something became due that this node may not drive itself.
     pub(crate) fn note(&self) {
         self.to_tell.notify_one();

@@ -2,7 +2,7 @@
 
 use deadpool_postgres::Object;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row, Statement};
+use tokio_postgres::{Error, Row, Statement, Transaction};
 
 use crate::session::Params;
 
@@ -13,14 +13,17 @@ pub(crate) enum Link<'c> {
     Own(&'c Object),
     /// A transaction of ours, on a connection that user code has used as well.
     Shared(&'c deadpool_postgres::Transaction<'c>),
+    /// A transaction of the user's, on a connection that we know nothing about.
+    Foreign(&'c Transaction<'c>),
 }
 
 impl Link<'_> {
-    /// Prepared once for each connection.
+    /// Prepared once for each connection of ours; each time on one that is not, since nobody would ever use it again.
     pub(crate) async fn prepare(self, sql: &'static str) -> Result<Statement, Error> {
         match self {
             Link::Own(object) => object.prepare_cached(sql).await,
             Link::Shared(transaction) => transaction.prepare_cached(sql).await,
+            Link::Foreign(transaction) => transaction.prepare(sql).await,
         }
     }
 
@@ -32,6 +35,7 @@ impl Link<'_> {
         match self {
             Link::Own(object) => object.query(statement, params).await,
             Link::Shared(transaction) => transaction.query(statement, params).await,
+            Link::Foreign(transaction) => transaction.query(statement, params).await,
         }
     }
 
@@ -40,6 +44,7 @@ impl Link<'_> {
         match self {
             Link::Own(object) => object.execute_raw(statement, params).await,
             Link::Shared(transaction) => transaction.execute_raw(statement, params).await,
+            Link::Foreign(transaction) => transaction.execute_raw(statement, params).await,
         }
     }
 
@@ -47,6 +52,7 @@ impl Link<'_> {
         match self {
             Link::Own(object) => object.batch_execute(sql).await,
             Link::Shared(transaction) => transaction.batch_execute(sql).await,
+            Link::Foreign(transaction) => transaction.batch_execute(sql).await,
         }
     }
 }

@@ -14,14 +14,15 @@ use hapax_engine::store::{
     RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
     Store, StoreError, StoreResult, StoredKey, Transact, TransactOutcome,
 };
-use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio_postgres::Transaction;
 
 use crate::advance_runs;
 use crate::batch::{HotOp, Move, Start, size_of_write};
 use crate::claim_runs::{self, Rotation};
 use crate::committer::Committer;
-use crate::connect::search_path;
+use crate::connect::{lock_timeout, search_path};
 use crate::considered::Considered;
 use crate::fault::Fault;
 use crate::hints::Hints;
@@ -34,6 +35,7 @@ use crate::options::PostgresOptions;
 use crate::pools::Pools;
 use crate::server_clock::ServerClock;
 use crate::start_runs;
+use crate::start_within::Guests;
 use crate::transact::Works;
 use crate::{list_runs, purge, read, renew_leases};
 
@@ -50,6 +52,7 @@ pub struct PostgresStore {
     /// `None` once the store is closed.
     lanes: RwLock<Option<Lanes>>,
     works: Arc<Works>,
+    guests: Guests,
     /// One for each piece of user work under way.
     turns: Arc<Semaphore>,
     transactions: usize,
@@ -108,6 +111,15 @@ impl PostgresStore {
             hints: hints.clone(),
             search_path: search_path(&options),
         });
+        let guests = Guests {
+            pools: pools.clone(),
+            numbers: numbers.clone(),
+            clock: clock.clone(),
+            search_path: search_path(&options),
+            lock_timeout: lock_timeout(&options),
+            hint: Hints::from_outside(&options.schema),
+            identity: OnceCell::new(),
+        };
         Ok(PostgresStore {
             place,
             clock,
@@ -117,6 +129,7 @@ impl PostgresStore {
             hints,
             deadline: options.deadline,
             works,
+            guests,
             turns: Arc::new(Semaphore::new(options.transactions)),
             transactions: options.transactions,
             lanes: RwLock::new(Some(Lanes { hot, considered })),
@@ -133,6 +146,18 @@ impl PostgresStore {
     /// The clock that leases, timers and deadlines are judged by: the server's, unless the options named another.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
+    }
+
+    /// Makes a run exist in a transaction of the caller's, by the rules of [`Store::start_run`], so that it is there exactly if that
+    /// transaction commits. [`crate::StartWithin`] is its face for users.
+    ///
+    /// A start that is offered to a driver, or that has a parent, is [`StoreError::Refused`]; so is a transaction on another database.
+    pub async fn start_run_within(
+        &self,
+        new: NewRun,
+        transaction: &mut Transaction<'_>,
+    ) -> StoreResult<StartOutcome> {
+        self.guests.start(&new, transaction).await
     }
 
     fn lanes(&self) -> StoreResult<Lanes> {

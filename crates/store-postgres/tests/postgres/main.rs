@@ -11,4 +11,5 @@ mod opening;
 mod poison;
 mod proxy;
 mod sql_files;
+mod starting_within;
 mod transacting;
