@@ -2,7 +2,8 @@
 --
 -- Instants are milliseconds since the Unix epoch, payloads are JSON text kept byte for byte. Enums are small numbers; codes.rs
 -- spells them out, and the CHECKs below hold the same rules as the enums.
--- Every primary and unique key is led by the workspace, so that the tables can be spread by it. Workspaces and workflows
+-- Every primary and unique key is led by the workspace, so that the tables can be spread by it; so no constraint says that an id
+-- is in one workspace only, and nothing relies on it (docs/decisions/0004). Workspaces and workflows
 -- are dictionaries: small, never changed, the same everywhere.
 -- No foreign keys: each would cost the hot path a lookup for a rule that every write obeys anyway.
 -- Texts are compared byte by byte (collation "C"), as the model does.
@@ -94,7 +95,7 @@ CREATE TABLE run_facts (
     CHECK ((parent IS NULL) = (parent_step IS NULL) AND (parent IS NULL) = (cancel_with_parent IS NULL))
 );
 
--- Serves starts, which refuse the id of a run of another workspace; and purge and the list over all workspaces, which
+-- Serves starts, which refuse the id of a run of another workspace if they see it; and purge and the list over all workspaces, which
 -- walk in the order of ids.
 CREATE INDEX run_facts_by_id ON run_facts (id);
 

@@ -1,7 +1,7 @@
 //! The store itself: writes go to the lanes, reads and maintenance to connections of their own.
 
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
@@ -26,7 +26,7 @@ use crate::connect::{lock_timeout, search_path};
 use crate::considered::Considered;
 use crate::fault::Fault;
 use crate::hints::Hints;
-use crate::job::{Job, Reply, Task, Verb};
+use crate::job::{Entered, Job, Reply, Task, Verb};
 use crate::limits::{MAX_OPERATION_BYTES, MAX_QUEUED, READ_CLOCK_EVERY};
 use crate::numbers::Numbers;
 use crate::open::{Opened, open};
@@ -176,7 +176,7 @@ impl PostgresStore {
         V::Outcome: Sync,
     {
         let (reply, told) = oneshot::channel();
-        self.enter(&self.lanes()?.considered, Job::boxed(request, reply)).await?;
+        self.enter(&self.lanes()?.considered, Job::boxed(request, reply, Entered::now())).await?;
         hear(told).await
     }
 
@@ -234,7 +234,7 @@ impl Store for PostgresStore {
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
         match start_runs::is_plain(&new) {
-            true => self.write_hot(|reply| HotOp::Start(Start { new, reply })).await,
+            true => self.write_hot(|reply| HotOp::Start(Start { new, reply, entered: Entered::now() })).await,
             false => self.consider(new).await,
         }
     }
@@ -265,7 +265,7 @@ impl Store for PostgresStore {
         match advance_runs::is_plain(&advance) {
             true => {
                 let advance = Box::new(advance);
-                self.write_hot(|reply| HotOp::Advance(Move { advance, reply })).await
+                self.write_hot(|reply| HotOp::Advance(Move { advance, reply, entered: Entered::now() })).await
             }
             false => self.consider(advance).await,
         }
@@ -305,7 +305,10 @@ impl Store for PostgresStore {
 
     async fn purge(&self, request: Purge) -> StoreResult<Purged> {
         let now = self.now();
-        let purged = self.pools.maintenance.run(self.deadline, |held| purge::purge(held, request, now));
+        // What is not done by half of the time is left for the next pass, so that a slow one never ends without an answer.
+        let until = Instant::now() + self.deadline / 2;
+        let purged =
+            self.pools.maintenance.run(self.deadline, |held| purge::purge(held, request, now, until));
         purged.await.map_err(Fault::into_commit_error)
     }
 
