@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tokio_postgres::config::{Host, TargetSessionAttrs};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::{Client, Config};
 
+use crate::encryption::{Tls, Wish, connector};
 use crate::limits::CONNECT_TIMEOUT;
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
@@ -60,26 +61,34 @@ pub(crate) const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2
 /// look the row up, and would be kept until the server next looks at the size of the table.
 pub(crate) const FORGET_PLANS: &str = "DISCARD PLANS";
 
-/// The settings for connections to `url`.
-pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
-    configure_with(url, options, session_settings(options))
+/// Where connections lead, and how they are made.
+#[derive(Clone)]
+pub(crate) struct Address {
+    /// For connections of ours.
+    pub(crate) config: Config,
+    /// For connections that user code shares: with its own `search_path`, and plans of PostgreSQL's choice.
+    pub(crate) work_config: Config,
+    pub(crate) tls: Tls,
 }
 
-/// The settings for connections to `url` that user code shares: with its own `search_path`, and plans of PostgreSQL's choice.
-pub(crate) fn configure_for_work(url: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
-    configure_with(url, options, timeouts(options))
-}
-
-fn configure_with(
-    url: &str,
-    options: &PostgresOptions,
-    settings: Vec<(&'static str, String)>,
-) -> Result<Config, OpenError> {
+/// The address that `url` stands for.
+pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     check_schema(&options.schema)?;
+    let (url, wish) = Wish::take(url)?;
     let mut config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
     if config.get_hosts().is_empty() {
         return Err(OpenError::BadUrl);
     }
+    let is_local = config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
+    // Nobody listens at a socket of this machine; `psql` leaves it alone as well.
+    config.ssl_mode(if is_local { SslMode::Disable } else { wish.ssl_mode() });
+    let tls = connector(&wish, &place(&config))?;
+    let work_config = complete(config.clone(), options, timeouts(options));
+    let config = complete(config, options, session_settings(options));
+    Ok(Address { config, work_config, tls })
+}
+
+fn complete(mut config: Config, options: &PostgresOptions, settings: Vec<(&'static str, String)>) -> Config {
     let given = config.get_options().unwrap_or_default().to_owned();
     let ours = settings.into_iter().map(|(name, value)| format!("-c {name}={value}"));
     let all: Vec<String> = std::iter::once(given).filter(|given| !given.is_empty()).chain(ours).collect();
@@ -95,7 +104,7 @@ fn configure_with(
     config.keepalives_interval(Duration::from_secs(3)).keepalives_retries(3);
     config.tcp_user_timeout(options.deadline);
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    Ok(config)
+    config
 }
 
 fn check_schema(schema: &str) -> Result<(), OpenError> {
@@ -123,10 +132,11 @@ pub(crate) fn place(config: &Config) -> String {
 }
 
 /// One connection outside the pools. It ends with its client.
-pub(crate) async fn connect(config: &Config) -> Result<Client, OpenError> {
+pub(crate) async fn connect(address: &Address) -> Result<Client, OpenError> {
+    let Address { config, tls, .. } = address;
     // The driver's own timeout ends when the server accepts; one that then says nothing is none.
     let patience = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-    let connecting = tokio::time::timeout(patience, config.connect(NoTls)).await;
+    let connecting = tokio::time::timeout(patience, config.connect(tls.clone())).await;
     let (client, connection) = match connecting {
         Ok(connected) => connected.map_err(|error| OpenError::from_postgres(&place(config), &error))?,
         Err(_) => {
@@ -149,11 +159,12 @@ mod tests {
     #[test]
     fn a_password_is_shown_nowhere() {
         let options = PostgresOptions::default();
-        let config = configure("postgres://ann:canary@db.example:6000/orders", &options).unwrap();
+        let Address { config, .. } =
+            configure("postgres://ann:canary@db.example:6000/orders", &options).unwrap();
         assert_eq!(place(&config), "db.example:6000/orders");
         assert!(!format!("{config:?}").contains("canary"));
         for broken in ["postgres://ann:canary@host:port/x", "postgres://h/x?canary=1", "canary", ""] {
-            let error = configure(broken, &options).unwrap_err();
+            let Err(error) = configure(broken, &options) else { panic!("{broken}") };
             assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
         }
     }

@@ -10,8 +10,11 @@
 //! - A call that outlives its deadline costs its connection, so that no transaction is ever left behind.
 //! - `now` is a parameter of every statement: the server's clock as [`ServerClock`] knows it, or a test's.
 //!
-//! Connections are not encrypted yet: use a network you trust, a local socket, or a tunnel. A pooler between node and server must
+//! Connections are encrypted as `sslmode` and `sslrootcert` in the URL say, with the feature `tls`. A pooler between node and server must
 //! keep sessions together (no transaction pooling), because statements are prepared once per connection.
+
+// What connections are made with is `Copy` only where there is no TLS.
+#![cfg_attr(not(feature = "tls"), allow(clippy::clone_on_copy))]
 
 mod advance_run;
 mod advance_runs;
@@ -22,6 +25,7 @@ mod codes;
 mod committer;
 mod connect;
 mod considered;
+mod encryption;
 mod ending;
 mod fault;
 mod hints;

@@ -26,9 +26,9 @@ pub struct Migrated {
 
 /// Brings the tables of a database up to date, all or nothing. Any number of nodes may do so at once; one does it, the others wait.
 pub async fn migrate(url: &str, options: &PostgresOptions) -> Result<Migrated, OpenError> {
-    let config = configure(url, options)?;
-    let mut client = connect(&config).await?;
-    apply(&mut client, &config).await
+    let address = configure(url, options)?;
+    let mut client = connect(&address).await?;
+    apply(&mut client, &address.config).await
 }
 
 /// Applies what is missing.

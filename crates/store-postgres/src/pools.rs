@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::Config;
 
-use crate::connect::{CHECK_CLIENT, FORGET_PLANS, place};
+use crate::connect::{Address, CHECK_CLIENT, FORGET_PLANS, place};
+use crate::encryption::Tls;
 use crate::fault::{Fault, describe};
 use crate::limits::{
     CONNECT_TIMEOUT, FORGET_PLANS_EVERY, MAINTENANCE_CONNECTIONS, RECONNECT_PAUSE, RENEWAL_CONNECTIONS,
@@ -34,20 +35,19 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    pub(crate) fn new(config: &Config, work_config: &Config, options: &PostgresOptions) -> Self {
-        let pool = |size| Connections::new(config, size, options.deadline, RecyclingMethod::Fast);
+    pub(crate) fn new(address: &Address, options: &PostgresOptions) -> Self {
+        let Address { config, work_config, tls } = address;
+        let connections = |config, size, recycling| {
+            Connections::new(config, tls.clone(), size, options.deadline, recycling)
+        };
+        let pool = |size| connections(config, size, RecyclingMethod::Fast);
         Pools {
             commits: pool(options.committers),
             considered: pool(options.committers),
             reads: pool(options.readers),
             renewals: pool(RENEWAL_CONNECTIONS),
             maintenance: pool(MAINTENANCE_CONNECTIONS),
-            works: Connections::new(
-                work_config,
-                options.transactions,
-                options.deadline,
-                RecyclingMethod::Clean,
-            ),
+            works: connections(work_config, options.transactions, RecyclingMethod::Clean),
         }
     }
 
@@ -71,9 +71,15 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    fn new(config: &Config, size: usize, deadline: Duration, recycling_method: RecyclingMethod) -> Self {
+    fn new(
+        config: &Config,
+        tls: Tls,
+        size: usize,
+        deadline: Duration,
+        recycling_method: RecyclingMethod,
+    ) -> Self {
         let how = ManagerConfig { recycling_method };
-        let manager = Manager::from_config(config.clone(), NoTls, how);
+        let manager = Manager::from_config(config.clone(), tls, how);
         let check_client = Hook::async_fn(|client, _| {
             Box::pin(async move {
                 match client.batch_execute(CHECK_CLIENT).await {

@@ -72,8 +72,8 @@ struct Lanes {
 impl PostgresStore {
     /// Connects to `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and makes the tables if they are not there.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
-        let Opened { config, work_config, place, clock, server_clock } = open(url, &options).await?;
-        let pools = Arc::new(Pools::new(&config, &work_config, &options));
+        let Opened { address, place, clock, server_clock } = open(url, &options).await?;
+        let pools = Arc::new(Pools::new(&address, &options));
         let numbers = Arc::new(Numbers::default());
         let hints = Hints::new(&options.schema);
         let (hot, hot_inbox) = mpsc::channel(MAX_QUEUED);
@@ -100,7 +100,7 @@ impl PostgresStore {
         }
         let mut attendants = JoinSet::new();
         attendants.spawn(hints.clone().tell(pools.clone()));
-        attendants.spawn(hints.clone().hear(config));
+        attendants.spawn(hints.clone().hear(address));
         if let Some(server_clock) = server_clock {
             attendants.spawn(keep_time(server_clock, pools.clone()));
         }

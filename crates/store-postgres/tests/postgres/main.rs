@@ -1,6 +1,7 @@
 //! What the PostgreSQL store does beyond what every store does: opening, migrating, failing and coming back.
 
 mod dropped_futures;
+mod encrypting;
 mod failing_server;
 mod fairness;
 mod fixture;
