@@ -202,7 +202,7 @@ CREATE TABLE signal_ids (
     PRIMARY KEY (workspace, run, id)
 );
 
--- A run's head as the model has it; rows.rs reads these columns by place.
+-- A run's head as the model has it; rows.rs reads these columns by place, so a later version makes a view of its own.
 CREATE VIEW heads AS
 SELECT
     r.id,

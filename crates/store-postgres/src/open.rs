@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use crate::connect::{Address, configure, connect, place};
 use crate::limits::MIN_SERVER;
-use crate::migrate::{self, KNOWN_VERSION};
+use crate::migrate::{self, Fit, KNOWN_VERSION};
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
 use crate::server_clock::ServerClock;
@@ -28,14 +28,11 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened,
     let mut client = connect(&address).await?;
     inspect(&client, &place).await?;
     let found = migrate::look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
-    if found > KNOWN_VERSION {
-        return Err(OpenError::Newer { place, found, known: KNOWN_VERSION });
-    }
-    if found < KNOWN_VERSION {
-        if !options.migrate {
-            return Err(OpenError::Older { place, found, known: KNOWN_VERSION });
-        }
-        migrate::apply(&mut client, &address.config).await?;
+    match found.fit(KNOWN_VERSION) {
+        Fit::Good => {}
+        Fit::Newer => return Err(OpenError::Newer { place, found: found.version, known: KNOWN_VERSION }),
+        Fit::Older if options.migrate => drop(migrate::apply(&mut client, &address.config).await?),
+        Fit::Older => return Err(OpenError::Older { place, found: found.version, known: KNOWN_VERSION }),
     }
     let (clock, server_clock): (Arc<dyn Clock>, _) = match &options.clock {
         Some(clock) => (clock.clone(), None),

@@ -17,9 +17,9 @@ pub(crate) enum Way {
     Hold,
     /// Passes requests on, swallows the first answer, and cuts the connection.
     CutBeforeAnswer,
-    /// Cuts a connection instead of passing its COMMIT on.
+    /// Cuts a connection instead of passing its COMMIT on; once, and passes everything on from then.
     LoseCommit,
-    /// Passes a COMMIT on, and cuts its connection when the answer comes.
+    /// Passes a COMMIT on, and cuts its connection when the answer comes; once, and passes everything on from then.
     LoseAnswerToCommit,
 }
 
@@ -46,6 +46,7 @@ impl Proxy {
                 let (cut, commits) = (Arc::new(watch::Sender::new(false)), Arc::new(AtomicBool::new(false)));
                 let wire = |is_answer| Wire {
                     way: told.subscribe(),
+                    orders: told.clone(),
                     cut: cut.clone(),
                     commits: commits.clone(),
                     is_answer,
@@ -75,6 +76,7 @@ impl Drop for Proxy {
 /// One direction of a connection.
 struct Wire {
     way: watch::Receiver<Way>,
+    orders: Arc<watch::Sender<Way>>,
     cut: Arc<watch::Sender<bool>>,
     /// Has a COMMIT been passed on?
     commits: Arc<AtomicBool>,
@@ -110,6 +112,9 @@ impl Wire {
                 }
             };
             if cuts {
+                if matches!(now, Way::LoseCommit | Way::LoseAnswerToCommit) {
+                    self.orders.send_replace(Way::Pass);
+                }
                 self.cut.send_replace(true);
                 return;
             }

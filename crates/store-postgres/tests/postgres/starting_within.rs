@@ -12,6 +12,7 @@ use hapax_postgres_fixture::Database;
 use hapax_store_postgres::tokio_postgres::{Client, Transaction};
 use hapax_store_postgres::{PostgresOptions, PostgresStore, StartWithin};
 
+use crate::dropped_futures::drop_after;
 use crate::fixture::{database, open, until};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -238,5 +239,34 @@ async fn a_transaction_on_another_database_is_refused() {
     let mut transaction = client.transaction().await.unwrap();
     let refused = engine.start("process-order", &7i64).within(&mut transaction).await;
     assert!(matches!(refused, Err(Error::Store(StoreError::Refused(_)))), "{refused:?}");
+    shop.engine.shutdown(PATIENCE).await.unwrap();
+}
+
+/// Fault 14: whoever stops waiting keeps a transaction as good as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_dropped_at_any_await_leaves_the_transaction_usable() {
+    let shop = Shop::open(PostgresOptions::default()).await;
+    let mut client = shop.client().await;
+    let settings = "SELECT current_setting('search_path') || '; ' || current_setting('lock_timeout')";
+    let usual: String = client.query_one(settings, &[]).await.unwrap().get(0);
+    let mut given_up = 0;
+    for polls in 1.. {
+        let mut transaction = client.transaction().await.unwrap();
+        let key = format!("order-{polls}");
+        let start = shop.engine.start("process-order", &7i64).idempotency_key(&key);
+        let was_pending = drop_after(polls, start.within(&mut transaction)).await;
+        let found: String = transaction.query_one(settings, &[]).await.unwrap().get(0);
+        assert_eq!(found, usual, "{polls} polls");
+        let again = shop.engine.start("process-order", &7i64).idempotency_key(&key);
+        let again = again.within(&mut transaction).await.unwrap();
+        transaction.commit().await.unwrap();
+        assert_eq!(shop.run_of_key(&key).await, Some(again.id()), "{polls} polls");
+        if !was_pending {
+            break;
+        }
+        given_up += 1;
+    }
+    assert!(given_up > 5, "{given_up} starts were dropped before their end");
+    assert_eq!(shop.runs().await, given_up + 1, "one for each key");
     shop.engine.shutdown(PATIENCE).await.unwrap();
 }

@@ -36,6 +36,12 @@ impl Bank {
         Bank::at(&url, database, options).await
     }
 
+    /// With a store that only looks.
+    async fn open_beside(database: Database) -> Bank {
+        let url = database.url();
+        Bank::at(&url, database, PostgresOptions::default()).await
+    }
+
     async fn at(url: &str, database: Database, options: PostgresOptions) -> Bank {
         let admin = database.connect().await.unwrap();
         admin.batch_execute("CREATE TABLE ledger (amount int8 NOT NULL)").await.unwrap();
@@ -418,4 +424,35 @@ async fn a_workflow_books_once_however_often_it_tries() {
     assert_eq!(TRIES.load(Ordering::SeqCst), 2);
     engine.shutdown(LEASE).await.unwrap();
     assert_eq!(bank.t.claim(ANN).await, []);
+}
+
+/// The engine asks the log what became of it, and goes on from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_whose_commit_is_not_confirmed_books_once() {
+    for (way, calls_needed) in [(Way::LoseAnswerToCommit, 1), (Way::LoseCommit, 2)] {
+        let database = database().await;
+        let proxy = Arc::new(Proxy::start(&database.tcp_url()).await);
+        let store = open(proxy.url(), PostgresOptions::default()).await;
+        let bank = Bank::open_beside(database).await;
+        let engine = Engine::launch(store.clone(), store.clock(), EngineOptions::default()).unwrap();
+        let calls = Arc::new(AtomicU32::new(0));
+        let (counted, told) = (calls.clone(), proxy.clone());
+        let pay = move |ctx: Ctx, amount: i64| {
+            let (calls, proxy) = (counted.clone(), told.clone());
+            async move {
+                ctx.transaction("ledger", move |transaction| {
+                    if calls.fetch_add(1, Ordering::SeqCst) == 0 {
+                        proxy.set(way);
+                    }
+                    Box::pin(async move { book(transaction, amount).await })
+                })
+                .await
+            }
+        };
+        engine.register("pay", pay).unwrap();
+        let run = engine.start("pay", &42i64).await.unwrap();
+        assert_eq!(run.result::<i64>().await.unwrap(), 42, "{way:?}");
+        assert_eq!((bank.ledger().await, calls.load(Ordering::SeqCst)), (vec![42], calls_needed), "{way:?}");
+        engine.shutdown(LEASE).await.unwrap();
+    }
 }
