@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
-use crate::encryption::{Tls, Wish, connector};
+use crate::encryption::{Taken, Tls, connector};
 use crate::limits::CONNECT_TIMEOUT;
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
@@ -74,11 +74,12 @@ pub(crate) struct Address {
 /// The address that `url` stands for.
 pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     check_schema(&options.schema)?;
-    let (url, wish) = Wish::take(url)?;
+    let (url, taken) = Taken::out_of(url)?;
     let mut config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
     if config.get_hosts().is_empty() {
         return Err(OpenError::BadUrl);
     }
+    let wish = taken.into_wish(config.get_ssl_mode());
     let is_local = config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
     // Nobody listens at a socket of this machine; `psql` leaves it alone as well.
     config.ssl_mode(if is_local { SslMode::Disable } else { wish.ssl_mode() });

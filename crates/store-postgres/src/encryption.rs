@@ -37,34 +37,55 @@ pub(crate) struct Wish {
     pub(crate) root: Option<PathBuf>,
 }
 
-impl Wish {
-    /// Takes the wish out of a URL; answers also with what is left of it.
-    pub(crate) fn take(url: &str) -> Result<(String, Wish), OpenError> {
-        let (mut mode, mut root) = (Mode::Prefer, None);
-        let Some((before, query)) = url.split_once('?') else {
-            return Ok((url.to_owned(), Wish { mode, root }));
+/// What was taken out of a URL.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    mode: Option<Mode>,
+    root: Option<PathBuf>,
+}
+
+impl Taken {
+    /// Takes it out; answers also with what is left.
+    pub(crate) fn out_of(url: &str) -> Result<(String, Taken), OpenError> {
+        let mut taken = Taken::default();
+        // As the driver reads it: what stands before the first `@` is the password, whatever it looks like.
+        let after_password = url.find('@').unwrap_or(0);
+        let Some(begin) = url[after_password..].find('?').map(|at| after_password + at) else {
+            return Ok((url.to_owned(), taken));
         };
+        let (before, query) = (&url[..begin], &url[begin + 1..]);
         let mut left = Vec::new();
         for pair in query.split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decode_str(value).decode_utf8().map_err(|_| OpenError::BadUrl)?;
             match name {
-                "sslmode" => mode = Mode::of(&value).ok_or(OpenError::BadUrl)?,
-                "sslrootcert" => root = Some(PathBuf::from(value.as_ref())),
+                "sslmode" => taken.mode = Some(Mode::of(&value).ok_or(OpenError::BadUrl)?),
+                "sslrootcert" => taken.root = Some(PathBuf::from(value.as_ref())),
                 _ => left.push(pair),
             }
-        }
-        // Whoever names a file wants it to count.
-        if mode == Mode::Require && root.is_some() {
-            mode = Mode::VerifyCa;
         }
         let left = match left.is_empty() {
             true => before.to_owned(),
             false => format!("{before}?{}", left.join("&")),
         };
-        Ok((left, Wish { mode, root }))
+        Ok((left, taken))
     }
 
+    /// The wish, given what the driver has understood of the rest: it reads other forms of URL, and nothing said there is lost.
+    pub(crate) fn into_wish(self, understood: SslMode) -> Wish {
+        let mode = self.mode.unwrap_or(match understood {
+            SslMode::Disable => Mode::Disable,
+            SslMode::Prefer => Mode::Prefer,
+            // Also whatever the driver may learn one day.
+            _ => Mode::Require,
+        });
+        // Whoever names a file wants it to count.
+        let mode = if mode == Mode::Require && self.root.is_some() { Mode::VerifyCa } else { mode };
+        Wish { mode, root: self.root }
+    }
+}
+
+impl Wish {
     /// What the driver is told.
     pub(crate) fn ssl_mode(&self) -> SslMode {
         match self.mode {
@@ -233,18 +254,38 @@ mod rustls_connector {
 mod tests {
     use super::*;
 
+    fn wish(url: &str) -> (String, Wish) {
+        let (left, taken) = Taken::out_of(url).unwrap();
+        (left, taken.into_wish(SslMode::Prefer))
+    }
+
     #[test]
     fn only_what_concerns_encryption_is_taken_out_of_a_url() {
-        let taken = |url| Wish::take(url).unwrap();
-        let (left, wish) =
-            taken("postgres://h/db?sslmode=verify-full&connect_timeout=1&sslrootcert=%2Fa%20b.pem");
+        let (left, wanted) =
+            wish("postgres://h/db?sslmode=verify-full&connect_timeout=1&sslrootcert=%2Fa%20b.pem");
         assert_eq!(left, "postgres://h/db?connect_timeout=1");
-        assert_eq!(wish, Wish { mode: Mode::VerifyFull, root: Some("/a b.pem".into()) });
-        let (left, wish) = taken("postgres://h/db?sslmode=disable");
-        assert_eq!((left.as_str(), wish.mode), ("postgres://h/db", Mode::Disable));
-        assert_eq!(taken("postgres://h/db").1, Wish { mode: Mode::Prefer, root: None });
-        assert_eq!(taken("postgres://h/db?sslmode=require").1.mode, Mode::Require);
-        assert_eq!(taken("postgres://h/db?sslmode=require&sslrootcert=a").1.mode, Mode::VerifyCa);
-        assert!(matches!(Wish::take("postgres://h/db?sslmode=often"), Err(OpenError::BadUrl)));
+        assert_eq!(wanted, Wish { mode: Mode::VerifyFull, root: Some("/a b.pem".into()) });
+        let (left, wanted) = wish("postgres://h/db?sslmode=disable");
+        assert_eq!((left.as_str(), wanted.mode), ("postgres://h/db", Mode::Disable));
+        assert_eq!(wish("postgres://h/db").1, Wish { mode: Mode::Prefer, root: None });
+        assert_eq!(wish("postgres://h/db?sslmode=require").1.mode, Mode::Require);
+        assert_eq!(wish("postgres://h/db?sslmode=require&sslrootcert=a").1.mode, Mode::VerifyCa);
+        assert!(matches!(Taken::out_of("postgres://h/db?sslmode=often"), Err(OpenError::BadUrl)));
+    }
+
+    /// Nothing that looks odd may weaken what is asked for.
+    #[test]
+    fn no_wish_is_passed_over() {
+        let (left, wanted) = wish("postgres://ann:pass?word&sslmode=disable@h/db?sslmode=verify-full");
+        assert_eq!(left, "postgres://ann:pass?word&sslmode=disable@h/db");
+        assert_eq!(wanted.mode, Mode::VerifyFull);
+        for odd in ["host=h user=ann sslmode=require", "postgres://h/db?ssl%6Dode=require"] {
+            let options = crate::PostgresOptions::default();
+            let configured = crate::connect::configure(odd, &options);
+            match cfg!(feature = "tls") {
+                true => assert_eq!(configured.unwrap().config.get_ssl_mode(), SslMode::Require, "{odd}"),
+                false => assert!(matches!(configured, Err(OpenError::WithoutTls { .. })), "{odd}"),
+            }
+        }
     }
 }

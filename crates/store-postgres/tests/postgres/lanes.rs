@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_table_holds_nobody_up_for_longer_than_the_deadline() {
     let database = database().await;
-    let deadline = Duration::from_secs(1);
+    let deadline = Duration::from_secs(2);
     let options = PostgresOptions::default().committers(1).deadline(deadline);
     let t = Arc::new(stage(&database.url(), options).await);
     let mut admin = database.connect().await.unwrap();
