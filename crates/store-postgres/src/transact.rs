@@ -11,8 +11,8 @@ use tokio_postgres::error::SqlState;
 use crate::considered::pause;
 use crate::fault::{Fault, Verdict, describe, judge};
 use crate::hints::Hints;
-use crate::job::{Needs, Verb};
-use crate::limits::MAX_TRIES;
+use crate::job::{Entered, Needs, Verb};
+use crate::limits::{MAX_TRIES, RECONNECT_PAUSE};
 use crate::link::Link;
 use crate::numbers::Numbers;
 use crate::pools::{Held, Pools};
@@ -36,24 +36,35 @@ pub(crate) struct Works {
 /// How far a transaction has come; what a failure means depends on it.
 struct Progress(AtomicU8);
 
-const WORKING: u8 = 0;
-const RECORDING: u8 = 1;
-const COMMITTING: u8 = 2;
+const BEGINNING: u8 = 0;
+const WORKING: u8 = 1;
+const RECORDING: u8 = 2;
+const COMMITTING: u8 = 3;
 
 /// An outcome, and whether the connection is fit for the next.
 type Ended = (TransactOutcome, bool);
 
 impl Works {
     /// Tries until no other transaction is in the way of the record, but not for ever.
+    ///
+    /// To be turned away costs a step one of its attempts, though its work was never asked. So a server that is on its way back
+    /// is waited for, up to the deadline.
     pub(crate) async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
         let Some(work) = request.work.downcast_ref::<PostgresWork>() else {
             return Err(StoreError::Refused("work on this store is given as PostgresWork".into()));
         };
+        let (entered, deadline) = (Entered::now(), self.pools.works.deadline());
         let mut tries = 1;
         loop {
-            let mut held = self.pools.works.get().await.map_err(Fault::into_store_error)?;
-            let progress = Progress(AtomicU8::new(WORKING));
-            let deadline = self.pools.works.deadline();
+            let mut held = match self.pools.works.get().await {
+                Ok(held) => held,
+                Err(fault) if entered.is_over(deadline) => return Err(fault.into_store_error()),
+                Err(_) => {
+                    tokio::time::sleep(RECONNECT_PAUSE).await;
+                    continue;
+                }
+            };
+            let progress = Progress(AtomicU8::new(BEGINNING));
             let trying = tokio::time::timeout(deadline, self.attempt(&mut held, work, &request, &progress));
             let fault = match trying.await.unwrap_or(Err(Fault::OutOfTime)) {
                 Ok((outcome, is_sound)) => {
@@ -71,6 +82,7 @@ impl Works {
                     let why = format!("the work did not end within {deadline:?}; nothing of it was written");
                     return Ok(TransactOutcome::WorkFailed(Failure::retryable(why)));
                 }
+                (BEGINNING, _) if !entered.is_over(deadline) => tokio::time::sleep(RECONNECT_PAUSE).await,
                 (RECORDING, fault) if fault.is_collision() && tries < MAX_TRIES => {
                     pause(tries).await;
                     tries += 1;
@@ -90,6 +102,7 @@ impl Works {
     ) -> Result<Ended, Fault> {
         let mut transaction = held.transaction().await?;
         let own = which(&transaction).await?;
+        progress.0.store(WORKING, Ordering::Relaxed);
         let done = work.run(&mut transaction).await;
         progress.0.store(RECORDING, Ordering::Relaxed);
         let output = match done {

@@ -11,7 +11,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{StoreError, Transact, TransactOutcome};
 use hapax_engine::{Ctx, Engine, EngineOptions};
-use hapax_postgres_fixture::Database;
+use hapax_postgres_fixture::{Database, Server, Shutdown};
 use hapax_store_conformance::fixture::{ANN, BOB, LEASE, SECOND, Stage};
 use hapax_store_conformance::must;
 use hapax_store_postgres::tokio_postgres::{Client, Transaction};
@@ -455,4 +455,40 @@ async fn a_workflow_whose_commit_is_not_confirmed_books_once() {
         assert_eq!((bank.ledger().await, calls.load(Ordering::SeqCst)), (vec![42], calls_needed), "{way:?}");
         engine.shutdown(LEASE).await.unwrap();
     }
+}
+
+/// Also one whose policy allows a single attempt: its work was never asked while there was no server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_costs_a_step_no_attempt() {
+    let server = Server::start().unwrap();
+    let store = open(&server.url("postgres"), PostgresOptions::default()).await;
+    let engine = Engine::launch(store.clone(), store.clock(), EngineOptions::default()).unwrap();
+    let (begun, mut has_begun) = watch::channel(false);
+    let (begun, go_on) = (Arc::new(begun), watch::Sender::new(false));
+    let may_go_on = go_on.subscribe();
+    let pay = move |ctx: Ctx, (): ()| {
+        let (begun, mut may_go_on) = (begun.clone(), may_go_on.clone());
+        async move {
+            let count = |name: &'static str| {
+                ctx.transaction_with(name, RetryPolicy::never(), |transaction| {
+                    Box::pin(async move {
+                        Ok(transaction.query_one("SELECT 1::int8", &[]).await?.get::<_, i64>(0))
+                    })
+                })
+            };
+            // Leaves a connection behind that will be dead when the next one wants it.
+            count("first").await?;
+            begun.send_replace(true);
+            may_go_on.wait_for(|go| *go).await?;
+            count("second").await
+        }
+    };
+    engine.register("pay", pay).unwrap();
+    let run = engine.start("pay", &()).await.unwrap();
+    has_begun.wait_for(|begun| *begun).await.unwrap();
+    server.stop(Shutdown::Fast).unwrap();
+    go_on.send_replace(true);
+    server.start_again().unwrap();
+    assert_eq!(run.result::<i64>().await.unwrap(), 1);
+    engine.shutdown(LEASE).await.unwrap();
 }
