@@ -6,6 +6,7 @@
 mod history;
 mod invariant;
 mod keys;
+mod posts;
 mod report;
 mod snapshot;
 mod standing;
@@ -22,7 +23,7 @@ use snapshot::{Reading, Snapshot};
 /// Runs on one page: each comes with its payloads, so fewer than a list may hold.
 const PAGE: usize = 100;
 
-/// Walks every run, its records and history, and every key, and reports what breaks an invariant.
+/// Walks every run, its records and history, every key and every after-effect, and reports what breaks an invariant.
 pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
     let mut report = Report::default();
     let mut named = Named::default();
@@ -54,6 +55,7 @@ pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
         }
     }
     keys::check_all(store, &named, &mut report).await?;
+    posts::check_all(store, &mut report).await?;
     Ok(report)
 }
 
@@ -67,6 +69,7 @@ fn check_run(snapshot: &Snapshot, now: Timestamp, named: &mut Named, report: &mu
     history::check(snapshot, &mut found);
     standing::check(snapshot, now, &mut found);
     keys::check_own(snapshot, now, &mut found);
+    posts::check_own(snapshot, &mut found);
     for (invariant, what) in found {
         report.add(Violation { invariant, run: Some(snapshot.view.head.id()), what });
     }

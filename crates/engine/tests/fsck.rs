@@ -11,8 +11,8 @@ use hapax_engine::fsck::fsck;
 use hapax_engine::limits::MAX_STALLS;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    Asked, EventKind, Fence, Fingerprint, Generation, Lease, PromiseState, RunHead, RunId, RunState,
-    Settlement, StepState, Timestamp, Version, WorkspaceId,
+    Asked, EffectKey, EventKind, Fence, Fingerprint, Generation, Lease, Post, PromiseState, RunHead, RunId,
+    RunState, Settlement, StepKind, StepState, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::model::{Drive, RunFacts};
 use hapax_store_conformance::fixture::*;
@@ -396,4 +396,100 @@ async fn invariant_46_a_child_that_nobody_told() {
         ..Lie::NONE
     };
     finds!(&stage, &child, lie, 46);
+}
+
+/// A run that left two after-effects in its second generation, and one in its first.
+async fn left_three(stage: &Stage) -> RunHead {
+    let run = stage.driven().await;
+    let run = stage.write(&run).await.leaves("notify", "mail").continues_with("2").done().await;
+    stage.write(&run).await.leaves("notify", "mail").does("charge").leaves("print", "hook").done().await
+}
+
+#[tokio::test]
+async fn after_effects_are_looked_at() {
+    let stage = stage();
+    let run = left_three(&stage).await;
+    stage.write(&run).await.completes("1").done().await;
+    let report = stage.fsck().await;
+    assert!(report.is_clean(), "{report}");
+    assert_eq!((report.runs, report.posts), (1, 3));
+}
+
+#[tokio::test]
+async fn invariant_50_a_step_that_left_nothing() {
+    let stage = stage();
+    let run = left_three(&stage).await;
+    finds!(&stage, &run, Lie { posts: |posts| drop(posts.remove(1)), ..Lie::NONE }, 50);
+    finds!(&stage, &run, Lie { posts: |posts| posts.clear(), ..Lie::NONE }, 50);
+    let older = Lie { posts: |posts| posts.retain(|post| post.id.as_str().contains(".1:")), ..Lie::NONE };
+    assert!(found(&stage, &run, older).await.is_empty(), "the records of the first generation are gone");
+}
+
+#[tokio::test]
+async fn invariant_50_an_after_effect_that_no_step_left() {
+    let stage = stage();
+    let run = left_three(&stage).await;
+    let lost_step = |log: &mut hapax_engine::store::RunLog| {
+        log.steps.retain(|step| step.id.as_str() != "print");
+    };
+    assert!(found(&stage, &run, Lie { log: lost_step, ..Lie::NONE }).await.contains(&50));
+    let other_kind = Lie { log: |log| log.steps[0].kind = StepKind::Effect, ..Lie::NONE };
+    finds!(&stage, &run, other_kind, 50);
+    let invented = Lie {
+        posts: |posts| {
+            let id = format!("{}-b", posts[1].id);
+            posts.push(Post { id: EffectKey::from_stored(&id), ..posts[1].clone() });
+        },
+        ..Lie::NONE
+    };
+    finds!(&stage, &run, invented, 50);
+}
+
+#[tokio::test]
+async fn invariant_50_an_after_effect_under_the_id_of_another_run() {
+    let stage = stage();
+    let run = left_three(&stage).await;
+    let lie = Lie { posts: |posts| posts[0].run = RunId::from_u128(1), ..Lie::NONE };
+    finds!(&stage, &run, lie, 50);
+}
+
+/// A retry deletes records; what their steps left stays, and is no fault.
+#[tokio::test]
+async fn invariant_50_a_retry_leaves_what_its_steps_left() {
+    let stage = stage();
+    let run = left_three(&stage).await;
+    let run = stage.write(&run).await.fails("no").done().await;
+    let from = Some(hapax_engine::model::StepId::from_stored("charge"));
+    stage.steered(&run, hapax_engine::model::Steer::Retry { from }).await;
+    assert!(stage.fsck().await.is_clean());
+    finds!(&stage, &run, Lie { posts: |posts| drop(posts.remove(0)), ..Lie::NONE }, 50);
+}
+
+/// More after-effects than records let expect are read all the same.
+#[tokio::test]
+async fn invariant_50_every_page_is_read() {
+    let stage = stage();
+    let run = left_three(&stage).await;
+    let lie = Lie {
+        posts: |posts| {
+            let first = posts[1].clone();
+            for n in 0..9 {
+                posts
+                    .push(Post { id: EffectKey::from_stored(&format!("{}-{n}", first.id)), ..first.clone() });
+            }
+        },
+        ..Lie::NONE
+    };
+    let liar = LyingStore { store: stage.store.clone(), about: run.id(), lie };
+    let report = fsck(&liar).await.unwrap();
+    assert_eq!((report.violations.len(), report.posts), (9, 12), "{report}");
+}
+
+/// A run may end with an effect in doubt: only people can say what became of it.
+#[tokio::test]
+async fn a_closed_run_may_leave_a_doubt() {
+    let stage = stage();
+    let run = stage.driven().await;
+    stage.write(&run).await.doubts("charge").fails("in doubt").done().await;
+    assert!(stage.fsck().await.is_clean());
 }

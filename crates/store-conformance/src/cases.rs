@@ -7,9 +7,12 @@ mod children;
 mod claiming;
 mod concurrency;
 mod continuing;
+mod doubts;
+mod journal;
 mod keys;
 mod leases;
 mod listing;
+mod outbox;
 mod own_writes;
 mod promises;
 mod purging;
@@ -217,6 +220,44 @@ macro_rules! with_every_case {
                 a_long_history_comes_in_pages
                 everything_is_cut_to_its_limit
             }
+            journal {
+                a_write_brings_its_notes
+                a_refused_write_notes_nothing
+                a_write_sent_again_notes_nothing_twice
+                only_what_settles_a_promise_is_noted
+                only_a_command_that_is_carried_out_is_noted
+                notes_are_appended_without_a_guard
+                notes_are_read_in_order_and_in_pages
+                the_journal_is_narrowed
+                notes_outlive_their_generation
+                what_people_did_outlives_the_run
+                a_place_is_never_given_twice
+            }
+            doubts {
+                a_doubt_says_since_when_and_why
+                the_longest_in_doubt_comes_first
+                doubts_are_narrowed_to_a_workspace
+                a_settled_doubt_is_gone
+                an_ended_run_may_leave_a_doubt
+                a_retry_does_not_run_again_what_is_in_doubt
+            }
+            outbox {
+                an_after_effect_comes_with_its_step
+                a_refused_write_leaves_no_after_effect
+                a_write_sent_again_leaves_nothing_twice
+                an_after_effect_that_is_there_stays_as_it_is
+                the_longest_due_is_claimed_first
+                each_target_has_room_of_its_own
+                a_claim_of_after_effects_says_when_to_come_again
+                an_ended_claim_is_due_again
+                only_the_holder_says_how_it_went
+                an_ended_claim_that_nobody_took_still_counts
+                a_delivery_is_done_tried_again_or_given_up
+                a_settled_one_may_be_delivered_once_more
+                after_effects_are_listed_in_order
+                a_run_stays_while_its_after_effects_are_under_way
+                a_run_stays_while_something_is_delivered_once_more
+            }
             concurrency {
                 starts_with_one_key_make_one_run
                 starts_with_one_key_and_many_inputs_conflict
@@ -225,6 +266,7 @@ macro_rules! with_every_case {
                 of_writes_on_one_version_one_wins
                 one_write_sent_many_times_takes_effect_once
                 of_many_settlements_one_wins
+                after_effects_are_never_claimed_twice
                 signals_each_have_their_place
                 a_park_never_sleeps_over_a_racing_signal
                 of_many_offers_one_is_taken

@@ -4,6 +4,7 @@
 //! date, wrong, or sent before. A test that draws them must also show that it drew everything: see [`Exercised`].
 
 mod draft;
+mod draft_effects;
 mod exercised;
 mod request;
 mod sketch;
@@ -13,14 +14,15 @@ use std::sync::Arc;
 
 use hapax_engine::clock::ManualClock;
 use hapax_engine::fsck::fsck;
+use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{RunId, Version, WorkspaceId};
-use hapax_engine::store::{ListRuns, Store};
+use hapax_engine::store::{ListDoubts, ListNotes, ListPosts, ListRuns, Store};
 
 use crate::Candidate;
 use crate::suite::block_on;
 use draft::{Drafter, Move};
-use request::Request;
+use request::{Answer, Request};
 
 pub use exercised::Exercised;
 
@@ -113,6 +115,34 @@ async fn same_run(
     }
 }
 
+/// The journal, the doubts and the after-effects are alike.
+async fn same_effects(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut Exercised) {
+    for workspace in ["default", "abroad"] {
+        let workspace = WorkspaceId::new(workspace).unwrap();
+        let all = ListNotes { workspace, run: None, by_people: false, after: 0, limit: MAX_PAGE };
+        let read = Request::ListNotes(all, 0);
+        let Answer::ListNotes(notes) = read.ask(model).await else { panic!("notes were asked for") };
+        assert_eq!(Answer::ListNotes(notes.clone()), read.ask(subject).await, "{place}");
+        for note in notes {
+            exercised.note_left(if note.by.is_some() { "a note of a person" } else { "a note of an engine" });
+        }
+    }
+    let all = ListDoubts { workspace: None, after: None, limit: MAX_PAGE };
+    let doubts = model.list_doubts(all.clone()).await.unwrap();
+    assert_eq!(doubts, subject.list_doubts(all).await.unwrap(), "{place}");
+    for doubt in doubts {
+        let run = model.find_run(&doubt.workspace, doubt.run).await.unwrap().expect("its run is there");
+        let ended = run.head.status().is_closed();
+        exercised.note_left(if ended { "a doubt in an ended run" } else { "a doubt in an open run" });
+    }
+    let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: MAX_PAGE };
+    let posts = model.list_posts(all.clone()).await.unwrap();
+    assert_eq!(posts, subject.list_posts(all).await.unwrap(), "{place}");
+    for post in posts {
+        exercised.note_left(&format!("a post, {}", post.state.status().as_str()));
+    }
+}
+
 /// Everything that can be read is alike, and breaks no invariant.
 async fn same_whole(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut Exercised) {
     let all = ListRuns { workspace: None, statuses: Vec::new(), workflow: None, before: None, limit: 1000 };
@@ -120,6 +150,7 @@ async fn same_whole(model: &dyn Store, subject: &dyn Store, place: &str, exercis
     assert!(runs.next.is_none(), "the universe is small");
     assert_eq!(runs, subject.list_runs(all).await.unwrap(), "{place}");
     assert_eq!(model.list_keys(None).await.unwrap(), subject.list_keys(None).await.unwrap(), "{place}");
+    same_effects(model, subject, place, exercised).await;
     for view in &runs.runs {
         let (workspace, run) = (&view.head.facts.workspace, view.head.id());
         same_run(model, subject, workspace, run, &|| place.to_owned()).await;

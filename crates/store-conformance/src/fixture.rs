@@ -1,6 +1,8 @@
 //! Short words for what cases do to a store, so that they read like sentences.
 
+mod journal;
 mod order;
+mod outbox;
 mod write;
 
 use std::collections::BTreeSet;
@@ -20,7 +22,9 @@ use hapax_engine::store::{
     SendSignal, SettleOutcome, SettlePromise, SignalOutcome, SteerOutcome, SteerRun, Store,
 };
 
+pub use journal::{MEG, note_of, noted_by};
 pub use order::Order;
+pub use outbox::{finish_of, post_of};
 pub use write::Write;
 
 /// Takes apart an outcome that must have the given form, and fails with what it was instead.

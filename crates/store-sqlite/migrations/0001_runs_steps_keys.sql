@@ -110,7 +110,7 @@ CREATE TABLE hapax_steps (
     run             BLOB    NOT NULL CHECK (length(run) = 16),
     generation      INTEGER NOT NULL,
     step            TEXT    NOT NULL,
-    kind            INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 7),
+    kind            INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 10),
     status          INTEGER NOT NULL CHECK (status BETWEEN 0 AND 7),
     attempts        INTEGER NOT NULL,
     started_at      INTEGER NOT NULL,
@@ -121,10 +121,14 @@ CREATE TABLE hapax_steps (
     value           TEXT,                                    -- the output, or the failure as JSON
     child           BLOB CHECK (child IS NULL OR length(child) = 16),
     UNIQUE (workspace, run, generation, step),
-    -- Pending, completed and failed steps carry a value; only a running one, or a wait without a timer, has no instant.
-    CHECK ((status = 0 OR status = 3 OR status = 4) = (value IS NOT NULL)),
+    -- Pending, completed, failed and doubtful steps carry a value; only a running one, or a wait without a timer, has no
+    -- instant.
+    CHECK ((status = 0 OR status = 3 OR status = 4 OR status = 7) = (value IS NOT NULL)),
     CHECK (CASE status WHEN 1 THEN at IS NULL WHEN 2 THEN 1 ELSE at IS NOT NULL END)
 ) STRICT;
+
+-- Serves list_doubts: the longest in doubt first. Nearly always empty.
+CREATE INDEX hapax_steps_in_doubt ON hapax_steps (at, run, step) WHERE status = 7;
 
 -- The history of a run as a whole; steps are history of their own.
 CREATE TABLE hapax_events (
@@ -186,6 +190,58 @@ CREATE TABLE hapax_signal_ids (
     id        TEXT    NOT NULL,
     PRIMARY KEY (workspace, run, id)
 ) STRICT, WITHOUT ROWID;
+
+-- The journal. Rows are never changed, and deleted only with their run, those of people not even then. A place is never
+-- given twice, also not after the last row was deleted: whoever read up to it would miss its second holder.
+CREATE TABLE hapax_notes (
+    place      INTEGER PRIMARY KEY AUTOINCREMENT,
+    workspace  INTEGER NOT NULL,
+    run        BLOB    NOT NULL CHECK (length(run) = 16),
+    generation INTEGER NOT NULL,
+    step       TEXT,
+    at         INTEGER NOT NULL,
+    fence      INTEGER NOT NULL,
+    owner      BLOB CHECK (owner IS NULL OR length(owner) = 16),
+    actor      TEXT,
+    role       INTEGER CHECK (role BETWEEN 0 AND 1),
+    body       TEXT    NOT NULL,                             -- what it tells, as JSON
+    -- A person has a role.
+    CHECK ((actor IS NULL) = (role IS NULL))
+) STRICT;
+
+-- Serves list_notes of a run, and purge.
+CREATE INDEX hapax_notes_of_run ON hapax_notes (workspace, run);
+
+-- Serves list_notes of what people did: few beside what engines do.
+CREATE INDEX hapax_notes_of_people ON hapax_notes (workspace) WHERE actor IS NOT NULL;
+
+-- After-effects. Rows lie in the order they were written, as steps do.
+CREATE TABLE hapax_posts (
+    workspace  INTEGER NOT NULL,
+    id         TEXT    NOT NULL,
+    run        BLOB    NOT NULL CHECK (length(run) = 16),
+    target     TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    attempts   INTEGER NOT NULL CHECK (attempts >= 0),
+    status     INTEGER NOT NULL CHECK (status BETWEEN 0 AND 3),
+    at         INTEGER NOT NULL,                             -- due at, claimed until, delivered at, or given up at
+    owner      BLOB,
+    failure    TEXT,                                         -- why the last attempt failed, as JSON
+    payload    TEXT    NOT NULL,
+    UNIQUE (workspace, id),
+    -- Who has it in hand is known exactly while somebody has.
+    CHECK ((status = 1) = (owner IS NOT NULL)),
+    CHECK (owner IS NULL OR length(owner) = 16)
+) STRICT;
+
+-- Serves claim_posts: what is to be delivered to one target, the longest due first; and when the next one will be.
+CREATE INDEX hapax_posts_due ON hapax_posts (target, at, id) WHERE status < 2;
+
+-- Serves list_posts by DUE, CLAIMED or DEAD: few beside the delivered ones. A claim does not touch it.
+CREATE INDEX hapax_posts_undelivered ON hapax_posts (workspace, id) WHERE status <> 2;
+
+-- Serves purge: the after-effects of a run.
+CREATE INDEX hapax_posts_of_run ON hapax_posts (workspace, run);
 
 -- A run's head as the model has it; rows.rs reads these columns by place.
 CREATE VIEW hapax_heads AS

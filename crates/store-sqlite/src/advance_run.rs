@@ -13,6 +13,8 @@ use crate::ending::{follow_ending, insert_result};
 use crate::fault::Fault;
 use crate::find;
 use crate::job::Verb;
+use crate::journal::insert_notes;
+use crate::outbox::insert_posts;
 use crate::rows::{self, bytes, failure_text};
 use crate::session::{Session, WorkspaceNo};
 use crate::settle_promise::write_promise_state;
@@ -41,6 +43,8 @@ impl Verb for Advance {
             Guarded::DueAtOnce => vec![self.run()],
         };
         write_parts(session, workspace, self)?;
+        insert_notes(session, &self.notes)?;
+        insert_posts(session, &self.posts)?;
         for child in children {
             let head = insert_new(session, child)?;
             if matches!(head.state, RunState::Pending { due_at } if due_at <= session.now) {
@@ -290,6 +294,6 @@ fn step_columns(state: &StepState) -> Result<(Option<Timestamp>, Option<Cow<'_, 
         StepState::Completed { at, output } => (Some(*at), Some(output.as_str().into())),
         StepState::Failed { at, failure } => (Some(*at), Some(failure_text(failure)?.into())),
         StepState::Skipped { at } | StepState::Cancelled { at } => (Some(*at), None),
-        StepState::InDoubt { since } => (Some(*since), None),
+        StepState::InDoubt { since, failure } => (Some(*since), Some(failure_text(failure)?.into())),
     })
 }

@@ -1,7 +1,7 @@
 //! The numbers that stand for enums in columns. They are on disk: never change one, only add.
 
 use hapax_engine::model::{
-    Asked, Ending, EventKind, KeyKind, Priority, RunStatus, StepKind, StepStatus, Timestamp,
+    Asked, Ending, EventKind, KeyKind, PostStatus, Priority, Role, RunStatus, StepKind, StepStatus, Timestamp,
 };
 
 use crate::fault::Fault;
@@ -91,6 +91,9 @@ impl Code for StepKind {
             StepKind::Child => 5,
             StepKind::Value => 6,
             StepKind::Select => 7,
+            StepKind::Claimed => 8,
+            StepKind::Transaction => 9,
+            StepKind::AfterEffect => 10,
         }
     }
 }
@@ -149,6 +152,32 @@ impl Code for KeyKind {
     }
 }
 
+impl Code for PostStatus {
+    const WHAT: &'static str = "the status of an after-effect";
+    const ALL: &'static [Self] = &PostStatus::ALL;
+
+    fn code(self) -> i64 {
+        match self {
+            PostStatus::Due => 0,
+            PostStatus::Claimed => 1,
+            PostStatus::Delivered => 2,
+            PostStatus::Dead => 3,
+        }
+    }
+}
+
+impl Code for Role {
+    const WHAT: &'static str = "the role of a person";
+    const ALL: &'static [Self] = &[Role::Operator, Role::Manager];
+
+    fn code(self) -> i64 {
+        match self {
+            Role::Operator => 0,
+            Role::Manager => 1,
+        }
+    }
+}
+
 /// Where a promise stands, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PromiseStatus {
@@ -193,10 +222,13 @@ mod tests {
     use super::*;
 
     fn check<C: Code + std::fmt::Debug + PartialEq>() {
-        for (place, variant) in C::ALL.iter().enumerate() {
+        for variant in C::ALL {
             assert_eq!(C::from_code(variant.code()).unwrap(), *variant);
-            assert_eq!(variant.code(), place as i64, "{}: numbers have no gaps, as the CHECKs say", C::WHAT);
         }
+        let mut codes: Vec<i64> = C::ALL.iter().map(|variant| variant.code()).collect();
+        codes.sort_unstable();
+        let no_gaps: Vec<i64> = (0..C::ALL.len() as i64).collect();
+        assert_eq!(codes, no_gaps, "{}: numbers have no gaps, as the CHECKs say", C::WHAT);
         assert!(C::from_code(C::ALL.len() as i64).is_err());
     }
 
@@ -210,5 +242,7 @@ mod tests {
         check::<EventKind>();
         check::<KeyKind>();
         check::<PromiseStatus>();
+        check::<PostStatus>();
+        check::<Role>();
     }
 }

@@ -8,7 +8,9 @@
 //! in it is dead. With [`SqliteOptions::shared`] several processes of one machine may use it together.
 
 mod advance_run;
+mod append_notes;
 mod arrival;
+mod claim_posts;
 mod claim_runs;
 mod codes;
 mod connect;
@@ -16,17 +18,24 @@ mod ending;
 mod fault;
 mod file_identity;
 mod find;
+mod finish_post;
 mod job;
+mod journal;
 mod limits;
+mod list_doubts;
+mod list_notes;
+mod list_posts;
 mod list_runs;
 mod migrate;
 mod open;
 mod open_error;
 mod options;
+mod outbox;
 mod owner_lock;
 mod purge;
 mod read;
 mod readers;
+mod redeliver;
 mod renew_leases;
 mod rows;
 mod send_signal;

@@ -40,6 +40,7 @@ pub(crate) fn open(path: &Path, shared: bool, now: Timestamp) -> Result<Opened, 
     migrate(&mut writer).map_err(failed)?;
     if !shared {
         wake_leased_runs(&writer, now).map_err(failed)?;
+        wake_claimed_posts(&writer, now).map_err(failed)?;
     }
     Ok(Opened { path: path.clone(), writer, lock })
 }
@@ -115,6 +116,15 @@ fn wake_leased_runs(connection: &Connection, now: Timestamp) -> rusqlite::Result
     let woken = connection.execute(include_str!("../sql/wake_leased_runs.sql"), [now.as_millis()])?;
     if woken > 0 {
         tracing::info!(runs = woken, "runs of the process before are due at once");
+    }
+    Ok(())
+}
+
+/// The same for after-effects that were being delivered.
+fn wake_claimed_posts(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let woken = connection.execute(include_str!("../sql/wake_claimed_posts.sql"), [now.as_millis()])?;
+    if woken > 0 {
+        tracing::info!(posts = woken, "after-effects of the process before are due at once");
     }
     Ok(())
 }

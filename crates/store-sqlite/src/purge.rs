@@ -18,13 +18,15 @@ struct Seen {
     forgettable: bool,
 }
 
-/// Every table with rows of a run, but its key.
-const DELETE_RUN: [&str; 8] = [
+/// Every table with rows of a run, but its key and what people noted.
+const DELETE_RUN: [&str; 10] = [
     include_str!("../sql/delete_steps_of_run.sql"),
     include_str!("../sql/delete_events_of_run.sql"),
     include_str!("../sql/delete_promises_of_run.sql"),
     include_str!("../sql/delete_signals_of_run.sql"),
     include_str!("../sql/delete_signal_ids_of_run.sql"),
+    include_str!("../sql/delete_notes_of_run.sql"),
+    include_str!("../sql/delete_posts_of_run.sql"),
     include_str!("../sql/delete_result.sql"),
     include_str!("../sql/delete_run_facts.sql"),
     include_str!("../sql/delete_run.sql"),

@@ -72,11 +72,11 @@ impl<'r> Columns<'r> {
     }
 
     /// A text as it lies in the row, not copied.
-    fn text(&mut self) -> Result<&'r str, Fault> {
+    pub(crate) fn text(&mut self) -> Result<&'r str, Fault> {
         self.maybe_text()?.ok_or_else(|| broken("no text where one must be"))
     }
 
-    fn maybe_text(&mut self) -> Result<Option<&'r str>, Fault> {
+    pub(crate) fn maybe_text(&mut self) -> Result<Option<&'r str>, Fault> {
         let place = self.next;
         self.next += 1;
         let text = self.row.get_ref(place)?.as_str_or_null();
@@ -84,7 +84,7 @@ impl<'r> Columns<'r> {
     }
 }
 
-fn broken(what: impl std::fmt::Display) -> Fault {
+pub(crate) fn broken(what: impl std::fmt::Display) -> Fault {
     Fault::Broken(format!("the file holds a row that cannot be read: {what}"))
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn failure_text(failure: &Failure) -> Result<String, Fault> {
         .map_err(|error| Fault::Refused(format!("a failure cannot be kept: {error}")))
 }
 
-fn failure(text: &str) -> Result<Failure, Fault> {
+pub(crate) fn failure(text: &str) -> Result<Failure, Fault> {
     serde_json::from_str(text).map_err(broken)
 }
 
@@ -249,6 +249,11 @@ pub(crate) fn result_row(mut row: Columns<'_>) -> Result<RunResult, Fault> {
 }
 
 pub(crate) fn step(mut row: Columns<'_>) -> Result<StepRecord, Fault> {
+    step_columns(&mut row)
+}
+
+/// The columns of a step, from where the row stands.
+pub(crate) fn step_columns(row: &mut Columns<'_>) -> Result<StepRecord, Fault> {
     let id = StepId::from_stored(row.text()?);
     let kind = row.code()?;
     let status: StepStatus = row.code()?;
@@ -277,7 +282,7 @@ fn step_state(status: StepStatus, at: Option<Timestamp>, value: Option<&str>) ->
         StepStatus::Failed => StepState::Failed { at: instant()?, failure: failure(value()?)? },
         StepStatus::Skipped => StepState::Skipped { at: instant()? },
         StepStatus::Cancelled => StepState::Cancelled { at: instant()? },
-        StepStatus::InDoubt => StepState::InDoubt { since: instant()? },
+        StepStatus::InDoubt => StepState::InDoubt { since: instant()?, failure: failure(value()?)? },
     })
 }
 

@@ -9,6 +9,7 @@ use crate::codes::{Code, PromiseStatus, millis_of};
 use crate::fault::Fault;
 use crate::find;
 use crate::job::Verb;
+use crate::journal::insert_notes;
 use crate::rows;
 use crate::session::{Session, WorkspaceNo};
 
@@ -32,6 +33,7 @@ impl Verb for SettlePromise {
                 let (status, value) = rows::settlement_columns(&self.settlement)?;
                 let now = session.now;
                 write_promise_state(session, workspace, &self.id, status, Some(now), Some(value))?;
+                insert_notes(session, self.note.as_slice())?;
                 let arrival = arrive(session, workspace, promise.run, self.grant.as_ref())?;
                 let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));
                 Ok(SettleOutcome::Settled { granted })

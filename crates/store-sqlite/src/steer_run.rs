@@ -8,6 +8,7 @@ use crate::ending::{follow_ending, insert_result};
 use crate::fault::Fault;
 use crate::find;
 use crate::job::Verb;
+use crate::journal::insert_notes;
 use crate::rows::bytes;
 use crate::session::{Session, WorkspaceNo};
 use crate::start_run::{key_holder, subject_holder, take_key, take_subject};
@@ -40,6 +41,7 @@ impl Verb for SteerRun {
         }
         session.write_head(workspace, &steered.head)?;
         session.insert_event(workspace, self.run, &steered.event)?;
+        insert_notes(session, self.note.as_slice())?;
         if let Some(result) = &steered.result {
             insert_result(session, workspace, self.run, result)?;
             // The runs that this makes due are found by the next claim; a person has no workers to tell.

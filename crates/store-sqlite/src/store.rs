@@ -9,18 +9,21 @@ use std::time::Instant;
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
-    WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
+    Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
-    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreError, StoreResult, StoredKey, Transact, TransactOutcome,
+    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyRecord, ListDoubts,
+    ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases,
+    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome,
+    SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact,
+    TransactOutcome,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::append_notes::AppendNotes;
 use crate::connect::open_for_reading;
 use crate::job::{Job, Verb};
 use crate::limits::LINGER;
@@ -29,7 +32,7 @@ use crate::open_error::OpenError;
 use crate::options::SqliteOptions;
 use crate::readers::Readers;
 use crate::writer::{self, Message};
-use crate::{list_runs, read};
+use crate::{list_doubts, list_notes, list_posts, list_runs, read};
 
 /// Keeps everything in one SQLite file.
 #[derive(Debug)]
@@ -246,6 +249,34 @@ impl Store for SqliteStore {
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
         let (workspace, id, now) = (workspace.clone(), id.clone(), self.now());
         self.readers.read(move |connection| read::find_promise(connection, &workspace, &id, now)).await
+    }
+
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
+        self.write(AppendNotes(notes)).await
+    }
+
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+        self.readers.read(move |connection| list_notes::list_notes(connection, &request)).await
+    }
+
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
+        self.readers.read(move |connection| list_doubts::list_doubts(connection, &request)).await
+    }
+
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+        self.write(request).await
+    }
+
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+        self.write(request).await
+    }
+
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
+        self.write(request).await
+    }
+
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+        self.readers.read(move |connection| list_posts::list_posts(connection, &request)).await
     }
 
     async fn close(&self) -> StoreResult<()> {

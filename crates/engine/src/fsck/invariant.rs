@@ -36,3 +36,5 @@ pub(super) const NO_LOST_WAKE_UP: u8 = 41;
 pub(super) const SIGNALS_IN_ORDER: u8 = 44;
 /// The end of a parent reaches every open child.
 pub(super) const CHILDREN_ARE_TOLD: u8 = 46;
+/// An after-effect is there exactly if the step that left it is.
+pub(super) const LEFT_BY_ITS_STEP: u8 = 50;

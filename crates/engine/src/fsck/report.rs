@@ -37,6 +37,8 @@ pub struct Report {
     pub events: usize,
     /// Keys.
     pub keys: usize,
+    /// After-effects.
+    pub posts: usize,
     /// Runs that changed each time they were read, so that they were not judged.
     pub moving: usize,
     /// What is wrong, at most [`MAX_VIOLATIONS`].
@@ -61,8 +63,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { runs, steps, events, keys, moving, .. } = self;
-        write!(f, "{runs} runs, {steps} steps, {events} events, {keys} keys")?;
+        let Report { runs, steps, events, keys, posts, moving, .. } = self;
+        write!(f, "{runs} runs, {steps} steps, {events} events, {keys} keys, {posts} after-effects")?;
         if *moving > 0 {
             write!(f, ", {moving} runs moving")?;
         }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::posts;
 use crate::model::{
-    IdempotencyKey, KeyKind, RunEvent, RunHead, RunId, RunStatus, StepStatus, Version, WorkspaceId,
+    IdempotencyKey, KeyKind, Post, RunEvent, RunHead, RunId, RunStatus, StepStatus, Version, WorkspaceId,
 };
 use crate::store::{KeyRecord, RunLog, RunView, Store, StoreError, StoreResult};
 
@@ -21,6 +22,8 @@ pub(super) struct Snapshot {
     /// The children that waiting steps name, as far as they exist.
     pub(super) children: BTreeMap<RunId, RunStatus>,
     pub(super) parent: Option<RunStatus>,
+    /// Its after-effects, by their ids.
+    pub(super) posts: Vec<Post>,
 }
 
 /// What came of reading a run.
@@ -49,9 +52,11 @@ pub(super) async fn read(store: &dyn Store, workspace: &WorkspaceId, run: RunId)
             Some(parent) => store.find_run(workspace, parent.run).await?.map(|found| found.head.status()),
             None => None,
         };
+        let posts = posts::read(store, workspace, &log).await?;
         let Some(view) = store.find_run(workspace, run).await? else { return Ok(Reading::Gone) };
         if stood_still(&log.head, &view.head) {
-            return Ok(Reading::Still(Box::new(Snapshot { view, log, events, key, children, parent })));
+            let snapshot = Snapshot { view, log, events, key, children, parent, posts };
+            return Ok(Reading::Still(Box::new(snapshot)));
         }
     }
     Ok(Reading::Moving)

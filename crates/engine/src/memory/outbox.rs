@@ -30,7 +30,7 @@ impl State {
         let its_own = self.posts().values().filter(|post| post.target == *target);
         let mut waiting: Vec<(Timestamp, Post)> =
             its_own.filter_map(|post| Some((post.state.due_at()?, post.clone()))).collect();
-        waiting.sort_by(|(a_at, a), (b_at, b)| (a_at, &a.workspace, &a.id).cmp(&(b_at, &b.workspace, &b.id)));
+        waiting.sort_by(|(a_at, a), (b_at, b)| (a_at, &a.id, &a.workspace).cmp(&(b_at, &b.id, &b.workspace)));
         waiting
     }
 

@@ -17,11 +17,12 @@ pub(crate) struct Lie {
     pub(crate) log: fn(&mut RunLog),
     pub(crate) events: fn(&mut Vec<RunEvent>),
     pub(crate) keys: fn(&mut Vec<(StoredKey, KeyRecord)>),
+    pub(crate) posts: fn(&mut Vec<Post>),
 }
 
 impl Lie {
     pub(crate) const NONE: Lie =
-        Lie { head: |_| (), view: |_| (), log: |_| (), events: |_| (), keys: |_| () };
+        Lie { head: |_| (), view: |_| (), log: |_| (), events: |_| (), keys: |_| (), posts: |_| () };
 }
 
 /// The one key of a test.
@@ -166,7 +167,17 @@ impl Store for LyingStore {
     }
 
     async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
-        self.store.list_posts(request).await
+        let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: 1000 };
+        let mut posts = self.store.list_posts(all).await?;
+        (self.lie.posts)(&mut posts);
+        let place = |post: &Post| (post.workspace.clone(), post.id.clone());
+        posts.sort_by_key(place);
+        posts.retain(|post| {
+            request.workspace.as_ref().is_none_or(|wanted| *wanted == post.workspace)
+                && request.after.as_ref().is_none_or(|after| place(post) > *after)
+        });
+        posts.truncate(request.limit);
+        Ok(posts)
     }
 
     async fn close(&self) -> StoreResult<()> {

@@ -48,19 +48,21 @@ pub(super) async fn records_read_back_in_the_order_they_started(t: &Stage) {
 /// Every kind and every state of a step can be kept.
 pub(super) async fn every_kind_of_step_is_kept(t: &Stage) {
     let run = t.driven().await;
-    let mut write = t.write(&run).await;
-    for kind in StepKind::ALL {
+    let mut write = t.write(&run).await.leaves("after_effect~x#2", "mail");
+    for kind in StepKind::ALL.into_iter().filter(|kind| *kind != StepKind::AfterEffect) {
         let output = json(r#"{"exact":1.0}"#);
         let state = StepState::Completed { at: t.now(), output };
         write = write.step(&format!("{}~x#2", kind.as_str()), kind, StepTransition::Complete, state, None);
     }
     let run = write.begins("c").gives_up("c").done().await;
     let steps = t.log(&run).await.steps;
-    assert_eq!(steps.iter().take(8).map(|step| step.kind).collect::<Vec<_>>(), StepKind::ALL);
+    let mut kinds: Vec<StepKind> = steps.iter().take(StepKind::ALL.len()).map(|step| step.kind).collect();
+    kinds.rotate_left(1);
+    assert_eq!(kinds, StepKind::ALL);
     assert!(
-        matches!(&steps[0].state, StepState::Completed { output, .. } if output.as_str() == r#"{"exact":1.0}"#)
+        matches!(&steps[1].state, StepState::Completed { output, .. } if output.as_str() == r#"{"exact":1.0}"#)
     );
-    assert!(matches!(steps[8].state, StepState::Cancelled { at } if at == t.now()));
+    assert!(matches!(steps[StepKind::ALL.len()].state, StepState::Cancelled { at } if at == t.now()));
 }
 
 /// A record is replaced as a step moves on, and its start stays.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hapax_engine::model::{RunHead, RunId, RunState, RunStatus, Steer};
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimRuns, Purge, SettleOutcome, SignalOutcome, StartOutcome, SteerRun,
+    AdvanceOutcome, ClaimPosts, ClaimRuns, Purge, SettleOutcome, SignalOutcome, StartOutcome, SteerRun,
 };
 use tokio::sync::Barrier;
 
@@ -155,6 +155,27 @@ pub(super) async fn of_many_settlements_one_wins(t: &Stage) {
     assert_eq!(count(|outcome| matches!(outcome, SettleOutcome::AlreadySettled { same: true, .. })), 7);
     assert_eq!(count(|outcome| matches!(outcome, SettleOutcome::AlreadySettled { same: false, .. })), 24);
     assert_eq!(t.head(&parked).await.arrivals, 1);
+}
+
+/// Concurrent claims never grant one after-effect twice, and grant all.
+pub(super) async fn after_effects_are_never_claimed_twice(t: &Stage) {
+    let run = t.driven().await;
+    let mut write = t.write(&run).await;
+    for n in 0..60 {
+        write = write.leaves(&format!("notify-{n}"), if n % 3 == 0 { "hook" } else { "mail" });
+    }
+    write.done().await;
+    let claims = at_once((0..16).map(|n| {
+        let room = vec![(name("mail"), 5), (name("hook"), 5)];
+        let owner = hapax_engine::model::OwnerId::from_u128(100 + n);
+        let (store, request) = (t.store.clone(), ClaimPosts { owner, lease_for: LEASE, room });
+        async move { store.claim_posts(request).await.unwrap().posts }
+    }))
+    .await;
+    let granted: Vec<&str> = claims.iter().flatten().map(|post| post.id.as_str()).collect();
+    assert_eq!((granted.len(), granted.iter().collect::<BTreeSet<_>>().len()), (60, 60));
+    let stored = t.posts().await;
+    assert!(claims.iter().flatten().all(|post| stored.contains(post)), "each holder has what the store has");
 }
 
 /// Invariant 44: concurrent signals each have their place, and one sent many times has one.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use hapax_engine::model::{
     Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyOnFailure, KeyRetention, Name, NewRun,
-    OwnerId, Priority, PromiseId, RunFacts, RunHead, RunId, RunStatus, Settlement, SignalId, Steer, StepId,
-    Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
+    OwnerId, Post, Priority, PromiseId, RunFacts, RunHead, RunId, RunStatus, Settlement, SignalId, Steer,
+    StepId, Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -19,10 +19,12 @@ use crate::fixture::{json, name, workflow};
 /// What comes next.
 pub(super) enum Move {
     Pass(Duration),
-    Ask(Request),
+    Ask(Box<Request>),
 }
 
-const LEASE: Duration = Duration::from_secs(30);
+pub(super) const LEASE: Duration = Duration::from_secs(30);
+/// Who may receive an after-effect.
+pub(super) const TARGETS: [&str; 3] = ["mail", "mail", "hook"];
 const INPUTS: [&str; 2] = [r#"{"item":1}"#, r#"{"item":2}"#];
 
 /// Draws requests; the same seed draws the same ones.
@@ -31,6 +33,8 @@ pub(super) struct Drafter {
     ids: u128,
     /// Runs as they were when they were seen.
     known: Vec<RunHead>,
+    /// After-effects as they were when they were claimed.
+    pub(super) claimed: Vec<Post>,
     /// Requests that may be sent again.
     sent: Vec<Request>,
     /// What must come before anything is drawn.
@@ -43,6 +47,7 @@ impl Drafter {
             rng: Rng::with_seed(seed),
             ids: 0,
             known: Vec::new(),
+            claimed: Vec::new(),
             sent: Vec::new(),
             planned: Vec::new(),
         }
@@ -53,7 +58,7 @@ impl Drafter {
             return planned;
         }
         let now = model.now();
-        let request = match self.rng.u32(..100) {
+        let request = match self.rng.u32(..125) {
             0..15 => Request::Start(self.start(model).await),
             15..27 => Request::Claim(self.claim()),
             27..30 => Request::Renew(self.renew()),
@@ -74,9 +79,14 @@ impl Drafter {
                 self.plan_neglect();
                 return Move::Pass(LEASE);
             }
-            _ => return Move::Pass(self.span()),
+            93..100 => return Move::Pass(self.span()),
+            100..107 => Request::ClaimPosts(self.claim_posts()),
+            107..114 => Request::FinishPost(self.finish_post(now)),
+            114..117 => Request::Redeliver(self.redeliver(model).await),
+            117..119 => Request::AppendNotes(self.append_notes(now)),
+            _ => self.read_effects(model).await,
         };
-        Move::Ask(request)
+        Move::Ask(Box::new(request))
     }
 
     /// Notes what the answer shows, so that later requests know runs as they were.
@@ -94,6 +104,9 @@ impl Drafter {
             {
                 self.note(view.head);
             }
+        }
+        if let Answer::ClaimPosts(claimed) = answer {
+            self.learn_claims(&claimed.posts);
         }
         if let Request::Purge(_) = request {
             self.forget_purged(model).await;
@@ -140,7 +153,7 @@ impl Drafter {
     fn plan_neglect(&mut self) {
         let everything = || ClaimRuns { grant: grant_to(OwnerId::from_u128(9), &workflows()), limit: 100 };
         for _ in 0..=hapax_engine::limits::MAX_STALLS {
-            self.planned.push(Move::Ask(Request::Claim(everything())));
+            self.planned.push(Move::Ask(Box::new(Request::Claim(everything()))));
             self.planned.push(Move::Pass(LEASE));
         }
     }
@@ -163,7 +176,7 @@ impl Drafter {
     }
 
     /// A run as it was, or one that never was.
-    fn run(&mut self) -> (WorkspaceId, RunId) {
+    pub(super) fn run(&mut self) -> (WorkspaceId, RunId) {
         let (mut workspace, mut run) = match self.rng.choice(&self.known) {
             Some(head) => (head.facts.workspace.clone(), head.id()),
             None => (WorkspaceId::default(), RunId::from_u128(u128::MAX)),
@@ -176,7 +189,7 @@ impl Drafter {
         (workspace, run)
     }
 
-    fn workspace(&mut self) -> WorkspaceId {
+    pub(super) fn workspace(&mut self) -> WorkspaceId {
         WorkspaceId::new(self.one_of(&["default", "default", "default", "default", "abroad"])).unwrap()
     }
 
@@ -184,7 +197,7 @@ impl Drafter {
         IdempotencyKey::new(self.one_of(&["k1", "k2", "k3"])).unwrap()
     }
 
-    fn owner(&mut self) -> OwnerId {
+    pub(super) fn owner(&mut self) -> OwnerId {
         OwnerId::from_u128(self.rng.u128(1..4))
     }
 
@@ -291,7 +304,10 @@ impl Drafter {
                 if let Some(head) = self.failed_run(model).await {
                     (workspace, run) = (head.facts.workspace.clone(), head.id());
                 }
-                let from = self.chance(40).then(|| StepId::from_stored(self.one_of(&STEPS)));
+                let from = match self.chance(40) {
+                    true => Some(self.step_of(model, &workspace, run).await),
+                    false => None,
+                };
                 Steer::Retry { from }
             }
         };
@@ -301,7 +317,18 @@ impl Drafter {
             1..3 => current,
             _ => None,
         };
-        SteerRun { workspace, run, command, expected, note: None }
+        let note = self.maybe_note(&workspace, run, model.now());
+        SteerRun { workspace, run, command, expected, note }
+    }
+
+    /// Mostly a step that the run has.
+    async fn step_of(&mut self, model: &dyn Store, workspace: &WorkspaceId, run: RunId) -> StepId {
+        let log = model.find_log(workspace, run).await.unwrap();
+        let steps = log.map(|log| log.steps).unwrap_or_default();
+        match self.rng.choice(&steps) {
+            Some(step) if self.chance(60) => step.id.clone(),
+            _ => StepId::from_stored(self.one_of(&STEPS)),
+        }
     }
 
     async fn failed_run(&mut self, model: &dyn Store) -> Option<RunHead> {
@@ -330,7 +357,7 @@ impl Drafter {
         }
     }
 
-    fn name_of(&mut self, choices: &[&'static str]) -> Name {
+    pub(super) fn name_of(&mut self, choices: &[&'static str]) -> Name {
         name(self.one_of(choices))
     }
 
@@ -359,7 +386,9 @@ impl Drafter {
             1 => Settlement::Resolved(json(r#"{ "item" : 1.0 }"#)),
             _ => Settlement::Resolved(json(self.one_of(&INPUTS))),
         };
-        SettlePromise { workspace, id, settlement, note: None, grant: self.maybe_grant() }
+        let (_, run) = self.run();
+        let note = self.maybe_note(&workspace, run, model.now());
+        SettlePromise { workspace, id, settlement, note, grant: self.maybe_grant() }
     }
 
     fn purge(&mut self, now: Timestamp) -> Purge {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hapax_engine::model::{EventKind, Refusal};
+use hapax_engine::model::{EventKind, PostStatus, Refusal};
 use hapax_engine::store::*;
 
 use super::request::Answer;
@@ -34,6 +34,7 @@ const WANTED: &[&str] = &[
     "steer: refused, not failed",
     "steer: refused, no such step",
     "steer: refused, undone",
+    "steer: refused, in doubt",
     "steer: refused, key taken",
     "steer: refused, subject busy",
     "steer: refused, stale",
@@ -66,6 +67,26 @@ const WANTED: &[&str] = &[
     "list keys: none",
     "find promise: found",
     "find promise: none",
+    "append notes",
+    "list notes: some",
+    "list notes: none",
+    "list doubts: some",
+    "list doubts: none",
+    "claim posts: some",
+    "claim posts: some, more later",
+    "claim posts: none",
+    "claim posts: none, some later",
+    "finish post: finished",
+    "finish post: too late",
+    "redeliver: due",
+    "redeliver: under way",
+    "redeliver: no such post",
+    "list posts: some",
+    "list posts: none",
+    "left: a note of an engine",
+    "left: a note of a person",
+    "left: a doubt in an open run",
+    "left: a doubt in an ended run",
     "refused",
 ];
 
@@ -76,6 +97,10 @@ impl Exercised {
 
     pub(super) fn note_event(&mut self, kind: EventKind) {
         *self.0.entry(event_label(kind)).or_default() += 1;
+    }
+
+    pub(super) fn note_left(&mut self, what: &str) {
+        *self.0.entry(format!("left: {what}")).or_default() += 1;
     }
 
     /// Adds what another seed met with.
@@ -89,6 +114,8 @@ impl Exercised {
     pub fn assert_complete(&self) {
         let wanted = WANTED.iter().map(|label| (*label).to_owned());
         let wanted = wanted.chain(EventKind::ALL.into_iter().map(event_label));
+        let posts = PostStatus::ALL.into_iter().map(|status| format!("left: a post, {}", status.as_str()));
+        let wanted = wanted.chain(posts);
         let missing: Vec<String> = wanted.filter(|label| !self.0.contains_key(label)).collect();
         assert!(missing.is_empty(), "never met with: {missing:#?}\nmet with: {:#?}", self.0);
     }
@@ -121,7 +148,26 @@ fn label(answer: &Answer) -> String {
         Answer::FindKey(key) => found("find key", key.is_some()),
         Answer::ListKeys(keys) => some("list keys", keys.is_empty()),
         Answer::FindPromise(promise) => found("find promise", promise.is_some()),
+        Answer::AppendNotes => "append notes".into(),
+        Answer::ListNotes(notes) => some("list notes", notes.is_empty()),
+        Answer::ListDoubts(doubts) => some("list doubts", doubts.is_empty()),
+        Answer::ClaimPosts(claimed) => format!("claim posts: {}", claimed_posts(claimed)),
+        Answer::FinishPost(true) => "finish post: finished".into(),
+        Answer::FinishPost(false) => "finish post: too late".into(),
+        Answer::Redeliver(RedeliverOutcome::Due(_)) => "redeliver: due".into(),
+        Answer::Redeliver(RedeliverOutcome::UnderWay(_)) => "redeliver: under way".into(),
+        Answer::Redeliver(RedeliverOutcome::NoSuchPost) => "redeliver: no such post".into(),
+        Answer::ListPosts(posts) => some("list posts", posts.is_empty()),
         Answer::Refused => "refused".into(),
+    }
+}
+
+fn claimed_posts(claimed: &ClaimedPosts) -> &'static str {
+    match (claimed.posts.is_empty(), claimed.next_due_at) {
+        (false, None) => "some",
+        (false, Some(_)) => "some, more later",
+        (true, None) => "none",
+        (true, Some(_)) => "none, some later",
     }
 }
 

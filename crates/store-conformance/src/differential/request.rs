@@ -1,8 +1,9 @@
 //! One call of a store as data, so that it can be made twice and its answers compared.
 
+use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunHead, RunId, Version,
-    WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunHead, RunId,
+    Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -23,9 +24,17 @@ pub(super) enum Request {
     FindKey(WorkspaceId, IdempotencyKey),
     ListKeys(Option<StoredKey>),
     FindPromise(WorkspaceId, PromiseId),
+    AppendNotes(Vec<Note>),
+    /// After so many entries: each store has its own places.
+    ListNotes(ListNotes, usize),
+    ListDoubts(ListDoubts),
+    ClaimPosts(ClaimPosts),
+    FinishPost(FinishPost),
+    Redeliver(Redeliver),
+    ListPosts(ListPosts),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
     Start(StartOutcome),
     Claim(Claimed),
@@ -42,6 +51,13 @@ pub(super) enum Answer {
     FindKey(Option<KeyRecord>),
     ListKeys(Vec<(StoredKey, KeyRecord)>),
     FindPromise(Option<Promise>),
+    AppendNotes,
+    ListNotes(Vec<Note>),
+    ListDoubts(Vec<StoredDoubt>),
+    ClaimPosts(ClaimedPosts),
+    FinishPost(bool),
+    Redeliver(RedeliverOutcome),
+    ListPosts(Vec<Post>),
     /// The request was refused; each store has its own words for it.
     Refused,
 }
@@ -80,6 +96,16 @@ impl Request {
             Request::FindPromise(workspace, id) => {
                 Answer::FindPromise(store.find_promise(&workspace, &id).await?)
             }
+            Request::AppendNotes(notes) => {
+                store.append_notes(notes).await?;
+                Answer::AppendNotes
+            }
+            Request::ListNotes(request, skip) => Answer::ListNotes(list_notes(store, request, skip).await?),
+            Request::ListDoubts(request) => Answer::ListDoubts(store.list_doubts(request).await?),
+            Request::ClaimPosts(request) => Answer::ClaimPosts(store.claim_posts(request).await?),
+            Request::FinishPost(request) => Answer::FinishPost(store.finish_post(request).await?),
+            Request::Redeliver(request) => Answer::Redeliver(store.redeliver(request).await?),
+            Request::ListPosts(request) => Answer::ListPosts(store.list_posts(request).await?),
         })
     }
 
@@ -100,7 +126,14 @@ impl Request {
             | Request::ListRuns(_)
             | Request::FindKey(..)
             | Request::ListKeys(_)
-            | Request::FindPromise(..) => None,
+            | Request::FindPromise(..)
+            | Request::AppendNotes(_)
+            | Request::ListNotes(..)
+            | Request::ListDoubts(_)
+            | Request::ClaimPosts(_)
+            | Request::FinishPost(_)
+            | Request::Redeliver(_)
+            | Request::ListPosts(_) => None,
         }
     }
 }
@@ -120,6 +153,15 @@ impl Answer {
             _ => Vec::new(),
         }
     }
+}
+
+/// The page after the first `skip` entries that fit.
+async fn list_notes(store: &dyn Store, request: ListNotes, skip: usize) -> StoreResult<Vec<Note>> {
+    let all = store.list_notes(ListNotes { after: 0, limit: MAX_PAGE, ..request.clone() }).await?;
+    assert!(all.len() < MAX_PAGE && all.is_sorted_by(|a, b| a.place < b.place), "{all:#?}");
+    let after = skip.checked_sub(1).and_then(|last| all.get(last)).map_or(0, |placed| placed.place);
+    let page = store.list_notes(ListNotes { after, ..request }).await?;
+    Ok(page.into_iter().map(|placed| placed.note).collect())
 }
 
 /// The order of the woken says nothing.

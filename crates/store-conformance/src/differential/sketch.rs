@@ -8,18 +8,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Advance, Advancing, Asked, ClosePolicy, Failure, Fence, KeyRetention, NewRun, Parent, Priority, Promise,
-    PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult, RunState, STEP_TRANSITIONS, StepChange,
-    StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp, Version, WriteToken,
+    Advance, Advancing, Asked, ClosePolicy, EffectKey, Failure, Fence, KeyRetention, NewRun, Parent, Post,
+    PostState, Priority, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult, RunState,
+    STEP_TRANSITIONS, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition,
+    Timestamp, Version, WriteToken,
 };
 use hapax_engine::store::RunLog;
 
-use super::draft::{Drafter, workflows};
-use crate::fixture::json;
+use super::draft::{Drafter, TARGETS, workflows};
+use crate::fixture::{json, name};
 
 /// Every step a run may have.
-pub(super) const STEPS: [&str; 10] =
-    ["charge", "ship", "pack", "charge~undo", "payment", "approval", "go", "kid", "kid#2", "nap"];
+pub(super) const STEPS: [&str; 15] = [
+    "charge",
+    "ship",
+    "pack",
+    "charge~undo",
+    "payment",
+    "approval",
+    "go",
+    "kid",
+    "kid#2",
+    "nap",
+    "wire",
+    "wire#2",
+    "book",
+    "notify",
+    "notify#2",
+];
 /// Those that wait for a promise.
 pub(super) const PROMISES: [&str; 2] = ["payment", "approval"];
 
@@ -30,6 +46,9 @@ fn kind_of(step: &str) -> StepKind {
         "go" => StepKind::Signal,
         "kid" | "kid#2" => StepKind::Child,
         "nap" => StepKind::Sleep,
+        "wire" | "wire#2" => StepKind::Claimed,
+        "book" => StepKind::Transaction,
+        "notify" | "notify#2" => StepKind::AfterEffect,
         _ => StepKind::Effect,
     }
 }
@@ -71,6 +90,10 @@ impl<'a> Sketch<'a> {
             _ if self.head.asked == Asked::Pause => self.legal(Advancing::pause),
             _ => {}
         }
+        for _ in 0..self.drafter.rng.usize(..3) {
+            let note = self.drafter.note_about(&self.head, self.advancing.generation(), self.now);
+            self.advancing.note(note);
+        }
         let wrong = self.drafter.rng.u32(..40);
         let token = WriteToken::from_stored(self.drafter.rng.i64(..));
         let nothing = PromiseId::from_stored("nothing");
@@ -97,7 +120,10 @@ impl<'a> Sketch<'a> {
         let id = StepId::from_stored(step);
         match (kind_of(step), self.status_of(&id)) {
             (StepKind::Undo, None) if self.drafter.chance(70) => {}
-            (StepKind::Effect | StepKind::Undo, from) => self.change_effect(&id, from),
+            (StepKind::AfterEffect, None) => self.leave(&id),
+            (StepKind::Effect | StepKind::Undo | StepKind::Claimed | StepKind::Transaction, from) => {
+                self.change_effect(&id, from);
+            }
             (_, None) => self.begin_waiting(&id),
             (_, Some(StepStatus::Waiting)) => self.look_after(&id),
             (_, Some(_)) => {}
@@ -118,7 +144,22 @@ impl<'a> Sketch<'a> {
         if let Some((transition, to)) = self.drafter.rng.choice(&ways).copied() {
             let state = self.state(to);
             self.change(id, transition, state, None);
+            if to == StepStatus::InDoubt {
+                self.ask_people(id);
+            }
         }
+    }
+
+    /// Opens the promise by which people settle a doubt; each time it is doubted anew it is another one.
+    fn ask_people(&mut self, id: &StepId) {
+        let (attempt, round) = (self.records[id].attempts, self.drafter.rng.u32(..));
+        let promise = PromiseId::of_doubt(self.head.id(), self.advancing.generation(), id, attempt, round);
+        self.advancing.open_promise(Promise {
+            id: promise,
+            run: self.head.id(),
+            deadline_at: None,
+            state: PromiseState::Pending,
+        });
     }
 
     fn state(&mut self, status: StepStatus) -> StepState {
@@ -140,6 +181,25 @@ impl<'a> Sketch<'a> {
                 StepState::InDoubt { since: at, failure: Failure::unknown("its worker vanished") }
             }
         }
+    }
+
+    /// Leaves an after-effect, due now or later.
+    fn leave(&mut self, id: &StepId) {
+        let wait = Duration::from_millis(self.drafter.one_of(&[0, 0, 1_000, 100_000]));
+        let post = Post {
+            workspace: self.head.facts.workspace.clone(),
+            id: EffectKey::new(self.head.id(), self.advancing.generation(), id),
+            run: self.head.id(),
+            target: name(self.drafter.one_of(&TARGETS)),
+            payload: json(self.drafter.one_of(&["1", r#"{ "exact" : 2.0 }"#])),
+            created_at: self.now,
+            attempts: 0,
+            failure: None,
+            state: PostState::Due { at: self.now.plus(wait) },
+        };
+        self.advancing.post(post);
+        let state = self.state(StepStatus::Completed);
+        self.change(id, StepTransition::Complete, state, None);
     }
 
     fn change(&mut self, id: &StepId, transition: StepTransition, state: StepState, child: Option<RunId>) {
@@ -292,6 +352,8 @@ impl<'a> Sketch<'a> {
     fn end(&mut self) {
         for id in self.steps_with(|status| !status.is_final()) {
             match self.status_of(&id) {
+                // A run may end and leave a doubt.
+                Some(StepStatus::InDoubt) if self.drafter.chance(60) => {}
                 Some(StepStatus::InDoubt) => {
                     let state = self.state(StepStatus::Failed);
                     self.change(&id, StepTransition::Abandon, state, None);

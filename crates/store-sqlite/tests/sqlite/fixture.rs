@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
-    Advance, Advancing, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyRetention, Name, NewRun, OwnerId,
-    Payload, Priority, RunFacts, RunHead, RunId, StepChange, StepId, StepKind, StepState, StepTransition,
-    Timestamp, WorkflowRef, WorkspaceId,
+    Advance, Advancing, EffectKey, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyRetention, Name,
+    NewRun, OwnerId, Payload, Post, PostState, Priority, RunFacts, RunHead, RunId, StepChange, StepId,
+    StepKind, StepState, StepTransition, Timestamp, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::{AdvanceOutcome, ClaimRuns, StartOutcome, Store};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
@@ -129,5 +129,21 @@ pub(crate) async fn advance(store: &SqliteStore, write: Advance) -> RunHead {
     match store.advance_run(write).await.unwrap() {
         AdvanceOutcome::Advanced { .. } => head,
         other => panic!("{other:?}"),
+    }
+}
+
+/// What a step leaves for `mail`.
+pub(crate) fn post(run: &RunHead, step: &str) -> Post {
+    let at = run.facts.created_at;
+    Post {
+        workspace: run.facts.workspace.clone(),
+        id: EffectKey::new(run.id(), run.generation, &StepId::from_stored(step)),
+        run: run.id(),
+        target: Name::new("target", "mail").unwrap(),
+        payload: Payload::of(step).unwrap(),
+        created_at: at,
+        attempts: 0,
+        failure: None,
+        state: PostState::Due { at },
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use hapax_engine::store::{Store, StoreError};
+use hapax_engine::model::{Name, OwnerId, Post, PostState};
+use hapax_engine::store::{ClaimPosts, ListDoubts, Store, StoreError};
 use hapax_store_sqlite::{OpenError, SqliteStore};
 
 use crate::fixture::*;
@@ -69,6 +70,12 @@ async fn looking_on_works_meanwhile_and_writes_nothing() {
     assert_eq!(seen().await, after, "it sees every write");
     let error = look.start_run(new_run(facts(2))).await.unwrap_err();
     assert!(matches!(error, StoreError::Refused(_)), "{error:?}");
+    let error = look.append_notes(Vec::new()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused(_)), "{error:?}");
+    let error = look.claim_posts(claim_posts(1)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refused(_)), "{error:?}");
+    let doubts = ListDoubts { workspace: None, after: None, limit: 1 };
+    assert!(look.list_doubts(doubts).await.unwrap().is_empty());
     look.close().await.unwrap();
     drop(look);
     advance(&store, one_step(&store, &after, "b")).await;
@@ -92,6 +99,39 @@ async fn an_owner_knows_that_every_lease_before_it_is_dead() {
     let claimed = store.claim_runs(claim(2)).await.unwrap().runs;
     assert_eq!(claimed.len(), 1, "the parked one sleeps on");
     assert_eq!((claimed[0].id(), claimed[0].stalls), (held.id(), 1));
+}
+
+/// An after-effect that `owner` delivers.
+async fn claimed_post(store: &SqliteStore, owner: u128) -> Post {
+    let claimed = store.claim_posts(claim_posts(owner)).await.unwrap().posts;
+    assert_eq!(claimed.len(), 1, "one is due: {claimed:?}");
+    claimed[0].clone()
+}
+
+fn claim_posts(owner: u128) -> ClaimPosts {
+    let room = vec![(Name::new("target", "mail").unwrap(), 9)];
+    ClaimPosts { owner: OwnerId::from_u128(owner), lease_for: LEASE, room }
+}
+
+#[tokio::test]
+async fn an_owner_knows_that_every_delivery_before_it_is_dead() {
+    let place = Place::new();
+    let store = place.open().await;
+    let held = start(&store, granted(facts(1))).await;
+    let later = Post { state: PostState::Due { at: store.now().plus(LEASE) }, ..post(&held, "later") };
+    let mut write = one_step(&store, &held, "notify");
+    write.posts = vec![post(&held, "notify"), later.clone()];
+    advance(&store, write).await;
+    let before = claimed_post(&store, 1).await;
+    drop(store);
+
+    let store = place.open().await;
+    let after = claimed_post(&store, 2).await;
+    assert_eq!((&after.id, after.attempts), (&before.id, 2), "it is due at once, and what is not due stays");
+    drop(store);
+    let shared = SqliteStore::open(place.file(), place.options().shared(true)).await.unwrap();
+    let none = shared.claim_posts(claim_posts(3)).await.unwrap().posts;
+    assert!(none.is_empty(), "others may live, so the claim may, too");
 }
 
 #[tokio::test]

@@ -86,6 +86,8 @@ fn every_statement_finds_its_rows_by_an_index() {
         ("find_any_table", "SCAN sqlite_schema"),
         // Once per opening, over open runs only.
         ("wake_leased_runs", "SCAN hapax_runs USING INDEX hapax_runs_open"),
+        // The same, over after-effects that are not delivered.
+        ("wake_claimed_posts", "SCAN hapax_posts USING INDEX hapax_posts_undelivered"),
         // The records of one run, by the version they started at.
         ("list_steps_of_run", "USE TEMP B-TREE FOR ORDER BY"),
         // Keys that expired in the same millisecond.

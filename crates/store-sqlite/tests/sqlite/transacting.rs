@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hapax_engine::clock::SystemClock;
-use hapax_engine::model::{Advancing, Failure, RunHead};
-use hapax_engine::store::{Store, StoreError, Transact, TransactOutcome};
+use hapax_engine::model::{Advancing, Failure, Post, RunHead};
+use hapax_engine::store::{ListPosts, Store, StoreError, Transact, TransactOutcome};
 use hapax_engine::{Ctx, Engine, EngineOptions};
 use hapax_store_sqlite::rusqlite::Connection;
 use hapax_store_sqlite::{SqliteOptions, SqliteStore, SqliteWork, TransactionStep};
@@ -27,6 +27,7 @@ fn transact(
     let record = move |output| {
         let mut write = Advancing::new(&head, head.changed_at);
         write.step(completed("ledger", head.changed_at, output))?;
+        write.post(post(&head, "ledger"));
         Ok(write.finish())
     };
     Transact { work: Box::new(SqliteWork::new(work)), record: Box::new(record) }
@@ -42,6 +43,11 @@ async fn recorded(store: &SqliteStore, head: &RunHead) -> usize {
     store.find_log(&workspace(), head.id()).await.unwrap().unwrap().steps.len()
 }
 
+async fn posts(store: &SqliteStore) -> Vec<Post> {
+    let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: 10 };
+    store.list_posts(all).await.unwrap()
+}
+
 #[tokio::test]
 async fn work_and_record_are_one_commit() {
     let place = Place::new();
@@ -52,6 +58,7 @@ async fn work_and_record_are_one_commit() {
     assert_eq!((output.as_str(), ledger(&place)), ("42", vec![42]));
     let view = store.find_run(&workspace(), held.id()).await.unwrap().unwrap();
     assert_eq!((view.head, recorded(&store, &held).await), (advance.head, 1));
+    assert_eq!(posts(&store).await, [post(&held, "ledger")]);
 }
 
 #[tokio::test]
@@ -79,6 +86,7 @@ async fn work_that_fails_panics_or_comes_too_late_leaves_nothing() {
     let lost = store.transact(transact(&moved_on, |connection| book(connection, 4))).await.unwrap();
     assert!(matches!(lost, TransactOutcome::LeaseLost), "{lost:?}");
     assert_eq!((ledger(&place), recorded(&store, &held).await), (vec![], 1));
+    assert_eq!(posts(&store).await, [], "what the record would have left went with it");
 }
 
 #[tokio::test]

@@ -29,11 +29,11 @@ fn signal(run: RunId, id: Option<&str>) -> SendSignal {
 
 fn settle(id: &PromiseId, value: &str) -> SettlePromise {
     let settlement = Settlement::Resolved(Payload::of(value).unwrap());
-    SettlePromise { workspace: workspace(), id: id.clone(), settlement, grant: None }
+    SettlePromise { workspace: workspace(), id: id.clone(), settlement, note: None, grant: None }
 }
 
 fn steer(run: RunId, command: Steer) -> SteerRun {
-    SteerRun { workspace: workspace(), run, command, expected: None }
+    SteerRun { workspace: workspace(), run, command, expected: None, note: None }
 }
 
 async fn steered(store: &SqliteStore, request: SteerRun) -> RunHead {
@@ -228,10 +228,10 @@ async fn every_state_of_a_step_reads_back() {
         StepState::Waiting { until: None },
         StepState::Waiting { until: Some(at) },
         StepState::Completed { at, output: Payload::of("x").unwrap() },
-        StepState::Failed { at, failure },
+        StepState::Failed { at, failure: failure.clone() },
         StepState::Skipped { at },
         StepState::Cancelled { at },
-        StepState::InDoubt { since: at },
+        StepState::InDoubt { since: at, failure },
     ];
     let mut write = one_step(&store, &held, "template");
     let template = write.steps.remove(0);

@@ -1,0 +1,94 @@
+//! After-effects: each was left by a step of its run, and each step that left one still has it.
+
+use super::Found;
+use super::invariant::LEFT_BY_ITS_STEP;
+use super::report::{Report, Violation};
+use super::snapshot::Snapshot;
+use crate::limits::MAX_PAGE;
+use crate::model::{
+    EffectKey, EventKind, Post, RunId, StepId, StepKind, StepRecord, StepStatus, WorkspaceId,
+};
+use crate::store::{ListPosts, RunLog, Store, StoreError, StoreResult};
+
+/// The after-effects of a run. Their ids begin with its own, so in the order of ids they lie together.
+pub(super) async fn read(store: &dyn Store, workspace: &WorkspaceId, log: &RunLog) -> StoreResult<Vec<Post>> {
+    let run = log.head.id();
+    // No more than are to be expected, and one to see that there are no others.
+    let limit = 1 + log.steps.iter().filter(|step| step.kind == StepKind::AfterEffect).count();
+    let mut after = EffectKey::before(run);
+    let mut posts = Vec::new();
+    loop {
+        let request = ListPosts {
+            workspace: Some(workspace.clone()),
+            status: None,
+            target: None,
+            after: Some((workspace.clone(), after.clone())),
+            limit: limit.min(MAX_PAGE),
+        };
+        let page = store.list_posts(request).await?;
+        let Some(last) = page.last().map(|post| post.id.clone()) else { return Ok(posts) };
+        if last <= after {
+            return Err(StoreError::Broken(format!("the list of after-effects goes back at {last}")));
+        }
+        posts.extend(page.into_iter().filter(|post| is_of(&post.id, run)));
+        if !is_of(&last, run) {
+            return Ok(posts);
+        }
+        after = last;
+    }
+}
+
+/// Was the id given to a step of `run`?
+fn is_of(id: &EffectKey, run: RunId) -> bool {
+    let rest = id.as_str().strip_prefix(&run.to_string());
+    rest.is_some_and(|rest| rest.starts_with([':', '.']))
+}
+
+pub(super) fn check_own(snapshot: &Snapshot, found: &mut Found) {
+    let head = &snapshot.log.head;
+    let key_of = |step: &StepRecord| EffectKey::new(head.id(), head.generation, &step.id);
+    for step in snapshot.log.steps.iter().filter(|step| step.kind == StepKind::AfterEffect) {
+        let is_there = snapshot.posts.iter().any(|post| post.id == key_of(step));
+        if step.state.status() == StepStatus::Completed && !is_there {
+            found.push((LEFT_BY_ITS_STEP, format!("what step {} left is not there", step.id)));
+        }
+    }
+    // A retry may have deleted the records of steps that left something; when they run again, they find it there.
+    if was_retried(snapshot) {
+        return;
+    }
+    let current = EffectKey::new(head.id(), head.generation, &StepId::from_stored(""));
+    for post in snapshot.posts.iter().filter(|post| post.id.as_str().starts_with(current.as_str())) {
+        let left_it = |step: &StepRecord| step.kind == StepKind::AfterEffect && key_of(step) == post.id;
+        if !snapshot.log.steps.iter().any(left_it) {
+            found.push((LEFT_BY_ITS_STEP, format!("no step left the after-effect {}", post.id)));
+        }
+    }
+}
+
+/// Was it retried in its current generation?
+fn was_retried(snapshot: &Snapshot) -> bool {
+    let later = snapshot.events.iter().rev().take_while(|event| event.kind != EventKind::ContinuedAsNew);
+    later.into_iter().any(|event| event.kind == EventKind::Retried)
+}
+
+/// Walks every after-effect: each carries the id of a step of the run it says it came from.
+pub(super) async fn check_all(store: &dyn Store, report: &mut Report) -> StoreResult<()> {
+    let mut after: Option<(WorkspaceId, EffectKey)> = None;
+    loop {
+        let request =
+            ListPosts { workspace: None, status: None, target: None, after: after.clone(), limit: MAX_PAGE };
+        let page = store.list_posts(request).await?;
+        for post in page.iter().filter(|post| !is_of(&post.id, post.run)) {
+            let what = format!("the after-effect {} carries the id of another run", post.id);
+            report.add(Violation { invariant: LEFT_BY_ITS_STEP, run: Some(post.run), what });
+        }
+        report.posts += page.len();
+        let Some(last) = page.last() else { return Ok(()) };
+        let next = Some((last.workspace.clone(), last.id.clone()));
+        if next <= after {
+            return Err(StoreError::Broken(format!("the list of after-effects goes back at {}", last.id)));
+        }
+        after = next;
+    }
+}

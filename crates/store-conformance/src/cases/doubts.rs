@@ -1,0 +1,136 @@
+//! Steps in doubt: found by people until somebody says what happened.
+
+use hapax_engine::model::{
+    Failure, Refusal, RunId, Steer, StepId, StepState, StepStatus, StepTransition, WorkspaceId,
+};
+use hapax_engine::store::{DoubtPlace, ListDoubts, SteerOutcome, StoredDoubt};
+
+use crate::fixture::*;
+use crate::must;
+
+fn lost() -> Failure {
+    Failure::unknown("its worker vanished")
+}
+
+/// Which steps of which runs are in doubt.
+fn names(doubts: &[StoredDoubt]) -> Vec<(RunId, &str)> {
+    doubts.iter().map(|doubt| (doubt.run, doubt.step.id.as_str())).collect()
+}
+
+async fn page(t: &Stage, limit: usize, after: Option<DoubtPlace>) -> Vec<StoredDoubt> {
+    t.store.list_doubts(ListDoubts { workspace: None, after, limit }).await.unwrap()
+}
+
+fn place_of(doubt: &StoredDoubt) -> DoubtPlace {
+    match doubt.step.state {
+        StepState::InDoubt { since, .. } => DoubtPlace { since, run: doubt.run, step: doubt.step.id.clone() },
+        ref other => panic!("{} is in no doubt: {other:?}", doubt.step.id),
+    }
+}
+
+/// A doubt says since when and why, and shows the record as the run has it.
+pub(super) async fn a_doubt_says_since_when_and_why(t: &Stage) {
+    let run = t.driven().await;
+    t.pass(SECOND);
+    let why = Failure::unknown("the \"line\" broke: ü").with_code("408").retry_after(SECOND);
+    let run = t.write(&run).await.loses("wire", why.clone()).does("charge").done().await;
+    let step = t.step(&run, "wire").await.unwrap();
+    assert_eq!(step.state, StepState::InDoubt { since: t.now(), failure: why });
+    let workspace = run.facts.workspace.clone();
+    assert_eq!(t.doubts().await, [StoredDoubt { workspace, run: run.id(), step }]);
+}
+
+/// The longest in doubt comes first, then the smaller run, then the smaller step, page by page.
+pub(super) async fn the_longest_in_doubt_comes_first(t: &Stage) {
+    let (one, two) = (t.driven().await, t.driven().await);
+    let two = t.write(&two).await.loses("b", lost()).done().await;
+    t.pass(SECOND);
+    t.write(&two).await.loses("a", lost()).done().await;
+    t.write(&one).await.loses("z", lost()).loses("a#2", lost()).loses("a", lost()).done().await;
+    let expected =
+        vec![(two.id(), "b"), (one.id(), "a"), (one.id(), "a#2"), (one.id(), "z"), (two.id(), "a")];
+    assert_eq!(names(&t.doubts().await), expected);
+    let (mut read, mut after) = (Vec::new(), None);
+    loop {
+        let page = page(t, 2, after.clone()).await;
+        let Some(last) = page.last() else { break };
+        assert!(page.len() <= 2);
+        after = Some(place_of(last));
+        read.extend(page);
+    }
+    assert_eq!(names(&read), expected);
+    assert_eq!(page(t, 0, None).await.len(), 1, "a page is not empty");
+    let between = DoubtPlace { since: t.now(), run: one.id(), step: StepId::from_stored("b") };
+    assert_eq!(names(&page(t, 9, Some(between)).await), expected[3..]);
+}
+
+/// A list may be of one workspace.
+pub(super) async fn doubts_are_narrowed_to_a_workspace(t: &Stage) {
+    let here = t.driven().await;
+    let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
+    for run in [&here, &abroad] {
+        t.write(run).await.loses("wire", lost()).done().await;
+    }
+    let of = |workspace: &str| {
+        let workspace = Some(WorkspaceId::new(workspace).unwrap());
+        t.store.list_doubts(ListDoubts { workspace, after: None, limit: 10 })
+    };
+    assert_eq!(names(&of("default").await.unwrap()), [(here.id(), "wire")]);
+    assert_eq!(names(&of("abroad").await.unwrap()), [(abroad.id(), "wire")]);
+    assert_eq!(of("abroad").await.unwrap()[0].workspace, abroad.facts.workspace);
+    assert_eq!(of("nowhere").await.unwrap(), []);
+    assert_eq!(t.doubts().await.len(), 2);
+}
+
+/// However a doubt is settled, it is no longer listed, and may come again.
+pub(super) async fn a_settled_doubt_is_gone(t: &Stage) {
+    let now = t.now();
+    let ways = [
+        (StepTransition::Begin, StepState::Running),
+        (StepTransition::Happened, StepState::Completed { at: now, output: json("1") }),
+        (StepTransition::DidNotHappen, StepState::Pending { due_at: now, failure: lost() }),
+        (StepTransition::Abandon, StepState::Failed { at: now, failure: lost() }),
+    ];
+    for (transition, state) in ways {
+        let run = t.driven().await;
+        let run = t.write(&run).await.loses("wire", lost()).loses("other", lost()).done().await;
+        let run = t.write(&run).await.settles_doubt("wire", transition, state.clone()).done().await;
+        assert_eq!(names(&t.doubts().await), [(run.id(), "other")], "{transition:?}");
+        assert_eq!(t.step(&run, "wire").await.unwrap().state, state);
+        let run = t.write(&run).await.settles_doubt("other", StepTransition::Begin, StepState::Running);
+        let run = run.done().await;
+        assert_eq!(t.doubts().await, []);
+        let run = t.write(&run).await.loses("other", lost()).done().await;
+        assert_eq!(names(&t.doubts().await), [(run.id(), "other")], "it may come again");
+        t.write(&run).await.continues_with("2").done().await;
+        assert_eq!(t.doubts().await, [], "the record went with its generation");
+    }
+}
+
+/// A run may end and leave a doubt; it is listed until the run is purged.
+pub(super) async fn an_ended_run_may_leave_a_doubt(t: &Stage) {
+    let run = t.driven().await;
+    let run = t.write(&run).await.loses("wire", lost()).fails("in doubt").done().await;
+    assert_eq!(names(&t.doubts().await), [(run.id(), "wire")]);
+    t.pass(SECOND);
+    assert_eq!(t.purge().await.runs, 1);
+    assert_eq!(t.doubts().await, []);
+}
+
+/// A retry does not run again what may have happened; one that leaves the doubt alone goes ahead.
+pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &Stage) {
+    let run = t.driven().await;
+    let run =
+        t.write(&run).await.does("charge").loses("wire", lost()).fails_at("ship").fails("no").done().await;
+    for from in ["charge", "wire"] {
+        let from = Some(StepId::from_stored(from));
+        let refused = t.steer(&run, Steer::Retry { from }).await;
+        let SteerOutcome::Refused(refusal, head) = refused else { panic!("{refused:?}") };
+        assert_eq!((refusal, head), (Refusal::InDoubt(StepId::from_stored("wire")), run.clone()));
+        assert_eq!(t.log(&run).await.steps.len(), 3, "nothing is deleted");
+    }
+    must!(t.steer(&run, retry()).await, SteerOutcome::Steered(_));
+    assert_eq!(t.step(&run, "wire").await.unwrap().state.status(), StepStatus::InDoubt);
+    assert!(t.step(&run, "ship").await.is_none());
+    assert_eq!(names(&t.doubts().await), [(run.id(), "wire")]);
+}

@@ -1,0 +1,232 @@
+//! The journal: appended to with what it is about, and never changed.
+
+use hapax_engine::model::{
+    Actor, Failure, Fence, Generation, Note, Noted, Resolution, Role, RunHead, RunId, Steer, StepId,
+    WorkspaceId,
+};
+use hapax_engine::store::{AdvanceOutcome, ListNotes, SettleOutcome, SettlePromise, SteerOutcome, SteerRun};
+
+use crate::fixture::*;
+use crate::must;
+
+fn entered(run: &RunHead, attempt: u32) -> Note {
+    note_of(run, Noted::Claimed { attempt })
+}
+
+/// A note of each kind, with and without each of its parts.
+fn every_kind(run: &RunHead) -> Vec<Note> {
+    let failure = || Failure::unknown("the \"line\" broke: ü").with_code("408").retry_after(SECOND);
+    let meg = || Actor { name: "Meg O'Hara 💶".into(), role: Role::Manager };
+    let tom = || Actor { name: "tom".into(), role: Role::Operator };
+    let output = serde_json::json!({ "id": 7, "amount": 1.0, "nested": [null, true] });
+    let resolutions = [
+        Resolution::Happened { output: output.clone() },
+        Resolution::DidNotHappen,
+        Resolution::Compensate { output },
+        Resolution::Abandon,
+    ];
+    let mut all = vec![
+        Noted::Claimed { attempt: 1 },
+        Noted::Failed { attempt: 2, failure: failure() },
+        Noted::Doubted { attempt: 3, failure: failure() },
+        Noted::Probed { answer: "unknown".into() },
+        Noted::Refused { attempt: u32::MAX },
+        Noted::Steered { command: "cancel".into(), reason: String::new() },
+        Noted::Redelivered { reason: "asked\nagain".into() },
+    ];
+    all.extend(resolutions.map(|resolution| Noted::Resolved {
+        resolution,
+        seconded_by: Some(tom()),
+        reason: "seen in the provider's list".into(),
+    }));
+    let note = |(place, what): (usize, Noted)| Note {
+        step: (place % 2 == 0).then(|| StepId::from_stored("wire~undo#2")),
+        owner: (place % 3 > 0).then_some(BOB),
+        by: [None, Some(meg()), Some(tom())][place % 3].clone(),
+        generation: Generation::new(place as u32),
+        fence: Fence::new(place as u64),
+        ..note_of(run, what)
+    };
+    all.into_iter().enumerate().map(note).collect()
+}
+
+/// What a write notes is there with it, in its order and with all it says.
+pub(super) async fn a_write_brings_its_notes(t: &Stage) {
+    let run = t.driven().await;
+    let notes = every_kind(&run);
+    let write =
+        notes.iter().fold(t.write(&run).await.does("charge"), |write, note| write.notes(note.clone()));
+    write.done().await;
+    assert_eq!(t.notes().await, notes);
+}
+
+/// Invariant 3: a write that is refused notes nothing.
+pub(super) async fn a_refused_write_notes_nothing(t: &Stage) {
+    let run = t.driven().await;
+    let late = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
+    t.write(&run).await.does("ship").done().await;
+    must!(t.store.advance_run(late.clone()).await.unwrap(), AdvanceOutcome::Stale(_));
+    t.pass(LEASE);
+    t.claim_one(BOB).await;
+    must!(t.store.advance_run(late).await.unwrap(), AdvanceOutcome::LeaseLost);
+    assert_eq!(t.notes().await, []);
+}
+
+/// A write that is sent again is recognised, and notes nothing twice.
+pub(super) async fn a_write_sent_again_notes_nothing_twice(t: &Stage) {
+    let run = t.driven().await;
+    let write = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
+    for _ in 0..3 {
+        must!(t.store.advance_run(write.clone()).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    }
+    assert_eq!(t.notes().await, write.notes);
+}
+
+/// Only the settlement that settles a promise is noted.
+pub(super) async fn only_what_settles_a_promise_is_noted(t: &Stage) {
+    let run = t.driven().await;
+    let soon = t.now().plus(SECOND);
+    let write = t.write(&run).await.awaits_promise("payment", None).awaits_promise("late", Some(soon));
+    let run = write.done().await;
+    let settle = |step: &str, why: &str| {
+        let note = Some(noted_by(MEG, &run, why));
+        t.store.settle_promise(SettlePromise { note, ..settlement_of(&run, step, "1") })
+    };
+    must!(settle("payment", "first").await.unwrap(), SettleOutcome::Settled { .. });
+    must!(settle("payment", "again").await.unwrap(), SettleOutcome::AlreadySettled { .. });
+    t.pass(SECOND);
+    must!(settle("late", "too late").await.unwrap(), SettleOutcome::TimedOut);
+    must!(settle("nothing", "unheard of").await.unwrap(), SettleOutcome::NoSuchPromise);
+    assert_eq!(t.notes().await, [noted_by(MEG, &run, "first")]);
+}
+
+/// Only a command that is carried out is noted.
+pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
+    let run = t.pending().await;
+    let failed = t.driven().await;
+    let failed = t.write(&failed).await.fails_at("charge").fails("no").done().await;
+    let steer = |run: &RunHead, command: Steer, why: &str| {
+        let note = Some(noted_by(MEG, run, why));
+        let workspace = run.facts.workspace.clone();
+        t.store.steer_run(SteerRun { workspace, run: run.id(), command, expected: None, note })
+    };
+    must!(steer(&run, Steer::Pause, "pause").await.unwrap(), SteerOutcome::Steered(_));
+    must!(steer(&run, Steer::Pause, "again").await.unwrap(), SteerOutcome::Refused(..));
+    must!(steer(&failed, retry(), "retry").await.unwrap(), SteerOutcome::Steered(_));
+    must!(steer(&run, cancel(), "cancel").await.unwrap(), SteerOutcome::Steered(_));
+    must!(steer(&run, cancel(), "again").await.unwrap(), SteerOutcome::Refused(..));
+    let stale = SteerRun {
+        workspace: failed.facts.workspace.clone(),
+        run: failed.id(),
+        command: cancel(),
+        expected: Some(failed.version),
+        note: Some(noted_by(MEG, &failed, "stale")),
+    };
+    must!(t.store.steer_run(stale).await.unwrap(), SteerOutcome::Refused(..));
+    let expected = [(&run, "pause"), (&failed, "retry"), (&run, "cancel")];
+    assert_eq!(t.notes().await, expected.map(|(run, why)| noted_by(MEG, run, why)));
+}
+
+/// Whoever no longer holds a run may still note what they saw, also about a run that is gone.
+pub(super) async fn notes_are_appended_without_a_guard(t: &Stage) {
+    let run = t.driven().await;
+    t.pass(LEASE);
+    t.claim_one(BOB).await;
+    let gone = Note { run: RunId::from_u128(7), ..entered(&run, 2) };
+    let notes = vec![note_of(&run, Noted::Refused { attempt: 1 }), gone, noted_by(MEG, &run, "looked")];
+    t.store.append_notes(notes.clone()).await.unwrap();
+    t.store.append_notes(Vec::new()).await.unwrap();
+    assert_eq!(t.notes().await, notes);
+    assert_eq!(t.head(&run).await.version.get(), 2, "the run is not touched");
+}
+
+/// The journal is read oldest first, in pages, from any place on.
+pub(super) async fn notes_are_read_in_order_and_in_pages(t: &Stage) {
+    let run = t.driven().await;
+    let notes: Vec<Note> = (1..=5).map(|attempt| entered(&run, attempt)).collect();
+    t.store.append_notes(notes[..3].to_vec()).await.unwrap();
+    t.write(&run).await.does("charge").notes(notes[3].clone()).notes(notes[4].clone()).done().await;
+    let (mut read, mut after) = (Vec::new(), 0);
+    loop {
+        let page = t.placed_notes(ListNotes { after, limit: 2, ..t.all_notes() }).await;
+        let Some(last) = page.last() else { break };
+        assert!(page.len() <= 2 && page[0].place > after, "{page:?}");
+        after = last.place;
+        read.extend(page.into_iter().map(|placed| placed.note));
+    }
+    assert_eq!(read, notes);
+    assert_eq!(t.placed_notes(ListNotes { limit: 0, ..t.all_notes() }).await.len(), 1, "a page is not empty");
+    assert!(t.placed_notes(ListNotes { after: u64::MAX, ..t.all_notes() }).await.is_empty());
+}
+
+/// A list may be of one run, of what people did, or of both, and is always of one workspace.
+pub(super) async fn the_journal_is_narrowed(t: &Stage) {
+    let (one, two) = (t.driven().await, t.driven().await);
+    let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
+    let notes = vec![
+        entered(&one, 1),
+        noted_by(MEG, &two, "2"),
+        entered(&abroad, 3),
+        noted_by(MEG, &one, "4"),
+        entered(&two, 5),
+        noted_by(MEG, &abroad, "6"),
+    ];
+    t.store.append_notes(notes.clone()).await.unwrap();
+    let list = |request: ListNotes| async {
+        t.placed_notes(request).await.into_iter().map(|placed| placed.note).collect::<Vec<_>>()
+    };
+    let pick = |places: &[usize]| places.iter().map(|place| notes[*place].clone()).collect::<Vec<_>>();
+    let all = t.all_notes();
+    let of = |run: &RunHead| ListNotes { run: Some(run.id()), ..all.clone() };
+    assert_eq!(list(all.clone()).await, pick(&[0, 1, 3, 4]));
+    assert_eq!(list(of(&one)).await, pick(&[0, 3]));
+    assert_eq!(list(ListNotes { by_people: true, ..all.clone() }).await, pick(&[1, 3]));
+    assert_eq!(list(ListNotes { by_people: true, ..of(&two) }).await, pick(&[1]));
+    assert_eq!(list(of(&abroad)).await, pick(&[]), "it is of another workspace");
+    let elsewhere = |name: &str| ListNotes { workspace: WorkspaceId::new(name).unwrap(), ..all.clone() };
+    assert_eq!(list(elsewhere("abroad")).await, pick(&[2, 5]));
+    assert_eq!(list(elsewhere("nowhere")).await, pick(&[]));
+    for narrow in [of(&two), ListNotes { by_people: true, ..all.clone() }] {
+        let first = t.placed_notes(ListNotes { limit: 1, ..narrow.clone() }).await;
+        let rest = t.placed_notes(ListNotes { after: first[0].place, ..narrow.clone() }).await;
+        assert_eq!((first.len(), rest.len()), (1, 1), "{narrow:?}");
+    }
+}
+
+/// A new generation does not forget what happened in the ones before.
+pub(super) async fn notes_outlive_their_generation(t: &Stage) {
+    let run = t.driven().await;
+    let before = entered(&run, 1);
+    let run = t.write(&run).await.does("charge").notes(before.clone()).done().await;
+    let next = t.write(&run).await.continues_with("2").notes(entered(&run, 2)).done().await;
+    assert_eq!(t.notes().await, [before, entered(&run, 2)]);
+    assert_eq!(next.generation.get(), 1);
+}
+
+/// A purged run takes its notes along, but not those that people made: they are the audit log.
+pub(super) async fn what_people_did_outlives_the_run(t: &Stage) {
+    let (gone, kept) = (t.driven().await, t.driven().await);
+    for run in [&gone, &kept] {
+        let write = t.write(run).await.does("charge").notes(entered(run, 1)).notes(noted_by(MEG, run, "x"));
+        write.done().await;
+    }
+    let held = t.head(&gone).await;
+    t.write(&held).await.completes("1").done().await;
+    t.pass(SECOND);
+    assert_eq!(t.purge().await.runs, 1);
+    let left = [noted_by(MEG, &gone, "x"), entered(&kept, 1), noted_by(MEG, &kept, "x")];
+    assert_eq!(t.notes().await, left);
+}
+
+/// A place is given once, also if its entry is gone: whoever has read so far misses nothing.
+pub(super) async fn a_place_is_never_given_twice(t: &Stage) {
+    let run = t.driven().await;
+    let noted = t.write(&run).await.does("charge").notes(entered(&run, 1)).completes("1").done().await;
+    let last = t.placed_notes(t.all_notes()).await.last().expect("it is there").place;
+    t.pass(SECOND);
+    assert_eq!(t.purge().await.runs, 1);
+    assert!(t.notes().await.is_empty());
+    t.store.append_notes(vec![noted_by(MEG, &noted, "later")]).await.unwrap();
+    let later = t.placed_notes(ListNotes { after: last, ..t.all_notes() }).await;
+    assert_eq!(later.len(), 1, "whoever read up to {last} sees what came since");
+}

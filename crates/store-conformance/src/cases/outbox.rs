@@ -1,0 +1,342 @@
+//! After-effects: committed with what caused them, and delivered at least once.
+
+use hapax_engine::model::{
+    Failure, Noted, Post, PostState, PostStatus, RunHead, Steer, StepId, Timestamp, WorkspaceId,
+};
+use hapax_engine::store::{AdvanceOutcome, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
+
+use crate::fixture::*;
+use crate::must;
+
+/// A driven run that has left one after-effect.
+async fn left_one(t: &Stage) -> RunHead {
+    let run = t.driven().await;
+    t.write(&run).await.leaves("notify", "mail").done().await
+}
+
+fn ids(posts: &[Post]) -> Vec<&str> {
+    posts.iter().map(|post| post.id.as_str()).collect()
+}
+
+async fn only(t: &Stage) -> Post {
+    let mut posts = t.posts().await;
+    assert_eq!(posts.len(), 1, "{posts:?}");
+    posts.remove(0)
+}
+
+fn due(at: Timestamp) -> PostState {
+    PostState::Due { at }
+}
+
+/// Invariant 50: an after-effect is there with the step that left it, as it was given.
+pub(super) async fn an_after_effect_comes_with_its_step(t: &Stage) {
+    let run = t.driven().await;
+    let now = t.now();
+    let given = Post {
+        attempts: 3,
+        failure: Some(Failure::retryable("was \"busy\"").with_code("503")),
+        state: due(now.plus(HOUR)),
+        ..post_of(&run, run.generation, "later", "hook", now)
+    };
+    let run = t.write(&run).await.leaves("notify", "mail").leaves_post("later", given.clone()).done().await;
+    assert_eq!(t.posts().await, [given, post_of(&run, run.generation, "notify", "mail", now)]);
+    let run = t.write(&run).await.continues_with("2").leaves("notify", "mail").done().await;
+    assert_eq!(t.posts().await.len(), 3, "each generation leaves its own");
+    assert!(t.posts().await.contains(&post_of(&run, run.generation, "notify", "mail", now)));
+}
+
+/// Invariant 3: a write that is refused leaves no after-effect.
+pub(super) async fn a_refused_write_leaves_no_after_effect(t: &Stage) {
+    let run = t.driven().await;
+    let late = t.write(&run).await.leaves("notify", "mail").advance();
+    t.write(&run).await.does("charge").done().await;
+    must!(t.store.advance_run(late.clone()).await.unwrap(), AdvanceOutcome::Stale(_));
+    t.pass(LEASE);
+    t.claim_one(BOB).await;
+    must!(t.store.advance_run(late).await.unwrap(), AdvanceOutcome::LeaseLost);
+    assert_eq!(t.posts().await, []);
+    assert_eq!(t.claim_posts(ANN, &[("mail", 10)]).await, Default::default());
+}
+
+/// A write that is sent again does not bring back an after-effect that is delivered.
+pub(super) async fn a_write_sent_again_leaves_nothing_twice(t: &Stage) {
+    let run = t.driven().await;
+    let write = t.write(&run).await.leaves("notify", "mail").advance();
+    must!(t.store.advance_run(write.clone()).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    t.delivered(&t.claim_post(ANN).await).await;
+    must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    assert_eq!(only(t).await.state.status(), PostStatus::Delivered);
+}
+
+/// A step that runs again finds its after-effect there, and it stays as it is.
+pub(super) async fn an_after_effect_that_is_there_stays_as_it_is(t: &Stage) {
+    let run = left_one(t).await;
+    t.delivered(&t.claim_post(ANN).await).await;
+    let before = only(t).await;
+    let run = t.write(&run).await.fails("no").done().await;
+    t.pass(SECOND);
+    t.steered(&run, Steer::Retry { from: Some(StepId::from_stored("notify")) }).await;
+    assert_eq!(only(t).await, before, "a retry forgets the step, not what it left");
+    let run = t.claim_one(BOB).await;
+    t.write(&run).await.leaves("notify", "hook").done().await;
+    assert_eq!(only(t).await, before);
+}
+
+/// The longest due is claimed first, then the smaller id, whatever its workspace; it is the claimer's for a while.
+pub(super) async fn the_longest_due_is_claimed_first(t: &Stage) {
+    let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
+    let here = t.driven().await;
+    let afar = t.order().workspace("afar").granted_to(ANN).start().await;
+    let now = t.now();
+    let later = |run: &RunHead, step: &str, at: Timestamp| Post {
+        state: due(at),
+        ..post_of(run, run.generation, step, "mail", now)
+    };
+    for run in [&afar, &here, &abroad] {
+        t.write(run).await.leaves("notify", "mail").done().await;
+    }
+    let here = t.head(&here).await;
+    let write = t.write(&here).await.leaves_post("later", later(&here, "later", now.plus(HOUR)));
+    let early = Timestamp::from_millis(now.as_millis() - 1);
+    write.leaves_post("early", later(&here, "early", early)).done().await;
+    let claimed = t.claim_posts(ANN, &[("mail", 10)]).await.posts;
+    let expected = [(&here, "early"), (&abroad, "notify"), (&here, "notify"), (&afar, "notify")];
+    let expected = expected.map(|(run, step)| post_of(run, run.generation, step, "mail", now).id);
+    assert_eq!(ids(&claimed), expected.each_ref().map(|id| id.as_str()));
+    let until = now.plus(LEASE);
+    for post in &claimed {
+        assert_eq!((post.attempts, post.state), (1, PostState::Claimed { owner: ANN, until }));
+        assert!(t.posts().await.contains(post), "it is as the claimer was told");
+    }
+    assert_eq!(t.claim_posts(BOB, &[("mail", 10)]).await.posts, []);
+}
+
+/// One target's many do not keep out another's few.
+pub(super) async fn each_target_has_room_of_its_own(t: &Stage) {
+    let run = t.driven().await;
+    let mut write = t.write(&run).await;
+    for n in 0..6 {
+        write = write.leaves(&format!("mail-{n}"), "mail");
+    }
+    write.leaves("x", "hook").leaves("y", "print").done().await;
+    let steps = |posts: &[Post]| {
+        let step = |post: &Post| post.id.as_str().split(':').nth(1).expect("a step").to_owned();
+        posts.iter().map(step).collect::<Vec<_>>()
+    };
+    let first = t.claim_posts(ANN, &[("mail", 2), ("nobody", 5), ("hook", 2), ("print", 0)]).await;
+    assert_eq!(steps(&first.posts), ["mail-0", "mail-1", "x"]);
+    assert_eq!(first.next_due_at, Some(t.now()), "there is more than there was room for");
+    let second = t.claim_posts(BOB, &[("hook", 9), ("mail", 9)]).await;
+    assert_eq!(steps(&second.posts), ["mail-2", "mail-3", "mail-4", "mail-5"]);
+    assert_eq!(t.claim_posts(BOB, &[]).await, Default::default());
+    assert_eq!(steps(&t.claim_posts(BOB, &[("print", 1)]).await.posts), ["y"]);
+}
+
+/// A claim says when the next one will be due, of those it did not grant.
+pub(super) async fn a_claim_of_after_effects_says_when_to_come_again(t: &Stage) {
+    let run = t.driven().await;
+    let now = t.now();
+    let at = |step: &str, target: &str, span| Post {
+        state: due(now.plus(span)),
+        ..post_of(&run, run.generation, step, target, now)
+    };
+    let write = t.write(&run).await.leaves("now", "mail").leaves_post("a", at("a", "mail", HOUR));
+    write.leaves_post("b", at("b", "hook", SECOND)).done().await;
+    let mail = t.claim_posts(ANN, &[("mail", 5)]).await;
+    assert_eq!((mail.posts.len(), mail.next_due_at), (1, Some(now.plus(HOUR))));
+    let both = t.claim_posts(ANN, &[("hook", 5), ("mail", 5)]).await;
+    assert_eq!((both.posts.len(), both.next_due_at), (0, Some(now.plus(SECOND))));
+    let mail = t.claim_posts(ANN, &[("mail", 5)]).await;
+    assert_eq!(mail.next_due_at, Some(now.plus(LEASE)), "the end of a claim counts");
+    assert_eq!(t.claim_posts(ANN, &[("nobody", 5)]).await.next_due_at, None);
+    t.pass(SECOND);
+    let hook = t.claim_posts(ANN, &[("hook", 5)]).await;
+    assert_eq!((hook.posts.len(), hook.next_due_at), (1, None), "what is claimed now does not count");
+}
+
+/// A claim that ended without word is due again at its end, also for another.
+pub(super) async fn an_ended_claim_is_due_again(t: &Stage) {
+    left_one(t).await;
+    let first = t.claim_post(ANN).await;
+    t.pass(LEASE - std::time::Duration::from_millis(1));
+    assert_eq!(t.claim_posts(BOB, &[("mail", 5)]).await.posts, []);
+    t.pass(std::time::Duration::from_millis(1));
+    let second = t.claim_post(BOB).await;
+    let until = t.now().plus(LEASE);
+    let state = PostState::Claimed { owner: BOB, until };
+    assert_eq!(second, Post { attempts: 2, state, ..first.clone() });
+    t.pass(LEASE);
+    assert_eq!(t.claim_post(BOB).await.attempts, 3);
+}
+
+/// Only who delivers it, and in the attempt that is under way, says how it went, once.
+pub(super) async fn only_the_holder_says_how_it_went(t: &Stage) {
+    left_one(t).await;
+    let first = t.claim_post(ANN).await;
+    let done = PostState::Delivered { at: t.now() };
+    let told = finish_of(&first, done, None);
+    let wrong = [
+        FinishPost { owner: BOB, ..told.clone() },
+        FinishPost { attempt: 2, ..told.clone() },
+        FinishPost { attempt: 0, ..told.clone() },
+        FinishPost { workspace: WorkspaceId::new("abroad").unwrap(), ..told.clone() },
+        FinishPost { id: hapax_engine::model::EffectKey::from_stored("nothing"), ..told.clone() },
+    ];
+    for request in wrong {
+        assert!(!t.store.finish_post(request.clone()).await.unwrap(), "{request:?}");
+    }
+    assert_eq!(only(t).await, first);
+    t.pass(LEASE);
+    let second = t.claim_post(ANN).await;
+    assert!(!t.finish(&first, done).await, "the attempt is over");
+    assert_eq!(only(t).await, second);
+    assert!(t.finish(&second, done).await);
+    assert!(!t.finish(&second, PostState::Dead { at: t.now() }).await, "it is said");
+    assert_eq!(only(t).await, Post { state: done, ..second });
+}
+
+/// The end of a claim that nobody took is not the end of the attempt.
+pub(super) async fn an_ended_claim_that_nobody_took_still_counts(t: &Stage) {
+    left_one(t).await;
+    let claimed = t.claim_post(ANN).await;
+    t.pass(HOUR);
+    t.delivered(&claimed).await;
+    assert_eq!(only(t).await.state, PostState::Delivered { at: t.now() });
+}
+
+/// A delivery that failed is due later and says why; one that is given up, or done, is never claimed again.
+pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
+    left_one(t).await;
+    let first = t.claim_post(ANN).await;
+    let why = Failure::retryable("no \"answer\"").with_code("503").retry_after(SECOND);
+    let later = due(t.now().plus(HOUR));
+    assert!(t.store.finish_post(finish_of(&first, later, Some(why.clone()))).await.unwrap());
+    assert_eq!(only(t).await, Post { state: later, failure: Some(why.clone()), ..first });
+    assert_eq!(t.claim_posts(BOB, &[("mail", 5)]).await.next_due_at, Some(t.now().plus(HOUR)));
+    t.pass(HOUR);
+    let second = t.claim_post(BOB).await;
+    assert_eq!((second.attempts, &second.failure), (2, &Some(why)));
+    let dead = PostState::Dead { at: t.now() };
+    let gone = Some(Failure::permanent("gone"));
+    assert!(t.store.finish_post(finish_of(&second, dead, gone.clone())).await.unwrap());
+    assert_eq!(only(t).await, Post { state: dead, failure: gone, ..second });
+    left_one(t).await;
+    t.delivered(&t.claim_post(ANN).await).await;
+    t.pass(1000 * HOUR);
+    assert_eq!(t.claim_posts(BOB, &[("mail", 5)]).await, Default::default());
+}
+
+/// People may have a settled one delivered once more: it counts anew, and the journal says who wanted it.
+pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
+    let run = left_one(t).await;
+    let claimed = t.claim_post(ANN).await;
+    let request = |why: &str| {
+        let note = noted_by(MEG, &run, why);
+        let note = hapax_engine::model::Note { what: Noted::Redelivered { reason: why.into() }, ..note };
+        Redeliver { workspace: claimed.workspace.clone(), id: claimed.id.clone(), note: Some(note) }
+    };
+    let redeliver = |why: &str| t.store.redeliver(request(why));
+    let under_way = redeliver("too early").await.unwrap();
+    assert_eq!(under_way, RedeliverOutcome::UnderWay(claimed.clone()));
+    let dead = PostState::Dead { at: t.now() };
+    let told = finish_of(&claimed, dead, Some(Failure::permanent("gone")));
+    assert!(t.store.finish_post(told).await.unwrap());
+    t.pass(SECOND);
+    let again = Post { state: due(t.now()), attempts: 0, failure: None, ..claimed.clone() };
+    assert_eq!(redeliver("they moved").await.unwrap(), RedeliverOutcome::Due(again.clone()));
+    assert_eq!(only(t).await, again);
+    assert_eq!(redeliver("at once").await.unwrap(), RedeliverOutcome::UnderWay(again));
+    let claimed_again = t.claim_post(BOB).await;
+    assert_eq!(claimed_again.attempts, 1);
+    t.delivered(&claimed_again).await;
+    must!(redeliver("they lost it").await.unwrap(), RedeliverOutcome::Due(_));
+    let abroad = Redeliver { workspace: WorkspaceId::new("abroad").unwrap(), ..request("abroad") };
+    assert_eq!(t.store.redeliver(abroad).await.unwrap(), RedeliverOutcome::NoSuchPost);
+    let nothing = Redeliver { id: hapax_engine::model::EffectKey::from_stored("nothing"), ..request("?") };
+    assert_eq!(t.store.redeliver(nothing).await.unwrap(), RedeliverOutcome::NoSuchPost);
+    let noted: Vec<Noted> = t.notes().await.into_iter().map(|note| note.what).collect();
+    let reasons = ["they moved", "they lost it"];
+    assert_eq!(noted, reasons.map(|reason| Noted::Redelivered { reason: reason.into() }));
+}
+
+/// After-effects are listed by workspace and id, narrowed, and page by page.
+pub(super) async fn after_effects_are_listed_in_order(t: &Stage) {
+    let here = t.driven().await;
+    let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
+    t.write(&here).await.leaves("a", "mail").leaves("b", "hook").leaves("c", "mail").done().await;
+    t.write(&abroad).await.leaves("a", "mail").leaves("d", "hook").done().await;
+    let hooks = t.claim_posts(ANN, &[("hook", 9)]).await.posts;
+    t.delivered(&hooks[0]).await;
+    let all = t.posts().await;
+    let of = |run: &RunHead, step: &str| post_of(run, run.generation, step, "x", t.now()).id;
+    let expected = [of(&abroad, "a"), of(&abroad, "d"), of(&here, "a"), of(&here, "b"), of(&here, "c")];
+    assert_eq!(ids(&all), expected.each_ref().map(|id| id.as_str()));
+    let list = |request: ListPosts| async { t.store.list_posts(request).await.unwrap() };
+    let pick = |places: &[usize]| places.iter().map(|place| all[*place].clone()).collect::<Vec<_>>();
+    let any = t.all_posts();
+    let in_workspace =
+        |name: &str| ListPosts { workspace: Some(WorkspaceId::new(name).unwrap()), ..any.clone() };
+    let with_status = |status| ListPosts { status: Some(status), ..any.clone() };
+    let for_target = |target: &str| ListPosts { target: Some(name(target)), ..any.clone() };
+    assert_eq!(list(in_workspace("default")).await, pick(&[2, 3, 4]));
+    assert_eq!(list(in_workspace("nowhere")).await, []);
+    assert_eq!(list(for_target("hook")).await, pick(&[1, 3]));
+    assert_eq!(list(for_target("nobody")).await, []);
+    assert_eq!(list(with_status(PostStatus::Due)).await, pick(&[0, 2, 4]));
+    assert_eq!(list(with_status(PostStatus::Delivered)).await, pick(&[3]));
+    assert_eq!(list(with_status(PostStatus::Claimed)).await, pick(&[1]));
+    assert_eq!(list(with_status(PostStatus::Dead)).await, []);
+    let narrow = ListPosts { target: Some(name("mail")), ..in_workspace("abroad") };
+    assert_eq!(list(ListPosts { status: Some(PostStatus::Due), ..narrow.clone() }).await, pick(&[0]));
+    assert_eq!(list(ListPosts { status: Some(PostStatus::Claimed), ..narrow }).await, []);
+    for request in [any.clone(), with_status(PostStatus::Due), in_workspace("default")] {
+        let (mut read, mut after) = (Vec::new(), None);
+        loop {
+            let page = list(ListPosts { after: after.clone(), limit: 2, ..request.clone() }).await;
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= 2);
+            after = Some((last.workspace.clone(), last.id.clone()));
+            read.extend(page);
+        }
+        assert_eq!(read, list(request).await);
+    }
+    let past = Some((here.facts.workspace.clone(), of(&here, "a")));
+    assert_eq!(
+        list(ListPosts { after: past, ..in_workspace("abroad") }).await,
+        [],
+        "it is past all of these"
+    );
+    assert_eq!(list(ListPosts { limit: 0, ..any }).await.len(), 1, "a page is not empty");
+}
+
+/// A closed run stays until what came from it is settled, and takes it along then.
+pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &Stage) {
+    let run = t.driven().await;
+    t.write(&run).await.leaves("a", "mail").leaves("b", "hook").completes("1").done().await;
+    t.pass(SECOND);
+    assert_eq!(t.purge().await.runs, 0, "both are due");
+    let mail = t.claim_posts(ANN, &[("mail", 1)]).await.posts.remove(0);
+    assert_eq!(t.purge().await.runs, 0, "one is under way");
+    t.delivered(&mail).await;
+    assert_eq!(t.purge().await.runs, 0, "one is due");
+    let hook = t.claim_posts(ANN, &[("hook", 1)]).await.posts.remove(0);
+    assert!(t.finish(&hook, PostState::Dead { at: t.now() }).await);
+    let other = left_one(t).await;
+    assert_eq!(t.purge().await.runs, 1);
+    assert!(t.find(&run).await.is_none());
+    assert_eq!(only(t).await.run, other.id(), "those of other runs stay");
+    assert_eq!(t.redeliver(&mail).await, RedeliverOutcome::NoSuchPost);
+}
+
+/// A redelivery keeps its run as well.
+pub(super) async fn a_run_stays_while_something_is_delivered_once_more(t: &Stage) {
+    let run = left_one(t).await;
+    t.write(&run).await.completes("1").done().await;
+    let post = t.claim_post(ANN).await;
+    t.delivered(&post).await;
+    must!(t.redeliver(&post).await, RedeliverOutcome::Due(_));
+    t.pass(SECOND);
+    assert_eq!(t.purge().await.runs, 0);
+    t.delivered(&t.claim_post(ANN).await).await;
+    assert_eq!(t.purge().await.runs, 1);
+}

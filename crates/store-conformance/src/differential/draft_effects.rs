@@ -1,0 +1,190 @@
+//! Drawing requests about the journal, doubts and after-effects.
+
+use std::time::Duration;
+
+use hapax_engine::model::{
+    Actor, EffectKey, Failure, Fence, Generation, Note, Noted, Post, PostState, PostStatus, Resolution, Role,
+    RunHead, RunId, StepId, StepState, Timestamp, WorkspaceId,
+};
+use hapax_engine::store::*;
+
+use super::draft::{Drafter, LEASE, TARGETS};
+use super::request::Request;
+use super::sketch::STEPS;
+use crate::fixture::name;
+
+impl Drafter {
+    /// What somebody notes about a run.
+    pub(super) fn note_about(&mut self, head: &RunHead, generation: Generation, now: Timestamp) -> Note {
+        let by_person = self.chance(30);
+        Note {
+            workspace: head.facts.workspace.clone(),
+            run: head.id(),
+            generation,
+            step: self.chance(70).then(|| StepId::from_stored(self.one_of(&STEPS))),
+            at: now,
+            fence: head.fence,
+            owner: (!by_person).then(|| self.owner()),
+            by: by_person.then(|| self.person()),
+            what: self.noted(),
+        }
+    }
+
+    fn person(&mut self) -> Actor {
+        let name = self.one_of(&["meg", "Tom O'Hara"]).into();
+        Actor { name, role: self.one_of(&[Role::Operator, Role::Manager]) }
+    }
+
+    fn noted(&mut self) -> Noted {
+        let attempt = self.rng.u32(1..4);
+        let failure = Failure::unknown("no answer").with_code("408");
+        let reason = || "so it is".to_owned();
+        match self.rng.u32(..8) {
+            0 => Noted::Claimed { attempt },
+            1 => Noted::Failed { attempt, failure },
+            2 => Noted::Doubted { attempt, failure },
+            3 => Noted::Probed { answer: "unknown".into() },
+            4 => Noted::Refused { attempt },
+            5 => {
+                let resolution = match self.rng.u32(..3) {
+                    0 => Resolution::Happened { output: serde_json::json!({ "amount": 1.0 }) },
+                    1 => Resolution::DidNotHappen,
+                    _ => Resolution::Abandon,
+                };
+                let seconded_by = self.chance(50).then(|| self.person());
+                Noted::Resolved { resolution, seconded_by, reason: reason() }
+            }
+            6 => Noted::Steered { command: "cancel".into(), reason: reason() },
+            _ => Noted::Redelivered { reason: reason() },
+        }
+    }
+
+    /// Perhaps a person's note about a run, be it there or not.
+    pub(super) fn maybe_note(&mut self, workspace: &WorkspaceId, run: RunId, now: Timestamp) -> Option<Note> {
+        let by = self.chance(60).then(|| self.person())?;
+        Some(Note {
+            workspace: workspace.clone(),
+            run,
+            generation: Generation::default(),
+            step: None,
+            at: now,
+            fence: Fence::default(),
+            owner: None,
+            by: Some(by),
+            what: self.noted(),
+        })
+    }
+
+    pub(super) fn append_notes(&mut self, now: Timestamp) -> Vec<Note> {
+        let mut notes = Vec::new();
+        for _ in 0..self.rng.usize(..3) {
+            let (workspace, run) = self.run();
+            notes.extend(self.maybe_note(&workspace, run, now));
+        }
+        notes
+    }
+
+    /// Remembers deliveries under way, so that they may be finished, also too late.
+    pub(super) fn learn_claims(&mut self, posts: &[Post]) {
+        self.claimed.extend_from_slice(posts);
+        while self.claimed.len() > 12 {
+            self.claimed.swap_remove(self.rng.usize(..self.claimed.len()));
+        }
+    }
+
+    pub(super) fn claim_posts(&mut self) -> ClaimPosts {
+        let lease_for = self.one_of(&[LEASE, Duration::from_secs(1)]);
+        let mut room = Vec::new();
+        for target in
+            self.one_of(&[&["mail"][..], &["hook"], &["mail", "hook"], &["hook", "fax", "mail"], &[]])
+        {
+            room.push((name(target), self.rng.usize(..4)));
+        }
+        ClaimPosts { owner: self.owner(), lease_for, room }
+    }
+
+    pub(super) fn finish_post(&mut self, now: Timestamp) -> FinishPost {
+        let (mut workspace, id, mut owner, mut attempt) = match self.rng.choice(&self.claimed).cloned() {
+            Some(Post { workspace, id, attempts, state: PostState::Claimed { owner, .. }, .. }) => {
+                (workspace, id, owner, attempts)
+            }
+            _ => (self.workspace(), EffectKey::from_stored("nothing"), self.owner(), 1),
+        };
+        match self.rng.u32(..20) {
+            0 => workspace = self.workspace(),
+            1 => owner = self.owner(),
+            2 => attempt += 1,
+            _ => {}
+        }
+        let why = Some(Failure::retryable("no answer").with_code("503"));
+        let (state, failure) = match self.rng.u32(..4) {
+            0 => (PostState::Due { at: now.plus(Duration::from_secs(self.rng.u64(..20))) }, why),
+            1 => (PostState::Dead { at: now }, why),
+            _ => (PostState::Delivered { at: now }, None),
+        };
+        FinishPost { workspace, id, owner, attempt, state, failure }
+    }
+
+    pub(super) async fn redeliver(&mut self, model: &dyn Store) -> Redeliver {
+        let (mut workspace, id, run) = match self.any_post(model).await {
+            Some(post) => (post.workspace, post.id, post.run),
+            None => (self.workspace(), EffectKey::from_stored("nothing"), RunId::from_u128(u128::MAX)),
+        };
+        if self.chance(10) {
+            workspace = self.workspace();
+        }
+        let note = self.maybe_note(&workspace, run, model.now());
+        Redeliver { workspace, id, note }
+    }
+
+    async fn any_post(&mut self, model: &dyn Store) -> Option<Post> {
+        let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: 1000 };
+        let posts = model.list_posts(all).await.unwrap();
+        self.rng.choice(&posts).cloned()
+    }
+
+    pub(super) async fn read_effects(&mut self, model: &dyn Store) -> Request {
+        let (workspace, run) = self.run();
+        let limit = self.rng.usize(..5);
+        match self.rng.u32(..3) {
+            0 => {
+                let (run, by_people) = (self.chance(40).then_some(run), self.chance(40));
+                let skip = self.rng.usize(..6);
+                Request::ListNotes(ListNotes { workspace, run, by_people, after: 0, limit }, skip)
+            }
+            1 => {
+                let after = match self.chance(50) {
+                    true => self.any_doubt(model).await,
+                    false => None,
+                };
+                let workspace = self.chance(50).then_some(workspace);
+                Request::ListDoubts(ListDoubts { workspace, after, limit })
+            }
+            _ => {
+                let after = match self.chance(50) {
+                    true => self.any_post(model).await.map(|post| (post.workspace, post.id)),
+                    false => None,
+                };
+                Request::ListPosts(ListPosts {
+                    workspace: self.chance(50).then_some(workspace),
+                    status: self.chance(50).then(|| self.one_of(&PostStatus::ALL)),
+                    target: self.chance(30).then(|| name(self.one_of(&TARGETS))),
+                    after,
+                    limit,
+                })
+            }
+        }
+    }
+
+    async fn any_doubt(&mut self, model: &dyn Store) -> Option<DoubtPlace> {
+        let all = ListDoubts { workspace: None, after: None, limit: 1000 };
+        let doubts = model.list_doubts(all).await.unwrap();
+        let doubt = self.rng.choice(&doubts)?;
+        match doubt.step.state {
+            StepState::InDoubt { since, .. } => {
+                Some(DoubtPlace { since, run: doubt.run, step: doubt.step.id.clone() })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+SELECT p.id, p.run, p.target, p.created_at, p.attempts, p.status, p.at, p.owner, p.failure, p.payload FROM hapax_posts AS p WHERE p.workspace = ?1 AND p.id = ?2

@@ -1,0 +1,5 @@
+SELECT place, run, generation, step, at, fence, owner, actor, role, body
+FROM hapax_notes INDEXED BY hapax_notes_of_people
+WHERE workspace = ?1 AND actor IS NOT NULL AND place > ?2
+ORDER BY place
+LIMIT ?3

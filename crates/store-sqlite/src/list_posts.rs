@@ -1,0 +1,72 @@
+//! After-effects, one page at a time.
+
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{Post, PostStatus, WorkspaceId};
+use hapax_engine::store::ListPosts;
+use rusqlite::{Connection, params};
+
+use crate::codes::Code;
+use crate::fault::Fault;
+use crate::outbox::post;
+use crate::read::find_workspace;
+use crate::rows;
+use crate::session::WorkspaceNo;
+
+/// In the order of workspace names, not of their numbers.
+pub(crate) fn list_posts(connection: &Connection, request: &ListPosts) -> Result<Vec<Post>, Fault> {
+    let limit = request.limit.clamp(1, MAX_PAGE);
+    let mut posts = Vec::new();
+    for (number, workspace) in workspaces(connection, request)? {
+        posts.extend(list_in(connection, number, &workspace, request, limit - posts.len())?);
+        if posts.len() == limit {
+            break;
+        }
+    }
+    Ok(posts)
+}
+
+/// The workspaces that may have some, from where the page begins.
+fn workspaces(
+    connection: &Connection,
+    request: &ListPosts,
+) -> Result<Vec<(WorkspaceNo, WorkspaceId)>, Fault> {
+    let from = request.after.as_ref().map(|(workspace, _)| workspace);
+    match &request.workspace {
+        Some(wanted) if from.is_some_and(|from| from > wanted) => Ok(Vec::new()),
+        Some(wanted) => {
+            let number = find_workspace(connection, wanted)?;
+            Ok(number.map(|number| (number, wanted.clone())).into_iter().collect())
+        }
+        None => {
+            let mut list = connection.prepare_cached(include_str!("../sql/list_workspaces.sql"))?;
+            rows::collect(list.query([from.map_or("", |from| from.as_str())])?, |mut row| {
+                Ok((WorkspaceNo(row.get()?), rows::workspace_name(&mut row)?))
+            })
+        }
+    }
+}
+
+fn list_in(
+    connection: &Connection,
+    number: WorkspaceNo,
+    workspace: &WorkspaceId,
+    request: &ListPosts,
+    limit: usize,
+) -> Result<Vec<Post>, Fault> {
+    let sql = match request.status {
+        None | Some(PostStatus::Delivered) => include_str!("../sql/list_posts.sql"),
+        Some(PostStatus::Due | PostStatus::Claimed | PostStatus::Dead) => {
+            include_str!("../sql/list_undelivered_posts.sql")
+        }
+    };
+    // No id is empty.
+    let after = match &request.after {
+        Some((from, id)) if from == workspace => id.as_str(),
+        _ => "",
+    };
+    let status = request.status.map(Code::code);
+    let target = request.target.as_ref().map(|target| target.as_str());
+    let mut list = connection.prepare_cached(sql)?;
+    let found = list.query(params![number.0, after, limit as i64, status, target])?;
+    rows::collect(found, |mut row| post(workspace, &mut row))
+}

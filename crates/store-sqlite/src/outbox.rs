@@ -1,0 +1,100 @@
+//! After-effects as rows.
+
+use hapax_engine::model::{
+    EffectKey, Name, OwnerId, Payload, Post, PostState, PostStatus, Timestamp, WorkspaceId,
+};
+use rusqlite::params;
+
+use crate::codes::{Code, millis};
+use crate::fault::Fault;
+use crate::rows::{self, Columns, broken, bytes, failure_text};
+use crate::session::{Session, WorkspaceNo};
+
+/// Keeps after-effects; those that are there already stay as they are.
+pub(crate) fn insert_posts(session: &mut Session<'_, '_>, posts: &[Post]) -> Result<(), Fault> {
+    for post in posts {
+        let workspace = session.number_workspace(&post.workspace)?;
+        let (at, owner) = state_columns(post.state);
+        session.prepare(include_str!("../sql/insert_post.sql"))?.execute(params![
+            workspace.0,
+            post.id.as_str(),
+            bytes(post.run),
+            post.target.as_str(),
+            millis(post.created_at),
+            post.attempts,
+            post.state.status().code(),
+            millis(at),
+            owner,
+            post.failure.as_ref().map(failure_text).transpose()?,
+            post.payload.as_str(),
+        ])?;
+    }
+    Ok(())
+}
+
+/// An after-effect of the workspace, if it is there.
+pub(crate) fn find_post(
+    session: &Session<'_, '_>,
+    number: WorkspaceNo,
+    workspace: &WorkspaceId,
+    id: &EffectKey,
+) -> Result<Option<Post>, Fault> {
+    let mut find = session.prepare(include_str!("../sql/find_post.sql"))?;
+    rows::at_most_one(find.query(params![number.0, id.as_str()])?, |mut row| post(workspace, &mut row))
+}
+
+/// Writes all of an after-effect that can change.
+pub(crate) fn write_post(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceNo,
+    post: &Post,
+) -> Result<(), Fault> {
+    let (at, owner) = state_columns(post.state);
+    let changed = session.prepare(include_str!("../sql/write_post.sql"))?.execute(params![
+        workspace.0,
+        post.id.as_str(),
+        post.attempts,
+        post.state.status().code(),
+        millis(at),
+        owner,
+        post.failure.as_ref().map(failure_text).transpose()?,
+    ])?;
+    match changed {
+        1 => Ok(()),
+        n => Err(Fault::Broken(format!("writing the after-effect {} changed {n} rows", post.id))),
+    }
+}
+
+/// The instant of a state, and who has it in hand.
+fn state_columns(state: PostState) -> (Timestamp, Option<[u8; 16]>) {
+    match state {
+        PostState::Due { at } | PostState::Delivered { at } | PostState::Dead { at } => (at, None),
+        PostState::Claimed { owner, until } => (until, Some(owner.as_u128().to_be_bytes())),
+    }
+}
+
+/// An after-effect of `workspace`, from where the row stands.
+pub(crate) fn post(workspace: &WorkspaceId, row: &mut Columns<'_>) -> Result<Post, Fault> {
+    let id = EffectKey::from_stored(row.text()?);
+    let run = row.run()?;
+    let target = Name::new("target", row.text()?).map_err(broken)?;
+    let created_at = row.at()?;
+    let attempts = row.get()?;
+    let status: PostStatus = row.code()?;
+    let at = row.at()?;
+    let owner: Option<[u8; 16]> = row.get()?;
+    let failure = row.maybe_text()?.map(rows::failure).transpose()?;
+    let payload = Payload::from_stored(row.text()?);
+    let state = match (status, owner) {
+        (PostStatus::Due, None) => PostState::Due { at },
+        (PostStatus::Delivered, None) => PostState::Delivered { at },
+        (PostStatus::Dead, None) => PostState::Dead { at },
+        (PostStatus::Claimed, Some(owner)) => {
+            PostState::Claimed { owner: OwnerId::from_u128(u128::from_be_bytes(owner)), until: at }
+        }
+        (PostStatus::Claimed, None) => return Err(broken("an after-effect claimed by nobody")),
+        (_, Some(_)) => return Err(broken("an after-effect in hand that is not claimed")),
+    };
+    let workspace = workspace.clone();
+    Ok(Post { workspace, id, run, target, payload, created_at, attempts, failure, state })
+}
