@@ -31,7 +31,7 @@ pub use outbox::{Delivery, TargetOptions};
 pub use point::{Point, PointWatcher};
 pub use registry::{KeyNeed, WorkflowOptions};
 pub use run_handle::RunHandle;
-pub use start::Start;
+pub use start::{PreparedStart, Start};
 pub use stats::Stats;
 
 pub(crate) use desk::Activation;

@@ -18,6 +18,8 @@ mod start_run;
 mod steer_run;
 mod transact;
 
+use std::any::Any;
+
 use async_trait::async_trait;
 use tokio::sync::watch;
 
@@ -44,8 +46,10 @@ use crate::model::{
 pub type StoreResult<T> = Result<T, StoreError>;
 
 /// Keeps runs, steps, keys, promises and signals. See the module for what that means.
+///
+/// It is [`Any`], so that the crate of a store can find its own behind an engine and offer what only that one can do.
 #[async_trait]
-pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// The store's clock: the one that leases, timers and deadlines are judged by.
     fn now(&self) -> Timestamp;
 
@@ -59,7 +63,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Makes a run exist, at most once per key and per open subject.
     ///
     /// A run with the same id is the caller's own from an earlier try: [`StartOutcome::Created`] with the run as it is
-    /// (an id that another workspace has is [`StoreError::Refused`]).
+    /// (an id that another workspace is seen to have is [`StoreError::Refused`]; a run is named by workspace and id together,
+    /// so that two equal ids, should they meet unseen, are still two runs).
     /// Otherwise a live key decides (same fingerprint: `Existing`, or `Spent` if the run was purged; another: `KeyConflict`),
     /// then an open run of the same workflow name on the same subject (`SubjectBusy`), then
     /// [`crate::model::decide_start`]. An expired key is given to the new run.
@@ -67,7 +72,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Grants leases on due runs of the workflows the caller serves: higher priority first, then the longest due.
     ///
-    /// Of runs due equally long the smaller id goes first. Each by [`crate::model::decide_claim`]; a run that it puts aside
+    /// Among runs of one priority workspaces are treated fairly: where many more are due than one claim takes, a store that
+    /// workspaces share may leave the order of time for some of its grants, so that each workspace has its turn and the backlog
+    /// of one never makes another's runs wait for all of it. Of runs due equally long the smaller id goes first. Each by [`crate::model::decide_claim`]; a run that it puts aside
     /// is written and not returned, but counts towards the limit.
     async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed>;
 

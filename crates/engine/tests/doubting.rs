@@ -313,7 +313,7 @@ fn probed(
 async fn a_probe_settles_the_doubt() {
     for (answers, output, asks) in [
         (vec![Ok(Probed::Happened(9))], 9, 1),
-        (vec![Ok(Probed::DidNotHappen)], 2, 1),
+        (vec![Ok(Probed::DidNotHappen), Ok(Probed::Unknown)], 2, 1),
         (vec![Err(Failure::retryable("no answer")), Ok(Probed::Happened(9))], 9, 2),
     ] {
         let bench = Bench::new();

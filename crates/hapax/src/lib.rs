@@ -7,13 +7,14 @@ pub use hapax_engine::ctx::{
     Attempt, Child, Ctx, OpenPromise, PromiseBuilder, SignalBuilder, Step, StepFuture,
 };
 pub use hapax_engine::model::{
-    ClosePolicy, Failure, FailureClass, IgnorePaths, Priority, RetryPolicy, RunId, RunResult, RunStatus,
-    StepStatus, Timestamp, WorkspaceId,
+    Actor, ClosePolicy, DoubtRef, EffectClass, Failure, FailureClass, IgnorePaths, OnDoubt, Priority, Probed,
+    Resolution, RetryPolicy, Role, Ruling, RunId, RunResult, RunStatus, StepStatus, Timestamp, WorkspaceId,
 };
 pub use hapax_engine::runtime::{
-    Engine, EngineOptions, Error, Point, PointWatcher, RunHandle, Settling, Start, Stats, WorkflowOptions,
+    AuditEntry, Delivery, Doubt, DoubtPage, Engine, EngineOptions, Error, Point, PointWatcher, RunHandle,
+    Settling, Start, Stats, TargetOptions, WorkflowOptions,
 };
-pub use hapax_engine::{clock, fsck, limits, memory, model, store};
+pub use hapax_engine::{clock, effects, fsck, limits, memory, model, store, testing};
 #[cfg(feature = "postgres")]
 pub use hapax_store_postgres as postgres;
 #[cfg(feature = "sqlite")]

@@ -91,8 +91,10 @@ impl HapaxBuilder {
     }
 }
 
-/// Opens the store that `url` names, without an engine on it. A store on this machine judges by `clock`; PostgreSQL, which
-/// many machines share, judges by the clock of its server.
+/// Opens the store that `url` names, without an engine on it.
+///
+/// A store on this machine judges by `clock`. PostgreSQL, which many machines share, judges by the clock of its server and does not
+/// look at `clock`; [`HapaxBuilder::clock`], or the store's own options, make it follow another one in tests.
 pub async fn open_store(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, OpenError> {
     if url == "memory:" {
         return Ok(Arc::new(MemoryStore::new(clock)));

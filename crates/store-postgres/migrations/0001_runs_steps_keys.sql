@@ -2,10 +2,18 @@
 --
 -- Instants are milliseconds since the Unix epoch, payloads are JSON text kept byte for byte. Enums are small numbers; codes.rs
 -- spells them out, and the CHECKs below hold the same rules as the enums.
--- Every primary and unique key is led by the workspace, so that the tables can be spread by it. Workspaces and workflows
+-- Every primary and unique key is led by the workspace, so that the tables can be spread by it; so no constraint says that an id
+-- is in one workspace only, and nothing relies on it (docs/decisions/0004). Workspaces and workflows
 -- are dictionaries: small, never changed, the same everywhere.
 -- No foreign keys: each would cost the hot path a lookup for a rule that every write obeys anyway.
 -- Texts are compared byte by byte (collation "C"), as the model does.
+
+-- Which store this is: one row, never changed. A start in a transaction of the user's asks whether it is on the same one.
+CREATE TABLE identity (
+    one int2 NOT NULL DEFAULT 1 PRIMARY KEY CHECK (one = 1),
+    id  uuid NOT NULL DEFAULT gen_random_uuid()
+);
+INSERT INTO identity DEFAULT VALUES;
 
 -- Names are long and few; rows carry a small number instead. Rows here are never changed or deleted.
 CREATE TABLE workspaces (
@@ -87,7 +95,7 @@ CREATE TABLE run_facts (
     CHECK ((parent IS NULL) = (parent_step IS NULL) AND (parent IS NULL) = (cancel_with_parent IS NULL))
 );
 
--- Serves starts, which refuse the id of a run of another workspace; and purge and the list over all workspaces, which
+-- Serves starts, which refuse the id of a run of another workspace if they see it; and purge and the list over all workspaces, which
 -- walk in the order of ids.
 CREATE INDEX run_facts_by_id ON run_facts (id);
 
@@ -194,7 +202,7 @@ CREATE TABLE signal_ids (
     PRIMARY KEY (workspace, run, id)
 );
 
--- A run's head as the model has it; rows.rs reads these columns by place.
+-- A run's head as the model has it; rows.rs reads these columns by place, so a later version makes a view of its own.
 CREATE VIEW heads AS
 SELECT
     r.id,

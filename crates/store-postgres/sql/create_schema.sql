@@ -5,6 +5,7 @@ BEGIN
 END
 $$;
 CREATE TABLE IF NOT EXISTS schema_versions (
-    version    int4 PRIMARY KEY,
-    applied_at timestamptz NOT NULL DEFAULT now()
+    version        int4 PRIMARY KEY,
+    oldest_program int4 NOT NULL, -- programs that know versions from this one on work with the tables
+    applied_at     timestamptz NOT NULL DEFAULT now()
 );

@@ -1,1 +1,1 @@
-INSERT INTO schema_versions (version) VALUES ($1)
+INSERT INTO schema_versions (version, oldest_program) VALUES ($1, $2)

@@ -103,7 +103,7 @@ async fn list_new_children<'a>(
 ) -> Result<Vec<&'a NewRun>, Fault> {
     let mut new = Vec::new();
     for child in &advance.children {
-        match find_taken(session, child.facts.id).await? {
+        match find_taken(session, workspace, child.facts.id).await? {
             None => new.push(child),
             Some(taken) if taken == workspace => {}
             Some(_) => return Err(refuse_id(child.facts.id)),

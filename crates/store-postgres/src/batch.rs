@@ -1,11 +1,12 @@
 //! The operations of one group commit.
 
 use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
 
 use hapax_engine::model::{Advance, NewRun, RunId};
 use hapax_engine::store::{AdvanceOutcome, StartOutcome, StoreError};
 
-use crate::job::Reply;
+use crate::job::{Entered, Reply};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 
 /// An operation of the hot path.
@@ -18,12 +19,14 @@ pub(crate) enum HotOp {
 pub(crate) struct Start {
     pub(crate) new: NewRun,
     pub(crate) reply: Reply<StartOutcome>,
+    pub(crate) entered: Entered,
 }
 
 /// A write under a lease, and who waits for it.
 pub(crate) struct Move {
     pub(crate) advance: Box<Advance>,
     pub(crate) reply: Reply<AdvanceOutcome>,
+    pub(crate) entered: Entered,
 }
 
 /// Operations that go into one transaction: no two concern the same run or key.
@@ -83,6 +86,25 @@ impl Batch {
         let starts = self.starts.into_iter().map(|start| Batch { starts: vec![start], moves: Vec::new() });
         let moves = self.moves.into_iter().map(|moved| Batch { starts: Vec::new(), moves: vec![moved] });
         starts.chain(moves)
+    }
+
+    /// Turns away what has waited too long, so that nobody waits for the others' troubles longer than for their own. Only to be
+    /// called while nothing of the batch is on its way.
+    pub(crate) fn turn_away(&mut self, patience: Duration) {
+        let (mut starts, mut moves) = (Vec::new(), Vec::new());
+        for start in self.starts.drain(..) {
+            match start.entered.is_over(patience) {
+                true => drop(start.reply.send(Err(Entered::too_long(patience)))),
+                false => starts.push(start),
+            }
+        }
+        for moved in self.moves.drain(..) {
+            match moved.entered.is_over(patience) {
+                true => drop(moved.reply.send(Err(Entered::too_long(patience)))),
+                false => moves.push(moved),
+            }
+        }
+        (self.starts, self.moves) = (starts, moves);
     }
 
     /// Tells everybody that there is no outcome.

@@ -75,7 +75,7 @@ async fn find_served(held: &Held, numbers: &Numbers, grant: &Grant) -> Result<Se
     let mut served = Served { workflows: Vec::new(), versions: Vec::new() };
     for serves in &*grant.serves {
         // A workflow without a number has no runs.
-        if let Some(workflow) = numbers.find_workflow(held, &serves.name).await? {
+        if let Some(workflow) = numbers.find_workflow(held.link(), &serves.name).await? {
             served.workflows.push(workflow.0);
             served.versions.push(serves.version.cast_signed());
         }

@@ -2,9 +2,11 @@
 //! outcome.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{Advance, Drive, RunState, Timestamp, decide_start};
 use hapax_engine::store::{AdvanceOutcome, StartOutcome, StoreError};
@@ -59,17 +61,30 @@ impl Committer {
             if waiting.is_empty() {
                 return;
             }
-            self.write(Batch::take(&mut waiting)).await;
+            let written = AssertUnwindSafe(self.write(Batch::take(&mut waiting))).catch_unwind().await;
+            if written.is_err() {
+                // Its callers are told that nobody knows; its connection is gone; the next batch is none the worse.
+                tracing::error!("a batch of writes failed by a fault of the store");
+            }
         }
     }
 
     /// Commits all together, or each alone if one of them cannot be written.
-    async fn write(&self, batch: Batch) {
+    async fn write(&self, mut batch: Batch) {
+        let patience = self.pools.commits.deadline();
+        batch.turn_away(patience);
+        if batch.len() == 0 {
+            return;
+        }
         match self.write_together(batch).await {
             Ok(()) => {}
             Err((batch, fault)) if batch.len() == 1 => batch.fail(&fault),
             Err((batch, _)) => {
-                for single in batch.into_singles() {
+                for mut single in batch.into_singles() {
+                    single.turn_away(patience);
+                    if single.len() == 0 {
+                        continue;
+                    }
                     if let Err((single, error)) = self.write_together(single).await {
                         single.fail(&error);
                     }
@@ -132,12 +147,13 @@ impl Committer {
     ) -> Result<Written, Fault> {
         let mut workspaces_of_moves = Vec::with_capacity(batch.moves.len());
         for Move { advance, .. } in &batch.moves {
-            workspaces_of_moves.push(self.numbers.find_workspace(held, advance.workspace()).await?);
+            workspaces_of_moves.push(self.numbers.find_workspace(held.link(), advance.workspace()).await?);
         }
         let mut numbered = Vec::with_capacity(batch.starts.len());
         for Start { new, .. } in &batch.starts {
-            let workspace = self.numbers.give_workspace(held, &new.facts.workspace).await?;
-            numbered.push((workspace, self.numbers.give_workflow(held, &new.facts.workflow.name).await?));
+            let workspace = self.numbers.give_workspace(held.link(), &new.facts.workspace).await?;
+            numbered
+                .push((workspace, self.numbers.give_workflow(held.link(), &new.facts.workflow.name).await?));
         }
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();
@@ -237,10 +253,10 @@ impl Committer {
                 Some(row) => read_obstacle(row, workspace, &start.new, now),
                 None => Ok(Obstacle::Gone),
             };
-            let Start { new, reply } = start;
+            let Start { new, reply, entered } = start;
             match obstacle {
                 Ok(Obstacle::Known(outcome)) => drop(reply.send(Ok(outcome))),
-                Ok(Obstacle::Gone) => self.consider(Job::boxed(new, reply)).await,
+                Ok(Obstacle::Gone) => self.consider(Job::boxed(new, reply, entered)).await,
                 Ok(Obstacle::Refused(fault)) | Err(fault) => {
                     drop(reply.send(Err(fault.into_store_error())));
                 }
@@ -249,13 +265,13 @@ impl Committer {
     }
 
     async fn answer_moves(&self, moves: Vec<(WorkspaceNo, Move)>, heads: HashMap<Uuid, StoredHead>) {
-        for (_, Move { advance, reply }) in moves {
+        for (_, Move { advance, reply, entered }) in moves {
             match heads.get(&uuid(advance.run())) {
                 None => drop(reply.send(Ok(AdvanceOutcome::LeaseLost))),
                 Some(stored) => match refuse(&advance, stored) {
                     Some(outcome) => drop(reply.send(Ok(outcome))),
                     // Nothing is wrong with it, so it was held back because its end concerns children.
-                    None => self.consider(Job::boxed(*advance, reply)).await,
+                    None => self.consider(Job::boxed(*advance, reply, entered)).await,
                 },
             }
         }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tokio_postgres::config::{Host, TargetSessionAttrs};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::{Client, Config};
 
+use crate::encryption::{Taken, Tls, connector};
 use crate::limits::CONNECT_TIMEOUT;
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
@@ -15,16 +16,9 @@ use crate::options::PostgresOptions;
 /// - Every statement goes from keys to rows; the planner is told so once instead of being asked each time. With these
 ///   settings one plan is right for every batch size and every size of the tables (`plans.rs` tests that).
 fn session_settings(options: &PostgresOptions) -> Vec<(&'static str, String)> {
-    let statement = options.deadline.mul_f64(0.8).as_millis().to_string();
-    let lock = options.deadline.mul_f64(0.4).as_millis().to_string();
-    let idle = options.deadline.as_millis().to_string();
-    vec![
-        ("search_path", options.schema.clone()),
+    let ours = vec![
+        ("search_path", search_path(options)),
         ("hapax.schema", options.schema.clone()),
-        ("statement_timeout", statement),
-        ("lock_timeout", lock),
-        ("idle_in_transaction_session_timeout", idle),
-        ("default_transaction_isolation", "read\\ committed".into()),
         ("plan_cache_mode", "force_generic_plan".into()),
         ("enable_seqscan", "off".into()),
         ("enable_bitmapscan", "off".into()),
@@ -34,7 +28,30 @@ fn session_settings(options: &PostgresOptions) -> Vec<(&'static str, String)> {
         ("seq_page_cost", "0.01".into()),
         ("random_page_cost", "0.01".into()),
         ("jit", "off".into()),
+    ];
+    timeouts(options).into_iter().chain(ours).collect()
+}
+
+/// What also the connections begin with that user code shares. Everything else there is the user's.
+fn timeouts(options: &PostgresOptions) -> Vec<(&'static str, String)> {
+    let statement = options.deadline.mul_f64(0.8).as_millis().to_string();
+    let idle = options.deadline.as_millis().to_string();
+    vec![
+        ("statement_timeout", statement),
+        ("lock_timeout", lock_timeout(options).as_millis().to_string()),
+        ("idle_in_transaction_session_timeout", idle),
+        ("default_transaction_isolation", "read\\ committed".into()),
     ]
+}
+
+/// How long a statement waits for what another transaction holds.
+pub(crate) fn lock_timeout(options: &PostgresOptions) -> Duration {
+    options.deadline.mul_f64(0.4)
+}
+
+/// Our tables first, and nobody's temporary ones before them, as they would be if they were not named.
+pub(crate) fn search_path(options: &PostgresOptions) -> String {
+    format!("{},pg_temp", options.schema)
 }
 
 /// Sent after the rest, because a server on a platform without it refuses it: lets go of a statement whose client is gone.
@@ -44,15 +61,37 @@ pub(crate) const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2
 /// look the row up, and would be kept until the server next looks at the size of the table.
 pub(crate) const FORGET_PLANS: &str = "DISCARD PLANS";
 
-/// The settings for connections to `url`.
-pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
+/// Where connections lead, and how they are made.
+#[derive(Clone)]
+pub(crate) struct Address {
+    /// For connections of ours.
+    pub(crate) config: Config,
+    /// For connections that user code shares: with its own `search_path`, and plans of PostgreSQL's choice.
+    pub(crate) work_config: Config,
+    pub(crate) tls: Tls,
+}
+
+/// The address that `url` stands for.
+pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     check_schema(&options.schema)?;
+    let (url, taken) = Taken::out_of(url)?;
     let mut config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
     if config.get_hosts().is_empty() {
         return Err(OpenError::BadUrl);
     }
+    let wish = taken.into_wish(config.get_ssl_mode());
+    let is_local = config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
+    // Nobody listens at a socket of this machine; `psql` leaves it alone as well.
+    config.ssl_mode(if is_local { SslMode::Disable } else { wish.ssl_mode() });
+    let tls = connector(&wish, &place(&config))?;
+    let work_config = complete(config.clone(), options, timeouts(options));
+    let config = complete(config, options, session_settings(options));
+    Ok(Address { config, work_config, tls })
+}
+
+fn complete(mut config: Config, options: &PostgresOptions, settings: Vec<(&'static str, String)>) -> Config {
     let given = config.get_options().unwrap_or_default().to_owned();
-    let ours = session_settings(options).into_iter().map(|(name, value)| format!("-c {name}={value}"));
+    let ours = settings.into_iter().map(|(name, value)| format!("-c {name}={value}"));
     let all: Vec<String> = std::iter::once(given).filter(|given| !given.is_empty()).chain(ours).collect();
     config.options(all.join(" "));
     if config.get_application_name().is_none() {
@@ -66,7 +105,7 @@ pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Config, 
     config.keepalives_interval(Duration::from_secs(3)).keepalives_retries(3);
     config.tcp_user_timeout(options.deadline);
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    Ok(config)
+    config
 }
 
 fn check_schema(schema: &str) -> Result<(), OpenError> {
@@ -94,10 +133,11 @@ pub(crate) fn place(config: &Config) -> String {
 }
 
 /// One connection outside the pools. It ends with its client.
-pub(crate) async fn connect(config: &Config) -> Result<Client, OpenError> {
+pub(crate) async fn connect(address: &Address) -> Result<Client, OpenError> {
+    let Address { config, tls, .. } = address;
     // The driver's own timeout ends when the server accepts; one that then says nothing is none.
     let patience = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-    let connecting = tokio::time::timeout(patience, config.connect(NoTls)).await;
+    let connecting = tokio::time::timeout(patience, config.connect(tls.clone())).await;
     let (client, connection) = match connecting {
         Ok(connected) => connected.map_err(|error| OpenError::from_postgres(&place(config), &error))?,
         Err(_) => {
@@ -120,11 +160,12 @@ mod tests {
     #[test]
     fn a_password_is_shown_nowhere() {
         let options = PostgresOptions::default();
-        let config = configure("postgres://ann:canary@db.example:6000/orders", &options).unwrap();
+        let Address { config, .. } =
+            configure("postgres://ann:canary@db.example:6000/orders", &options).unwrap();
         assert_eq!(place(&config), "db.example:6000/orders");
         assert!(!format!("{config:?}").contains("canary"));
         for broken in ["postgres://ann:canary@host:port/x", "postgres://h/x?canary=1", "canary", ""] {
-            let error = configure(broken, &options).unwrap_err();
+            let Err(error) = configure(broken, &options) else { panic!("{broken}") };
             assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
         }
     }

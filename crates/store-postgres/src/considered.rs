@@ -1,15 +1,17 @@
 //! The lane of operations that read before they write: they take turns in one transaction, which commits for all of them.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt;
 use hapax_engine::clock::Clock;
 use hapax_engine::store::StoreError;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::fault::Fault;
 use crate::hints::Hints;
-use crate::job::{Needs, Task};
+use crate::job::{Entered, Needs, Task};
 use crate::limits::{FIRST_PAUSE, MAX_CONSIDERED, MAX_TRIES};
 use crate::numbers::Numbers;
 use crate::pools::{Held, Pools};
@@ -38,12 +40,21 @@ impl Considered {
     pub(crate) async fn run(self, inbox: Inbox) {
         let mut batch = Vec::with_capacity(MAX_CONSIDERED);
         while inbox.lock().await.recv_many(&mut batch, MAX_CONSIDERED).await > 0 {
-            self.write_batch(&mut batch).await;
+            let written = AssertUnwindSafe(self.write_batch(&mut batch)).catch_unwind().await;
+            if written.is_err() {
+                // Its callers are told that nobody knows; its connection is gone; the next batch is none the worse.
+                tracing::error!("a batch of operations failed by a fault of the store");
+                batch.clear();
+            }
         }
     }
 
     /// Commits all together, or each alone if one of them cannot be carried out.
     async fn write_batch(&self, batch: &mut Vec<Box<dyn Task>>) {
+        let patience = self.pools.considered.deadline();
+        batch
+            .extract_if(.., |task| task.entered().is_over(patience))
+            .for_each(|task| task.fail(Entered::too_long(patience)));
         if batch.len() > 1 {
             match self.commit(batch).await {
                 Ok(()) => return batch.drain(..).for_each(Task::acknowledge),
@@ -55,7 +66,10 @@ impl Considered {
             }
         }
         for task in batch.drain(..) {
-            self.write_alone(task).await;
+            match task.entered().is_over(patience) {
+                true => task.fail(Entered::too_long(patience)),
+                false => self.write_alone(task).await,
+            }
         }
     }
 
@@ -107,11 +121,11 @@ impl Considered {
         let mut needs = Needs::default();
         batch.iter().for_each(|task| task.foresee(&mut needs));
         for (workspace, workflow) in &needs.names {
-            self.numbers.give_workspace(held, workspace).await?;
-            self.numbers.give_workflow(held, workflow).await?;
+            self.numbers.give_workspace(held.link(), workspace).await?;
+            self.numbers.give_workflow(held.link(), workflow).await?;
         }
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
-        let mut session = Session::new(held, &self.numbers, self.clock.now());
+        let mut session = Session::new(held.link(), &self.numbers, self.clock.now());
         session.prepare_for(&needs).await?;
         for task in batch {
             task.apply(&mut session).await?;

@@ -128,7 +128,11 @@ impl Fault {
 /// The error with its causes. It never holds the password: PostgreSQL does not repeat it, and the driver does not show it.
 pub(crate) fn describe(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
-        return format!("{} ({})", said.message(), said.code().code());
+        let text = format!("{} ({})", said.message(), said.code().code());
+        return match *said.code() == SqlState::LOCK_NOT_AVAILABLE {
+            true => format!("{text}: another transaction that has not ended holds what this needs"),
+            false => text,
+        };
     }
     let mut text = error.to_string();
     let mut cause = error.source();

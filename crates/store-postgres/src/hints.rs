@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, watch};
-use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
+use tokio_postgres::{AsyncMessage, Client, Connection};
 use uuid::Uuid;
 
+use crate::connect::Address;
 use crate::limits::{CONNECT_TIMEOUT, HINT_EVERY};
 use crate::pools::Pools;
 
@@ -36,6 +37,11 @@ impl Hints {
             to_tell: Notify::new(),
             heard: watch::Sender::new(0),
         })
+    }
+
+    /// What a transaction of the user's tells when it commits; no node passes over it.
+    pub(crate) fn from_outside(schema: &str) -> String {
+        format!("{schema} committed")
     }
 
     /// Something became due that this node may not drive itself.
@@ -67,10 +73,10 @@ impl Hints {
     }
 
     /// Hears others, for ever. After each new connection something may have been missed, so that counts as heard.
-    pub(crate) async fn hear(self: Arc<Self>, config: Config) {
+    pub(crate) async fn hear(self: Arc<Self>, address: Address) {
         let mut pause = Duration::from_millis(100);
         loop {
-            match tokio::time::timeout(CONNECT_TIMEOUT, config.connect(NoTls)).await {
+            match tokio::time::timeout(CONNECT_TIMEOUT, address.config.connect(address.tls.clone())).await {
                 Ok(Ok((client, connection))) => {
                     let error = self.hear_until_lost(client, connection, &mut pause).await.err();
                     tracing::debug!(?error, "the connection for hints ended");
@@ -86,7 +92,7 @@ impl Hints {
     async fn hear_until_lost(
         &self,
         client: Client,
-        mut connection: Connection<Socket, NoTlsStream>,
+        mut connection: Connection<impl AsyncRead + AsyncWrite + Unpin, impl AsyncRead + AsyncWrite + Unpin>,
         pause: &mut Duration,
     ) -> Result<(), tokio_postgres::Error> {
         let mut asked = std::pin::pin!(client.batch_execute(include_str!("../sql/listen_due.sql")));

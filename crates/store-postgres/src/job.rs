@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -21,6 +22,28 @@ pub(crate) struct Needs {
     /// With the runs that wait for them.
     pub(crate) promises: Vec<(WorkspaceId, PromiseId)>,
     pub(crate) signal_ids: Vec<(WorkspaceId, RunId, SignalId)>,
+}
+
+/// When an operation came to the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entered(Instant);
+
+impl Entered {
+    pub(crate) fn now() -> Self {
+        Entered(Instant::now())
+    }
+
+    /// Has it been waiting longer than it may?
+    pub(crate) fn is_over(self, patience: Duration) -> bool {
+        self.0.elapsed() > patience
+    }
+
+    /// What a caller is told whose operation waited that long. It was not sent, so it is free to come again.
+    pub(crate) fn too_long(patience: Duration) -> StoreError {
+        StoreError::Unavailable(format!(
+            "it waited {patience:?} for its turn; the database is slow, asked too much, or a table is locked"
+        ))
+    }
 }
 
 /// Where an outcome is told.
@@ -43,6 +66,9 @@ pub(crate) trait Task: Send + Sync {
     /// See [`Verb::foresee`].
     fn foresee(&self, needs: &mut Needs);
 
+    /// When it came.
+    fn entered(&self) -> Entered;
+
     /// Carries it out and keeps its outcome for later. An error asks for a rollback.
     fn apply<'a>(&'a mut self, session: &'a mut Session<'_>) -> BoxFuture<'a, Result<(), Fault>>;
 
@@ -57,6 +83,7 @@ pub(crate) struct Job<V: Verb> {
     request: V,
     outcome: Option<StoreResult<V::Outcome>>,
     reply: Reply<V::Outcome>,
+    entered: Entered,
 }
 
 impl<V: Verb> Job<V>
@@ -64,8 +91,8 @@ where
     V::Outcome: Sync,
 {
     /// A job whose outcome is told to `reply`.
-    pub(crate) fn boxed(request: V, reply: Reply<V::Outcome>) -> Box<dyn Task> {
-        Box::new(Job { request, outcome: None, reply })
+    pub(crate) fn boxed(request: V, reply: Reply<V::Outcome>, entered: Entered) -> Box<dyn Task> {
+        Box::new(Job { request, outcome: None, reply, entered })
     }
 }
 
@@ -75,6 +102,10 @@ where
 {
     fn foresee(&self, needs: &mut Needs) {
         self.request.foresee(needs);
+    }
+
+    fn entered(&self) -> Entered {
+        self.entered
     }
 
     fn apply<'a>(&'a mut self, session: &'a mut Session<'_>) -> BoxFuture<'a, Result<(), Fault>> {

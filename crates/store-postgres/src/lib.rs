@@ -10,8 +10,11 @@
 //! - A call that outlives its deadline costs its connection, so that no transaction is ever left behind.
 //! - `now` is a parameter of every statement: the server's clock as [`ServerClock`] knows it, or a test's.
 //!
-//! Connections are not encrypted yet: use a network you trust, a local socket, or a tunnel. A pooler between node and server must
+//! Connections are encrypted as `sslmode` and `sslrootcert` in the URL say, with the feature `tls`. A pooler between node and server must
 //! keep sessions together (no transaction pooling), because statements are prepared once per connection.
+
+// What connections are made with is `Copy` only where there is no TLS.
+#![cfg_attr(not(feature = "tls"), allow(clippy::clone_on_copy))]
 
 mod advance_run;
 mod advance_runs;
@@ -22,11 +25,13 @@ mod codes;
 mod committer;
 mod connect;
 mod considered;
+mod encryption;
 mod ending;
 mod fault;
 mod hints;
 mod job;
 mod limits;
+mod link;
 mod list_runs;
 mod migrate;
 mod numbers;
@@ -46,11 +51,19 @@ mod session;
 mod settle_promise;
 mod start_run;
 mod start_runs;
+mod start_within;
 mod steer_run;
 mod store;
+mod transact;
+mod transaction_step;
+mod user_work;
 
 pub use migrate::{Migrated, migrate};
 pub use open_error::OpenError;
 pub use options::PostgresOptions;
 pub use server_clock::ServerClock;
+pub use start_within::StartWithin;
 pub use store::PostgresStore;
+pub use tokio_postgres;
+pub use transaction_step::TransactionStep;
+pub use user_work::PostgresWork;

@@ -34,14 +34,14 @@ pub(crate) async fn list_runs(
     let limit = request.limit.clamp(1, MAX_PAGE);
     let workflow = match &request.workflow {
         None => None,
-        Some(name) => match numbers.find_workflow(&held, name).await? {
+        Some(name) => match numbers.find_workflow(held.link(), name).await? {
             None => return Ok(RunPage::default()),
             Some(WorkflowNo(number)) => Some(number),
         },
     };
     let workspace = match &request.workspace {
         None => None,
-        Some(name) => match numbers.find_workspace(&held, name).await? {
+        Some(name) => match numbers.find_workspace(held.link(), name).await? {
             None => return Ok(RunPage::default()),
             number => number,
         },

@@ -1,6 +1,11 @@
 //! Bringing the tables up to date.
+//!
+//! Programs of two versions run side by side while a fleet is renewed: the new one brings the tables up to date, and the old ones
+//! go on, also after a restart. So a migration adds and changes nothing that the version before it relies on: no column or table
+//! goes, none that is new must be written, and the view `heads`, which is read by place, stays as it is. What has become useless
+//! goes one version later.
 
-use tokio_postgres::{Client, Config};
+use tokio_postgres::{Client, Config, Row};
 
 use crate::connect::{configure, connect, place};
 use crate::open_error::OpenError;
@@ -9,11 +14,49 @@ use crate::options::PostgresOptions;
 /// 'HAPX': held by whoever migrates.
 const MIGRATION_LOCK: i64 = 0x4841_5058;
 
-/// Each brings the tables from the version before to its own, which is its place counted from 1.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_runs_steps_keys.sql")];
+/// Brings the tables from the version before to its own, which is its place counted from 1.
+struct Migration {
+    sql: &'static str,
+    /// The oldest version of this program that works with the tables afterwards.
+    oldest_program: i32,
+}
+
+const MIGRATIONS: &[Migration] =
+    &[Migration { sql: include_str!("../migrations/0001_runs_steps_keys.sql"), oldest_program: 1 }];
 
 /// The version this program works with.
 pub(crate) const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;
+
+/// The tables as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tables {
+    /// 0 if there are none.
+    pub(crate) version: i32,
+    /// Programs that know older versions only cannot work with them.
+    pub(crate) oldest_program: i32,
+}
+
+/// What is to be done about tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// Nothing.
+    Good,
+    /// They are to be brought up to date.
+    Older,
+    /// They are beyond this program.
+    Newer,
+}
+
+impl Tables {
+    /// How they fit a program that knows versions up to `known`.
+    pub(crate) fn fit(self, known: i32) -> Fit {
+        match self.version {
+            version if version < known => Fit::Older,
+            version if version > known && self.oldest_program > known => Fit::Newer,
+            _ => Fit::Good,
+        }
+    }
+}
 
 /// What bringing a database up to date came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +69,9 @@ pub struct Migrated {
 
 /// Brings the tables of a database up to date, all or nothing. Any number of nodes may do so at once; one does it, the others wait.
 pub async fn migrate(url: &str, options: &PostgresOptions) -> Result<Migrated, OpenError> {
-    let config = configure(url, options)?;
-    let mut client = connect(&config).await?;
-    apply(&mut client, &config).await
+    let address = configure(url, options)?;
+    let mut client = connect(&address).await?;
+    apply(&mut client, &address.config).await
 }
 
 /// Applies what is missing.
@@ -45,27 +88,57 @@ pub(crate) async fn apply(client: &mut Client, config: &Config) -> Result<Migrat
         .map_err(failed)?;
     transaction.batch_execute(include_str!("../sql/create_schema.sql")).await.map_err(failed)?;
     let found = transaction.query_one(include_str!("../sql/find_schema_version.sql"), &[]).await;
-    let from: i32 = found.map_err(failed)?.get(0);
-    if from > KNOWN_VERSION {
-        return Err(OpenError::Newer { place, found: from, known: KNOWN_VERSION });
+    let found = read(&found.map_err(failed)?);
+    let from = found.version;
+    match found.fit(KNOWN_VERSION) {
+        Fit::Newer => return Err(OpenError::Newer { place, found: from, known: KNOWN_VERSION }),
+        Fit::Good => return Ok(Migrated { from, to: from }),
+        Fit::Older => {}
     }
     for (migration, version) in MIGRATIONS.iter().zip(1..).skip(from as usize) {
-        transaction.batch_execute(migration).await.map_err(failed)?;
+        transaction.batch_execute(migration.sql).await.map_err(failed)?;
         let insert = include_str!("../sql/insert_schema_version.sql");
-        transaction.execute(insert, &[&version]).await.map_err(failed)?;
+        transaction.execute(insert, &[&version, &migration.oldest_program]).await.map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)?;
-    if from < KNOWN_VERSION {
-        tracing::info!(%place, from, to = KNOWN_VERSION, "the tables were brought up to date");
-    }
+    tracing::info!(%place, from, to = KNOWN_VERSION, "the tables were brought up to date");
     Ok(Migrated { from, to: KNOWN_VERSION })
 }
 
-/// The version of the tables; 0 if there are none. Changes nothing.
-pub(crate) async fn look(client: &Client) -> Result<i32, tokio_postgres::Error> {
+fn read(row: &Row) -> Tables {
+    Tables { version: row.get(0), oldest_program: row.get(1) }
+}
+
+/// Looks at the tables. Changes nothing.
+pub(crate) async fn look(client: &Client) -> Result<Tables, tokio_postgres::Error> {
     let is_there: bool = client.query_one(include_str!("../sql/find_schema_table.sql"), &[]).await?.get(0);
     match is_there {
-        false => Ok(0),
-        true => Ok(client.query_one(include_str!("../sql/find_schema_version.sql"), &[]).await?.get(0)),
+        false => Ok(Tables { version: 0, oldest_program: 0 }),
+        true => Ok(read(&client.query_one(include_str!("../sql/find_schema_version.sql"), &[]).await?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Invariant 62.
+    #[test]
+    fn a_program_works_with_newer_tables_as_long_as_they_say_so() {
+        let tables = |version, oldest_program| Tables { version, oldest_program };
+        assert_eq!(tables(0, 0).fit(4), Fit::Older);
+        assert_eq!(tables(3, 2).fit(4), Fit::Older);
+        assert_eq!(tables(4, 3).fit(4), Fit::Good);
+        assert_eq!(tables(5, 4).fit(4), Fit::Good, "one version older beside the newest");
+        assert_eq!(tables(6, 5).fit(4), Fit::Newer);
+        assert_eq!(tables(5, 5).fit(4), Fit::Newer);
+    }
+
+    #[test]
+    fn every_migration_lets_the_version_before_it_go_on() {
+        for (migration, version) in MIGRATIONS.iter().zip(1..) {
+            let before = (version - 1).max(1);
+            assert!((1..=before).contains(&migration.oldest_program), "version {version}");
+        }
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::RwLock;
 
-use deadpool_postgres::Object;
 use hapax_engine::model::{Name, WorkspaceId};
 
 use crate::fault::Fault;
+use crate::link::Link;
+use crate::session::params;
 
 /// A workspace as the number it has in this database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +28,7 @@ impl Numbers {
     /// The number of a workspace, if it has one.
     pub(crate) async fn find_workspace(
         &self,
-        client: &Object,
+        client: Link<'_>,
         name: &WorkspaceId,
     ) -> Result<Option<WorkspaceNo>, Fault> {
         if let Some(number) = self.known_workspace(name) {
@@ -43,7 +44,7 @@ impl Numbers {
     /// The number of a workflow name, if it has one.
     pub(crate) async fn find_workflow(
         &self,
-        client: &Object,
+        client: Link<'_>,
         name: &Name,
     ) -> Result<Option<WorkflowNo>, Fault> {
         if let Some(number) = self.known_workflow(name) {
@@ -59,7 +60,7 @@ impl Numbers {
     /// The number of a workspace, new if need be. Not to be called inside a transaction.
     pub(crate) async fn give_workspace(
         &self,
-        client: &Object,
+        client: Link<'_>,
         name: &WorkspaceId,
     ) -> Result<WorkspaceNo, Fault> {
         if let Some(number) = self.find_workspace(client, name).await? {
@@ -71,7 +72,7 @@ impl Numbers {
     }
 
     /// The number of a workflow name, new if need be. Not to be called inside a transaction.
-    pub(crate) async fn give_workflow(&self, client: &Object, name: &Name) -> Result<WorkflowNo, Fault> {
+    pub(crate) async fn give_workflow(&self, client: Link<'_>, name: &Name) -> Result<WorkflowNo, Fault> {
         if let Some(number) = self.find_workflow(client, name).await? {
             return Ok(number);
         }
@@ -89,14 +90,14 @@ impl Numbers {
     }
 }
 
-async fn find(client: &Object, sql: &'static str, name: &str) -> Result<Option<i32>, Fault> {
-    let statement = client.prepare_cached(sql).await?;
-    let row = client.query_opt(&statement, &[&name]).await?;
-    Ok(row.map(|row| row.get(0)))
+async fn find(client: Link<'_>, sql: &'static str, name: &str) -> Result<Option<i32>, Fault> {
+    let statement = client.prepare(sql).await?;
+    let rows = client.query(&statement, &[&name]).await?;
+    Ok(rows.first().map(|row| row.get(0)))
 }
 
-async fn insert(client: &Object, sql: &'static str, name: &str) -> Result<(), Fault> {
-    let statement = client.prepare_cached(sql).await?;
-    client.execute(&statement, &[&name]).await?;
+async fn insert(client: Link<'_>, sql: &'static str, name: &str) -> Result<(), Fault> {
+    let statement = client.prepare(sql).await?;
+    client.execute(&statement, params![name.to_owned()]).await?;
     Ok(())
 }

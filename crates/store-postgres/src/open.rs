@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use hapax_engine::clock::Clock;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
-use crate::connect::{configure, connect, place};
+use crate::connect::{Address, configure, connect, place};
 use crate::limits::MIN_SERVER;
-use crate::migrate::{self, KNOWN_VERSION};
+use crate::migrate::{self, Fit, KNOWN_VERSION};
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
 use crate::server_clock::ServerClock;
 
 /// A database that is ready to be used.
 pub(crate) struct Opened {
-    pub(crate) config: Config,
+    pub(crate) address: Address,
     pub(crate) place: String,
     pub(crate) clock: Arc<dyn Clock>,
     /// The same clock, if it is the server's and so must be read again from time to time.
@@ -23,19 +23,16 @@ pub(crate) struct Opened {
 
 /// Connects once, looks at the server, and brings the tables up to date if that is wanted.
 pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened, OpenError> {
-    let config = configure(url, options)?;
-    let place = place(&config);
-    let mut client = connect(&config).await?;
+    let address = configure(url, options)?;
+    let place = place(&address.config);
+    let mut client = connect(&address).await?;
     inspect(&client, &place).await?;
     let found = migrate::look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
-    if found > KNOWN_VERSION {
-        return Err(OpenError::Newer { place, found, known: KNOWN_VERSION });
-    }
-    if found < KNOWN_VERSION {
-        if !options.migrate {
-            return Err(OpenError::Older { place, found, known: KNOWN_VERSION });
-        }
-        migrate::apply(&mut client, &config).await?;
+    match found.fit(KNOWN_VERSION) {
+        Fit::Good => {}
+        Fit::Newer => return Err(OpenError::Newer { place, found: found.version, known: KNOWN_VERSION }),
+        Fit::Older if options.migrate => drop(migrate::apply(&mut client, &address.config).await?),
+        Fit::Older => return Err(OpenError::Older { place, found: found.version, known: KNOWN_VERSION }),
     }
     let (clock, server_clock): (Arc<dyn Clock>, _) = match &options.clock {
         Some(clock) => (clock.clone(), None),
@@ -45,7 +42,7 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened,
             (clock.clone(), Some(clock))
         }
     };
-    Ok(Opened { config, place, clock, server_clock })
+    Ok(Opened { address, place, clock, server_clock })
 }
 
 /// Refuses a server that cannot keep what is promised, and warns about one that is set up not to.

@@ -1,6 +1,7 @@
 //! Why a database could not be opened, each with what to do next.
 
 use std::error::Error as _;
+use std::path::PathBuf;
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -63,14 +64,48 @@ pub enum OpenError {
         /// Where.
         place: String,
     },
-    /// The server or the URL asks for TLS.
+    /// The URL asks for TLS and this program has none.
     #[error(
-        "{place} asks for TLS, which this program does not speak yet: use sslmode=disable over a network you trust, or a tunnel"
+        "the URL of {place} asks for TLS, which this program was built without: build it with the feature `tls`, or use \
+         sslmode=disable over a network you trust"
     )]
-    NeedsTls {
+    WithoutTls {
         /// Where.
         place: String,
     },
+    /// The URL asks for TLS and the server has none.
+    #[error(
+        "the server at {place} does not speak TLS, which the URL asks for: turn it on there (ssl = on), or use \
+         sslmode=disable over a network you trust"
+    )]
+    NoTls {
+        /// Where.
+        place: String,
+    },
+    /// The two did not come to terms, or the certificate is not trusted.
+    #[error(
+        "no secure connection to {place} ({detail}): check that sslrootcert names the certificate of whoever signed the \
+         server's, and that the host in the URL is the one in it"
+    )]
+    Tls {
+        /// Where.
+        place: String,
+        /// What happened.
+        detail: String,
+    },
+    /// The file with the trusted certificates cannot be used.
+    #[error("the file of sslrootcert, {}, cannot be used ({detail})", file.display())]
+    BadRootCertificate {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// There is nobody to trust.
+    #[error(
+        "this machine trusts no certificates, so none can be checked: name those to trust with sslrootcert=FILE"
+    )]
+    NobodyTrusted,
     /// The server is too old.
     #[error("PostgreSQL {} is too old: use {} or newer", found / 10_000, needed / 10_000)]
     OldServer {
@@ -138,12 +173,17 @@ impl OpenError {
             };
         }
         let text = error.to_string();
+        if text.contains("TLS") {
+            return match detail.contains("does not support TLS") {
+                true => OpenError::NoTls { place },
+                false => OpenError::Tls { place, detail },
+            };
+        }
         let io = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
         match io {
             // How the driver says that a server with target_session_attrs=read-write takes no writes.
             Some(io) if io.to_string().contains("does not allow writes") => OpenError::ReadOnly { place },
             Some(_) => OpenError::NoServer { place, detail },
-            None if text.contains("TLS") => OpenError::NeedsTls { place },
             None if text.contains("password missing") || text.contains("authentication") => {
                 OpenError::NotLetIn { place, detail }
             }

@@ -14,6 +14,7 @@ pub struct PostgresOptions {
     pub(crate) migrate: bool,
     pub(crate) committers: usize,
     pub(crate) readers: usize,
+    pub(crate) transactions: usize,
     pub(crate) deadline: Duration,
 }
 
@@ -26,6 +27,7 @@ impl Default for PostgresOptions {
             migrate: true,
             committers: 2,
             readers: 4,
+            transactions: 4,
             deadline: Duration::from_secs(10),
         }
     }
@@ -72,6 +74,14 @@ impl PostgresOptions {
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers.max(1);
+        self
+    }
+
+    /// How many steps may do work of yours in the store's transaction at the same time. Their connections are made when they are
+    /// first needed.
+    #[must_use]
+    pub fn transactions(mut self, transactions: usize) -> Self {
+        self.transactions = transactions.max(1);
         self
     }
 

@@ -50,8 +50,8 @@ async fn every_statement_goes_by_an_index_whether_the_tables_are_empty_or_full()
     let database = Database::empty().await.unwrap();
     let options = PostgresOptions::default();
     migrate(&database.url(), &options).await.unwrap();
-    let config = configure(&database.url(), &options).unwrap();
-    let client = connect(&config).await.unwrap();
+    let address = configure(&database.url(), &options).unwrap();
+    let client = connect(&address).await.unwrap();
     check_all(&client, 0).await;
     // To walk over a table of one row is as good as to look it up, and no more can be said of it.
     for rows in [2, 1, 20, 3_000] {

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::Config;
 
-use crate::connect::{CHECK_CLIENT, FORGET_PLANS, place};
+use crate::connect::{Address, CHECK_CLIENT, FORGET_PLANS, place};
+use crate::encryption::Tls;
 use crate::fault::{Fault, describe};
 use crate::limits::{
     CONNECT_TIMEOUT, FORGET_PLANS_EVERY, MAINTENANCE_CONNECTIONS, RECONNECT_PAUSE, RENEWAL_CONNECTIONS,
 };
+use crate::link::Link;
 use crate::options::PostgresOptions;
 
 /// The connections of a node.
@@ -28,23 +30,31 @@ pub(crate) struct Pools {
     pub(crate) renewals: Connections,
     /// Reserved for claims, purges and hints.
     pub(crate) maintenance: Connections,
+    /// For user code in a transaction of ours; each is cleared before the next use.
+    pub(crate) works: Connections,
 }
 
 impl Pools {
-    pub(crate) fn new(config: &Config, options: &PostgresOptions) -> Self {
-        let pool = |size| Connections::new(config, size, options.deadline);
+    pub(crate) fn new(address: &Address, options: &PostgresOptions) -> Self {
+        let Address { config, work_config, tls } = address;
+        let connections = |config, size, recycling| {
+            Connections::new(config, tls.clone(), size, options.deadline, recycling)
+        };
+        let pool = |size| connections(config, size, RecyclingMethod::Fast);
         Pools {
             commits: pool(options.committers),
             considered: pool(options.committers),
             reads: pool(options.readers),
             renewals: pool(RENEWAL_CONNECTIONS),
             maintenance: pool(MAINTENANCE_CONNECTIONS),
+            works: connections(work_config, options.transactions, RecyclingMethod::Clean),
         }
     }
 
     /// Closes them all; calls under way keep theirs until they end.
     pub(crate) fn close(&self) {
-        for connections in [&self.commits, &self.considered, &self.reads, &self.renewals, &self.maintenance] {
+        let Pools { commits, considered, reads, renewals, maintenance, works } = self;
+        for connections in [commits, considered, reads, renewals, maintenance, works] {
             connections.pool.close();
         }
     }
@@ -61,9 +71,15 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    fn new(config: &Config, size: usize, deadline: Duration) -> Self {
-        let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config.clone(), NoTls, how);
+    fn new(
+        config: &Config,
+        tls: Tls,
+        size: usize,
+        deadline: Duration,
+        recycling_method: RecyclingMethod,
+    ) -> Self {
+        let how = ManagerConfig { recycling_method };
+        let manager = Manager::from_config(config.clone(), tls, how);
         let check_client = Hook::async_fn(|client, _| {
             Box::pin(async move {
                 match client.batch_execute(CHECK_CLIENT).await {
@@ -161,6 +177,11 @@ impl Connections {
 pub(crate) struct Held(Option<Object>);
 
 impl Held {
+    /// For statements that need not care what they go through.
+    pub(crate) fn link(&self) -> Link<'_> {
+        Link::Own(self)
+    }
+
     /// For the next call.
     pub(crate) fn give_back(mut self) {
         drop(self.0.take());
@@ -172,6 +193,12 @@ impl std::ops::Deref for Held {
 
     fn deref(&self) -> &Object {
         self.0.as_ref().expect("only give_back and drop take it")
+    }
+}
+
+impl std::ops::DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Object {
+        self.0.as_mut().expect("only give_back and drop take it")
     }
 }
 

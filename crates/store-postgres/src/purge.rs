@@ -1,6 +1,7 @@
 //! Forgetting what need not be kept.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hapax_engine::limits::MAX_PURGE;
 use hapax_engine::model::{RunId, Timestamp};
@@ -9,6 +10,7 @@ use uuid::Uuid;
 
 use crate::codes::millis;
 use crate::fault::Fault;
+use crate::limits::PURGE_AT_ONCE;
 use crate::pools::Held;
 use crate::rows::{self, uuid};
 
@@ -31,8 +33,13 @@ const DELETE_RUNS: [&str; 8] = [
     include_str!("../sql/delete_heads_of_runs.sql"),
 ];
 
-/// One bounded pass, on a connection of its own.
-pub(crate) async fn purge(held: Arc<Held>, request: Purge, now: Timestamp) -> Result<Purged, Fault> {
+/// One bounded pass, on a connection of its own: a few runs at a time, and no more once `until` is reached.
+pub(crate) async fn purge(
+    held: Arc<Held>,
+    request: Purge,
+    now: Timestamp,
+    until: Instant,
+) -> Result<Purged, Fault> {
     let limit = request.limit.clamp(1, MAX_PURGE);
     let delete_keys = held.prepare_cached(include_str!("../sql/delete_expired_keys.sql")).await?;
     let keys = held.execute(&delete_keys, &[&millis(now), &(limit as i64)]).await?;
@@ -47,9 +54,17 @@ pub(crate) async fn purge(held: Arc<Held>, request: Purge, now: Timestamp) -> Re
     let seen = rows::collect(&found, |mut row| {
         Ok(Seen { run: row.run()?, workspace: row.get()?, forgettable: row.get()? })
     })?;
-    let old: Vec<&Seen> = seen.iter().take(limit).filter(|seen| seen.forgettable).collect();
-    purged.runs = delete_runs(&held, &old, closed_before).await?;
-    purged.next = (seen.len() > limit).then(|| seen[limit - 1].run);
+    let looked_at = &seen[..seen.len().min(limit)];
+    for few in looked_at.chunks(PURGE_AT_ONCE) {
+        let old: Vec<&Seen> = few.iter().filter(|seen| seen.forgettable).collect();
+        purged.runs += delete_runs(&held, &old, closed_before).await?;
+        let last = few.last().map(|seen| seen.run);
+        let is_end = last == seen.last().map(|seen| seen.run);
+        purged.next = if is_end { None } else { last };
+        if Instant::now() >= until {
+            break;
+        }
+    }
     Ok(purged)
 }
 

@@ -23,7 +23,9 @@ pub(crate) async fn renew_leases(
 ) -> Result<Vec<RunId>, Fault> {
     let mut known: Vec<(WorkspaceNo, &HeldLease)> = Vec::with_capacity(request.leases.len());
     for lease in &request.leases {
-        known.extend(numbers.find_workspace(&held, &lease.workspace).await?.map(|number| (number, lease)));
+        known.extend(
+            numbers.find_workspace(held.link(), &lease.workspace).await?.map(|number| (number, lease)),
+        );
     }
     // In the order in which everybody locks runs.
     known.sort_unstable_by_key(|(workspace, lease)| (lease.run, *workspace, lease.fence));
@@ -38,7 +40,7 @@ pub(crate) async fn renew_leases(
         rows::collect(&found, |mut row| Ok((row.get()?, row.run()?, row.count()?)))?.into_iter().collect();
     let mut lost = Vec::new();
     for lease in &request.leases {
-        let is_renewed = match numbers.find_workspace(&held, &lease.workspace).await? {
+        let is_renewed = match numbers.find_workspace(held.link(), &lease.workspace).await? {
             Some(workspace) => renewed.contains(&(workspace.0, lease.run, lease.fence.get())),
             None => false,
         };

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-use deadpool_postgres::Object;
 use futures_util::future::BoxFuture;
 use hapax_engine::model::{Name, Promise, PromiseId, RunEvent, RunId, SignalId, Timestamp, WorkspaceId};
 use tokio_postgres::types::ToSql;
@@ -14,6 +13,7 @@ use tokio_postgres::{Error, Row};
 use crate::codes::{Code, count, millis, millis_of};
 use crate::fault::Fault;
 use crate::job::Needs;
+use crate::link::Link;
 use crate::numbers::{Numbers, WorkflowNo, WorkspaceNo};
 use crate::rows::{self, Columns, StoredHead, uuid};
 
@@ -33,7 +33,7 @@ pub(crate) use params;
 /// Writes are kept back and travel with the next read or with the commit, so that an operation waits for the server about once.
 /// Whatever is written to a run, or to its promises and signals, is written under the lock of the run.
 pub(crate) struct Session<'c> {
-    client: &'c Object,
+    client: Link<'c>,
     numbers: &'c Numbers,
     /// The instant everything is judged by.
     pub(crate) now: Timestamp,
@@ -59,13 +59,14 @@ enum Answer {
 type Request<'a> = BoxFuture<'a, Result<Answer, Error>>;
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(client: &'c Object, numbers: &'c Numbers, now: Timestamp) -> Self {
+    pub(crate) fn new(client: Link<'c>, numbers: &'c Numbers, now: Timestamp) -> Self {
         Session {
             client,
             numbers,
             now,
             has_woken: false,
-            is_begun: false,
+            // A transaction that is shared is begun and ended by whoever shares it.
+            is_begun: !matches!(client, Link::Own(_)),
             runs: HashMap::new(),
             promises: HashMap::new(),
             signal_ids: HashMap::new(),
@@ -331,6 +332,14 @@ impl<'c> Session<'c> {
         }
     }
 
+    /// Sends what was kept back.
+    pub(crate) async fn flush(&mut self) -> Result<(), Fault> {
+        match self.kept_back.is_empty() {
+            true => Ok(()),
+            false => self.send(None, false).await.map(drop),
+        }
+    }
+
     /// Sends what was kept back, and commits. From `is_committing` on nobody knows the outcome before the answer.
     pub(crate) async fn commit(&mut self, is_committing: &AtomicBool) -> Result<(), Fault> {
         if !self.is_begun && self.kept_back.is_empty() {
@@ -349,13 +358,12 @@ impl<'c> Session<'c> {
             self.is_begun = true;
         }
         for (sql, params) in std::mem::take(&mut self.kept_back) {
-            let statement = client.prepare_cached(sql).await?;
-            requests.push(Box::pin(async move {
-                client.execute_raw(&statement, params).await.map(Answer::Changed)
-            }));
+            let statement = client.prepare(sql).await?;
+            requests
+                .push(Box::pin(async move { client.execute(&statement, params).await.map(Answer::Changed) }));
         }
         if let Some((sql, params)) = read {
-            let statement = client.prepare_cached(sql).await?;
+            let statement = client.prepare(sql).await?;
             requests.push(Box::pin(async move {
                 let params: Vec<&(dyn ToSql + Sync)> =
                     params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();

@@ -23,7 +23,7 @@ impl Verb for NewRun {
         let facts = &*self.facts;
         check_key(facts)?;
         let workspace = session.get_workspace(&facts.workspace).await?;
-        match find_taken(session, facts.id).await? {
+        match find_taken(session, workspace, facts.id).await? {
             Some(taken) if taken == workspace => {
                 let own = session.find_head(workspace, facts.id).await?;
                 let own = own.ok_or_else(|| Fault::Broken(format!("{} has facts but no head", facts.id)))?;
@@ -56,9 +56,14 @@ pub(crate) fn refuse_id(run: RunId) -> Fault {
     Fault::Refused(format!("{run} names a run of another workspace"))
 }
 
-/// The workspace in which a run has this id.
-pub(crate) async fn find_taken(session: &mut Session<'_>, run: RunId) -> Result<Option<WorkspaceNo>, Fault> {
-    let found = session.query(include_str!("../sql/find_run_workspace.sql"), params![uuid(run)]).await?;
+/// The workspace in which a run has this id: `own` before any other.
+pub(crate) async fn find_taken(
+    session: &mut Session<'_>,
+    own: WorkspaceNo,
+    run: RunId,
+) -> Result<Option<WorkspaceNo>, Fault> {
+    let place = params![uuid(run), own.0];
+    let found = session.query(include_str!("../sql/find_run_workspace.sql"), place).await?;
     rows::at_most_one(&found, |mut row| row.get().map(WorkspaceNo))
 }
 

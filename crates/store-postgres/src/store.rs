@@ -1,7 +1,7 @@
 //! The store itself: writes go to the lanes, reads and maintenance to connections of their own.
 
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
@@ -12,19 +12,21 @@ use hapax_engine::model::{
 use hapax_engine::store::{
     AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
     RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreError, StoreResult, StoredKey,
+    Store, StoreError, StoreResult, StoredKey, Transact, TransactOutcome,
 };
-use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio_postgres::Transaction;
 
 use crate::advance_runs;
 use crate::batch::{HotOp, Move, Start, size_of_write};
 use crate::claim_runs::{self, Rotation};
 use crate::committer::Committer;
+use crate::connect::{lock_timeout, search_path};
 use crate::considered::Considered;
 use crate::fault::Fault;
 use crate::hints::Hints;
-use crate::job::{Job, Reply, Task, Verb};
+use crate::job::{Entered, Job, Reply, Task, Verb};
 use crate::limits::{MAX_OPERATION_BYTES, MAX_QUEUED, READ_CLOCK_EVERY};
 use crate::numbers::Numbers;
 use crate::open::{Opened, open};
@@ -33,6 +35,8 @@ use crate::options::PostgresOptions;
 use crate::pools::Pools;
 use crate::server_clock::ServerClock;
 use crate::start_runs;
+use crate::start_within::Guests;
+use crate::transact::Works;
 use crate::{list_runs, purge, read, renew_leases};
 
 /// Keeps everything in one schema of a PostgreSQL database, for any number of nodes.
@@ -47,6 +51,11 @@ pub struct PostgresStore {
     deadline: Duration,
     /// `None` once the store is closed.
     lanes: RwLock<Option<Lanes>>,
+    works: Arc<Works>,
+    guests: Guests,
+    /// One for each piece of user work under way.
+    turns: Arc<Semaphore>,
+    transactions: usize,
     /// Work until everything that was sent is written.
     workers: Mutex<JoinSet<()>>,
     /// End with the store.
@@ -63,8 +72,8 @@ struct Lanes {
 impl PostgresStore {
     /// Connects to `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, and makes the tables if they are not there.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
-        let Opened { config, place, clock, server_clock } = open(url, &options).await?;
-        let pools = Arc::new(Pools::new(&config, &options));
+        let Opened { address, place, clock, server_clock } = open(url, &options).await?;
+        let pools = Arc::new(Pools::new(&address, &options));
         let numbers = Arc::new(Numbers::default());
         let hints = Hints::new(&options.schema);
         let (hot, hot_inbox) = mpsc::channel(MAX_QUEUED);
@@ -91,10 +100,26 @@ impl PostgresStore {
         }
         let mut attendants = JoinSet::new();
         attendants.spawn(hints.clone().tell(pools.clone()));
-        attendants.spawn(hints.clone().hear(config));
+        attendants.spawn(hints.clone().hear(address));
         if let Some(server_clock) = server_clock {
             attendants.spawn(keep_time(server_clock, pools.clone()));
         }
+        let works = Arc::new(Works {
+            pools: pools.clone(),
+            numbers: numbers.clone(),
+            clock: clock.clone(),
+            hints: hints.clone(),
+            search_path: search_path(&options),
+        });
+        let guests = Guests {
+            pools: pools.clone(),
+            numbers: numbers.clone(),
+            clock: clock.clone(),
+            search_path: search_path(&options),
+            lock_timeout: lock_timeout(&options),
+            hint: Hints::from_outside(&options.schema),
+            identity: OnceCell::new(),
+        };
         Ok(PostgresStore {
             place,
             clock,
@@ -103,6 +128,10 @@ impl PostgresStore {
             rotation: Arc::default(),
             hints,
             deadline: options.deadline,
+            works,
+            guests,
+            turns: Arc::new(Semaphore::new(options.transactions)),
+            transactions: options.transactions,
             lanes: RwLock::new(Some(Lanes { hot, considered })),
             workers: Mutex::new(workers),
             _attendants: attendants,
@@ -117,6 +146,18 @@ impl PostgresStore {
     /// The clock that leases, timers and deadlines are judged by: the server's, unless the options named another.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
+    }
+
+    /// Makes a run exist in a transaction of the caller's, by the rules of [`Store::start_run`], so that it is there exactly if that
+    /// transaction commits. [`crate::StartWithin`] is its face for users.
+    ///
+    /// A start that is offered to a driver, or that has a parent, is [`StoreError::Refused`]; so is a transaction on another database.
+    pub async fn start_run_within(
+        &self,
+        new: NewRun,
+        transaction: &mut Transaction<'_>,
+    ) -> StoreResult<StartOutcome> {
+        self.guests.start(&new, transaction).await
     }
 
     fn lanes(&self) -> StoreResult<Lanes> {
@@ -135,7 +176,7 @@ impl PostgresStore {
         V::Outcome: Sync,
     {
         let (reply, told) = oneshot::channel();
-        self.enter(&self.lanes()?.considered, Job::boxed(request, reply)).await?;
+        self.enter(&self.lanes()?.considered, Job::boxed(request, reply, Entered::now())).await?;
         hear(told).await
     }
 
@@ -193,7 +234,7 @@ impl Store for PostgresStore {
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
         match start_runs::is_plain(&new) {
-            true => self.write_hot(|reply| HotOp::Start(Start { new, reply })).await,
+            true => self.write_hot(|reply| HotOp::Start(Start { new, reply, entered: Entered::now() })).await,
             false => self.consider(new).await,
         }
     }
@@ -224,10 +265,30 @@ impl Store for PostgresStore {
         match advance_runs::is_plain(&advance) {
             true => {
                 let advance = Box::new(advance);
-                self.write_hot(|reply| HotOp::Advance(Move { advance, reply })).await
+                self.write_hot(|reply| HotOp::Advance(Move { advance, reply, entered: Entered::now() })).await
             }
             false => self.consider(advance).await,
         }
+    }
+
+    async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
+        let turn = match tokio::time::timeout(self.deadline, self.turns.clone().acquire_owned()).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(_)) => return Err(StoreError::Unavailable("the store is closed".into())),
+            Err(_) => {
+                let why = format!("{} steps with work of their own are under way already", self.transactions);
+                return Err(StoreError::Unavailable(why));
+            }
+        };
+        let works = self.works.clone();
+        // In a task of its own, so that whoever asked may stop waiting at any moment.
+        let working = tokio::spawn(async move {
+            let outcome = works.transact(request).await;
+            drop(turn);
+            outcome
+        });
+        let ended = |_| Err(StoreError::Unknown("the store failed on this request".into()));
+        working.await.unwrap_or_else(ended)
     }
 
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
@@ -244,7 +305,10 @@ impl Store for PostgresStore {
 
     async fn purge(&self, request: Purge) -> StoreResult<Purged> {
         let now = self.now();
-        let purged = self.pools.maintenance.run(self.deadline, |held| purge::purge(held, request, now));
+        // What is not done by half of the time is left for the next pass, so that a slow one never ends without an answer.
+        let until = Instant::now() + self.deadline / 2;
+        let purged =
+            self.pools.maintenance.run(self.deadline, |held| purge::purge(held, request, now, until));
         purged.await.map_err(Fault::into_commit_error)
     }
 
@@ -294,6 +358,10 @@ impl Store for PostgresStore {
 
     async fn close(&self) -> StoreResult<()> {
         drop(self.lanes.write().expect("no holder panics").take());
+        if let Ok(all) = self.turns.acquire_many(self.transactions as u32).await {
+            self.turns.close();
+            drop(all);
+        }
         let mut workers = self.workers.lock().await;
         while let Some(ended) = workers.join_next().await {
             if ended.is_err() {

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::scope::{Shield, Undo};
+use super::scope::Undo;
 use super::step::{Effect, panicked};
 use super::{Attempt, recorded_outcome, refused};
 use crate::limits::{MAX_PROBE, PROBE_EVERY};
@@ -82,6 +82,9 @@ enum Next {
 /// How a held doubt ended.
 enum Settled<T> {
     Happened(T, Payload),
+    /// It is to be tried again at this instant.
+    Retry(Timestamp),
+    /// People say that it did not happen.
     DidNotHappen,
     Compensate(Payload),
     Failed(Failure),
@@ -143,6 +146,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 }
                 Next::Held => match self.settle().await {
                     Settled::Happened(value, output) => return Ok((value, output)),
+                    Settled::Retry(due_at) => Next::Try(Some(due_at)),
                     Settled::DidNotHappen => {
                         self.allowed = self.allowed.max(self.attempts + 1);
                         Next::Try(None)
@@ -182,6 +186,12 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         activation.queue([activation.note(&effect.id, Noted::Claimed { attempt: self.attempts })]);
         let mut cut_off = CutOff { claimed: &*self, stage: Stage::Claimed };
         activation.durable().await;
+        if activation.desk().is_stopped() {
+            // Its code was not entered, and that is known.
+            cut_off.stage = Stage::Left;
+            drop(cut_off);
+            return Ok(Err(self.not_begun()));
+        }
         cut_off.stage = Stage::Entered;
         let attempt = Attempt::new(self.key.clone(), self.attempts, activation, &effect.id);
         let outcome = effect.attempt(activation, code, attempt, self.began).await;
@@ -211,6 +221,24 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 Ok(Err(Next::Try(Some(at))))
             }
         }
+    }
+
+    /// Gives the claim back: the run is to stop, and may do so without a doubt.
+    fn not_begun(&self) -> Next {
+        let (effect, activation) = (self.effect, self.activation);
+        let failure = Failure::retryable("it was to stop before it began").with_code("not_begun");
+        let noted = Noted::Failed { attempt: self.attempts, failure: failure.clone() };
+        let due_at = activation.now();
+        activation.queue([
+            activation.note(&effect.id, noted),
+            effect.change(
+                StepTransition::ScheduleRetry,
+                StepState::Pending { due_at, failure },
+                self.attempts,
+                self.began,
+            ),
+        ]);
+        Next::Try(Some(due_at))
     }
 
     /// Puts on record that nobody knows, and opens what people settle it by.
@@ -246,8 +274,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     /// Asks the provider, and where that does not help does as the step says, or waits for people.
     async fn settle(&mut self) -> Settled<T> {
         let (effect, activation) = (self.effect, self.activation);
-        // A cancellation waits: a run that ends would leave the doubt to nobody.
-        let _shield = Shield::new(activation);
+        // A run that ends would leave the doubt to nobody.
+        let _held = activation.hold_doubt();
         let promise = match self.last_round() {
             Some((_, promise)) => promise,
             None => return Settled::Again(Failure::unknown("the doubt had no promise").with_code("crashed")),
@@ -267,10 +295,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                         }
                     },
                     Probed::DidNotHappen => {
-                        let failure = Failure::retryable("the provider says that it did not happen");
-                        let state = StepState::Pending { due_at: activation.now(), failure };
-                        self.close(&promise, StepTransition::DidNotHappen, state);
-                        return Settled::DidNotHappen;
+                        let failure = Failure::retryable("the provider says that it did not happen")
+                            .with_code("did_not_happen");
+                        return self.again(&promise, failure);
                     }
                     Probed::Unknown => {}
                 }
@@ -279,13 +306,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 _ if is_ruled => {}
                 OnDoubt::Hold => {}
                 OnDoubt::Retry => {
-                    let failure = Failure::unknown("in doubt, and to be run again");
-                    let state = StepState::Pending { due_at: activation.now(), failure };
-                    self.close(&promise, StepTransition::DidNotHappen, state);
-                    return match self.attempts < self.allowed {
-                        true => Settled::DidNotHappen,
-                        false => Settled::Failed(self.give_up("in doubt after its last attempt", "in_doubt")),
-                    };
+                    let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
+                    return self.again(&promise, failure);
                 }
                 OnDoubt::Fail => {
                     activation.queue([Change::TimeOutPromise(promise.clone())]);
@@ -299,8 +321,26 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Some(PromiseState::Settled { settlement, .. }) => Some(Some(settlement.clone())),
                     _ => until.filter(|until| now >= *until).map(|_| None),
                 };
-            if let Some(settlement) = activation.wait_for(effect.id.clone(), until, look).await {
+            if let Some(settlement) = activation.wait_through(effect.id.clone(), until, look).await {
                 return self.ruled(settlement);
+            }
+        }
+    }
+
+    /// Tries again by itself, as often and as soon as the policy says.
+    fn again(&self, promise: &PromiseId, failure: Failure) -> Settled<T> {
+        let now = self.activation.now();
+        let policy = self.effect.policy.clone().max_attempts(self.allowed);
+        match decide_retry(&policy, self.attempts, &failure, now, fastrand::f64()) {
+            RetryDecision::At(due_at) => {
+                let state = StepState::Pending { due_at, failure };
+                self.close(promise, StepTransition::DidNotHappen, state);
+                Settled::Retry(due_at)
+            }
+            RetryDecision::GiveUp => {
+                let state = StepState::Failed { at: now, failure: failure.clone() };
+                self.close(promise, StepTransition::Abandon, state);
+                Settled::Failed(failure)
             }
         }
     }
@@ -367,12 +407,13 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     /// Undoes what may have happened; the step has failed then.
     async fn compensate(&self, output: Payload) -> Failure {
         let Some(undo) = self.undo else { return self.give_up("people gave it up", "abandoned") };
-        let _shield = Shield::new(self.activation);
+        let _held = self.activation.hold_doubt();
         let effect = Effect {
             id: self.effect.id.undo(),
             kind: StepKind::Undo,
             policy: RetryPolicy::default().max_attempts(10),
             timeout: self.effect.timeout,
+            heeds_stops: false,
         };
         match effect.run(self.activation, |attempt| undo.code(attempt, output.clone())).await {
             Ok(_) => self.give_up("people had it undone", "compensated"),
@@ -440,7 +481,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 RetryDecision::GiveUp => return Probed::Unknown,
                 RetryDecision::At(at) => {
                     let due = move |_: &mut _, now: Timestamp| (now >= at).then_some(());
-                    activation.wait_for(effect.id.clone(), Some(at), due).await;
+                    activation.wait_through(effect.id.clone(), Some(at), due).await;
                 }
             }
         }

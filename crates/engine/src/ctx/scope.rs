@@ -86,6 +86,7 @@ pub(crate) async fn undo_all(activation: Arc<Activation>, scope: Arc<Scope>) -> 
             kind: StepKind::Undo,
             policy: RetryPolicy::default().max_attempts(10),
             timeout: None,
+            heeds_stops: true,
         };
         let code = |attempt| done.undo.code(attempt, done.output.clone());
         if let Err(failure) = effect.run(&activation, code).await {
@@ -146,10 +147,10 @@ impl Drop for Nested {
     }
 }
 
-pub(super) struct Shield<'a>(&'a Activation);
+struct Shield<'a>(&'a Activation);
 
 impl<'a> Shield<'a> {
-    pub(super) fn new(activation: &'a Activation) -> Self {
+    fn new(activation: &'a Activation) -> Self {
         activation.desk().shields += 1;
         Shield(activation)
     }

@@ -18,7 +18,7 @@ use crate::model::{
     EffectClass, EffectKey, Failure, Name, Noted, OnDoubt, Payload, Probed, RetryDecision, RetryPolicy,
     RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp, decide_retry,
 };
-use crate::runtime::desk::{Activation, Entered};
+use crate::runtime::desk::{Activation, Entered, Gate};
 use crate::runtime::{Point, PointWatcher, change::Change, drive::panic_text, stats::Counters};
 
 /// One try at a step, as its code sees it.
@@ -203,7 +203,7 @@ where
             let class = if self.claim.is_some() { EffectClass::Claimed } else { EffectClass::Idempotent };
             self.ctx.check_effect(&name, class, self.non_idempotent)?;
             let kind = if self.claim.is_some() { StepKind::Claimed } else { StepKind::Effect };
-            let effect = Effect { id, kind, policy: self.policy, timeout: self.timeout };
+            let effect = Effect { id, kind, policy: self.policy, timeout: self.timeout, heeds_stops: true };
             let (scope, activation): (&Scope, &Activation) = (&self.ctx.scope, &self.ctx.activation);
             let (outcome, output) = match &self.claim {
                 Some(claim) => {
@@ -225,6 +225,8 @@ pub(super) struct Effect {
     pub(super) kind: StepKind,
     pub(super) policy: RetryPolicy,
     pub(super) timeout: Option<Duration>,
+    /// Does it not begin in a run that is to stop?
+    pub(super) heeds_stops: bool,
 }
 
 impl Effect {
@@ -262,9 +264,12 @@ impl Effect {
         loop {
             if let Some(due_at) = due_at.take() {
                 let due = move |_: &mut _, now: Timestamp| (now >= due_at).then_some(());
-                activation.wait_for(self.id.clone(), Some(due_at), due).await;
+                match self.heeds_stops {
+                    true => activation.wait_for(self.id.clone(), Some(due_at), due).await,
+                    false => activation.wait_through(self.id.clone(), Some(due_at), due).await,
+                }
             }
-            let after_replay = activation.gate().await;
+            let after_replay = self.gate(activation).await;
             let recovering = activation.desk().head.stalls > 0;
             if recovering && after_replay && fresh && attempts == 0 && self.policy.attempts() > 1 {
                 // The holder before us vanished, perhaps in this very step: count that as a try.
@@ -288,7 +293,7 @@ impl Effect {
             // otherwise go uncounted: a step that has failed before has a record that tells of fewer tries.
             if recovering || self.policy.attempts() == 1 || attempts > 1 {
                 self.mark(activation, attempts, began);
-                activation.gate().await;
+                self.gate(activation).await;
             }
             let attempt = Attempt::new(key.clone(), attempts, activation, &self.id);
             match self.attempt(activation, &mut code, attempt, began).await {
@@ -312,6 +317,13 @@ impl Effect {
                     }
                 }
             }
+        }
+    }
+
+    fn gate<'a>(&self, activation: &'a Activation) -> Gate<'a> {
+        match self.heeds_stops {
+            true => activation.gate(),
+            false => activation.durable(),
         }
     }
 

@@ -111,6 +111,13 @@ enum Prospect {
 }
 
 fn check_waiting(snapshot: &Snapshot, wake_at: Option<Timestamp>, now: Timestamp, found: &mut Found) {
+    let head = &snapshot.log.head;
+    let is_to_end = head.asked == Asked::Cancel || head.facts.deadline_at.is_some_and(|at| at <= now);
+    let is_in_doubt = |step: &StepRecord| step.state.status() == StepStatus::InDoubt;
+    if is_to_end && snapshot.log.steps.iter().any(is_in_doubt) {
+        // It looks at nothing any more, and ends when people have ruled.
+        return;
+    }
     let mut is_moved = wake_at.is_some();
     for step in &snapshot.log.steps {
         match step.state.status() {

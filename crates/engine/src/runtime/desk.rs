@@ -69,7 +69,9 @@ pub(crate) struct Desk {
     queued: u64,
     pub(crate) durable: u64,
     pub(crate) transactions: VecDeque<Pending>,
-    pub(crate) waits: HashMap<StepId, Option<Timestamp>>,
+    pub(crate) waits: HashMap<StepId, Wait>,
+    /// How many doubts are held for people: a run that is to end does not end before they have ruled.
+    pub(crate) doubts_held: u32,
     pub(crate) gated: usize,
     pub(crate) in_flight: usize,
     /// True while a write is under way that gives the lease back: what it does not tell of must not begin.
@@ -301,7 +303,21 @@ impl Activation {
     where
         C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
     {
-        WaitFor { activation: self, id, until, check, place: 0 }
+        WaitFor { activation: self, id, wait: Wait { until, heeds_stops: true }, check, place: 0 }
+    }
+
+    /// The same, also for a run that is to stop: for what must be known before it may.
+    pub(crate) fn wait_through<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
+    where
+        C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
+    {
+        WaitFor { activation: self, id, wait: Wait { until, heeds_stops: false }, check, place: 0 }
+    }
+
+    /// Keeps a run that is to end from ending until the guard is dropped.
+    pub(crate) fn hold_doubt(&self) -> DoubtHeld<'_> {
+        self.desk().doubts_held += 1;
+        DoubtHeld(self)
     }
 
     /// Lets everything that waits look again.
@@ -339,6 +355,7 @@ impl Desk {
             durable: 0,
             transactions: VecDeque::new(),
             waits: HashMap::new(),
+            doubts_held: 0,
             gated: 0,
             in_flight: 0,
             leaving: false,
@@ -561,10 +578,15 @@ impl Desk {
         self.timers().filter(|at| *at > now).min()
     }
 
+    /// A run that is to end but is held by doubts: when one of them is to be looked at again.
+    pub(crate) fn next_look_at_doubts(&self) -> Option<Timestamp> {
+        self.waits.values().filter(|wait| !wait.heeds_stops).filter_map(|wait| wait.until).min()
+    }
+
     /// A run that is to stop, if only when its shields are gone, no longer waits for its deadline.
     fn timers(&self) -> impl Iterator<Item = Timestamp> {
         let deadline = self.head.facts.deadline_at.filter(|_| !self.undoing && self.stop.is_none());
-        self.waits.values().filter_map(|until| *until).chain(deadline)
+        self.waits.values().filter_map(|wait| wait.until).chain(deadline)
     }
 }
 
@@ -679,11 +701,27 @@ impl Drop for InFlight<'_> {
     }
 }
 
+/// See [`Activation::hold_doubt`].
+pub(crate) struct DoubtHeld<'a>(&'a Activation);
+
+impl Drop for DoubtHeld<'_> {
+    fn drop(&mut self) {
+        self.0.desk().doubts_held -= 1;
+    }
+}
+
+/// What a step waits by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait {
+    until: Option<Timestamp>,
+    heeds_stops: bool,
+}
+
 /// See [`Activation::wait_for`].
 pub(crate) struct WaitFor<'a, C> {
     activation: &'a Activation,
     id: StepId,
-    until: Option<Timestamp>,
+    wait: Wait,
     check: C,
     place: u64,
 }
@@ -700,7 +738,8 @@ where
         let mut desk = activation.desk();
         // A stopped run takes no further turn: what it waits for may be there, but it must not act on it. Nor does one
         // that replays, until every branch of it has asked for what it has on record.
-        let held = desk.is_stopped() || desk.replaying || desk.is_others_turn(&self.id);
+        let stopped = self.wait.heeds_stops && desk.is_stopped();
+        let held = stopped || desk.replaying || desk.is_others_turn(&self.id);
         // Not in the turn in which it is asked for, even if it is there already: a replay could not tell that from what
         // came in the next turn, after other branches had theirs.
         let is_first_look = self.place == 0;
@@ -714,8 +753,7 @@ where
             desk.waits.remove(&self.id);
             return Poll::Ready(found);
         }
-        let until = self.until;
-        desk.waits.insert(self.id.clone(), until);
+        desk.waits.insert(self.id.clone(), self.wait);
         desk.await_change(&mut self.place, cx);
         Poll::Pending
     }

@@ -425,6 +425,16 @@ impl Driver {
                 }
                 return Some(Closing::Wait { wake_at: desk.next_timer(), arrivals_seen: desk.arrivals_seen });
             }
+            let is_to_end = matches!(desk.stop, Some(Stop::Cancel | Stop::Deadline)) && desk.shields == 0;
+            if is_to_end
+                && desk.doubts_held > 0
+                && !desk.waits.is_empty()
+                && !self.turn.wanted.load(Ordering::SeqCst)
+            {
+                // It ends when people have ruled, and waits for them as any run waits.
+                let wake_at = desk.next_look_at_doubts();
+                return Some(Closing::Wait { wake_at, arrivals_seen: desk.arrivals_seen });
+            }
             match desk.stop.filter(|_| desk.shields == 0) {
                 Some(Stop::Pause) => return Some(Closing::Pause),
                 Some(Stop::Release) => return Some(Closing::Release),
@@ -473,7 +483,7 @@ impl Driver {
             return true;
         }
         let must_undo = matches!(desk.stop, Some(Stop::Cancel | Stop::Deadline));
-        if !must_undo || undoing || desk.in_flight > 0 || desk.shields > 0 {
+        if !must_undo || undoing || desk.in_flight > 0 || desk.shields > 0 || desk.doubts_held > 0 {
             return false;
         }
         let result = match desk.stop.take() {

@@ -12,7 +12,7 @@ use crate::limits::MAX_SPAN;
 use crate::model::{
     Fingerprint, IdempotencyKey, Invalid, NewRun, Payload, Priority, RunFacts, RunId, Subject,
 };
-use crate::store::{StartOutcome, StoreError};
+use crate::store::{StartOutcome, Store, StoreError};
 
 /// How often a start whose acknowledgement was lost is sent again; its run id makes that safe.
 const START_TRIES: u32 = 5;
@@ -75,8 +75,10 @@ impl Start {
         self
     }
 
-    async fn run(self) -> Result<RunHandle, Error> {
-        let inner = self.engine.inner.clone();
+    /// Checks the start and completes it, without sending it. For the crates of stores that can take a start in a way of their own;
+    /// the run is not offered to be driven by this engine.
+    pub fn prepare(self) -> Result<PreparedStart, Error> {
+        let inner = &self.engine.inner;
         if inner.phase() != super::inner::Phase::Running {
             return Err(Error::ShuttingDown);
         }
@@ -110,37 +112,70 @@ impl Start {
             parent: None,
             created_at: now,
         });
-        let new = NewRun {
-            facts,
-            input: input.clone(),
-            due_at: self.delay.map(|delay| now.plus(delay)),
-            grant: inner.offer(),
-        };
+        let due_at = self.delay.map(|delay| now.plus(delay));
+        let new = NewRun { facts, input, due_at, grant: None };
+        Ok(PreparedStart { engine: self.engine, new })
+    }
+
+    async fn run(self) -> Result<RunHandle, Error> {
+        let mut prepared = self.prepare()?;
+        let inner = prepared.engine.inner.clone();
+        prepared.new.grant = inner.offer();
         let since = inner.clock.monotonic();
-        let run_id = new.facts.id;
-        match send(&self.engine, new).await? {
-            StartOutcome::Created(head) => {
-                Counters::add(&inner.counters.created);
-                match head.state.lease() {
-                    Some(lease) if lease.owner == inner.owner => inner.drive_new(head, input, since),
-                    _ => head.state.wake_at().into_iter().for_each(|at| inner.look_by(at)),
+        let outcome = send(&prepared.engine, &prepared.new).await?;
+        if let StartOutcome::Created(head) = &outcome {
+            match head.state.lease() {
+                Some(lease) if lease.owner == inner.owner => {
+                    inner.drive_new(head.clone(), prepared.new.input.clone(), since);
                 }
-                Ok(RunHandle::new(self.engine, run_id, true))
+                _ => head.state.wake_at().into_iter().for_each(|at| inner.look_by(at)),
+            }
+        }
+        prepared.answer(outcome)
+    }
+}
+
+/// A start that is checked and complete: hand it to the store, and its outcome back.
+#[must_use = "a start does nothing until it is handed to the store"]
+#[derive(Debug)]
+pub struct PreparedStart {
+    engine: Engine,
+    new: NewRun,
+}
+
+impl PreparedStart {
+    /// The store it is for.
+    pub fn store(&self) -> Arc<dyn Store> {
+        self.engine.store()
+    }
+
+    /// What the store is to make.
+    pub fn new_run(&self) -> &NewRun {
+        &self.new
+    }
+
+    /// What the outcome means to whoever asked.
+    pub fn answer(self, outcome: StartOutcome) -> Result<RunHandle, Error> {
+        let counters = &self.engine.inner.counters;
+        match outcome {
+            StartOutcome::Created(head) => {
+                Counters::add(&counters.created);
+                Ok(RunHandle::new(self.engine, head.id(), true))
             }
             StartOutcome::Existing(head) => {
-                Counters::add(&inner.counters.duplicates);
+                Counters::add(&counters.duplicates);
                 Ok(RunHandle::new(self.engine, head.id(), false))
             }
             StartOutcome::Spent { run } => {
-                Counters::add(&inner.counters.duplicates);
+                Counters::add(&counters.duplicates);
                 Err(Error::KeySpent { run })
             }
             StartOutcome::KeyConflict { run, first_seen_at, .. } => {
-                Counters::add(&inner.counters.conflicts);
+                Counters::add(&counters.conflicts);
                 Err(Error::KeyConflict { run, first_seen_at })
             }
             StartOutcome::SubjectBusy { run } => {
-                Counters::add(&inner.counters.conflicts);
+                Counters::add(&counters.conflicts);
                 Err(Error::SubjectBusy { run })
             }
         }
@@ -149,7 +184,7 @@ impl Start {
 
 /// Sends the start; again, if it is not known whether it was written. What one try leaves open, another that was not
 /// written does not settle.
-async fn send(engine: &Engine, new: NewRun) -> Result<StartOutcome, StoreError> {
+async fn send(engine: &Engine, new: &NewRun) -> Result<StartOutcome, StoreError> {
     let inner = &engine.inner;
     let mut wait = Duration::from_millis(5);
     let mut unconfirmed = None;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Failure, PromiseState, RunHead, RunId, RunStatus, StepKind, StepRecord, StepStatus, WorkspaceId,
+    Actor, DoubtRef, EffectKey, Failure, PromiseState, Resolution, Role, Ruling, RunHead, RunId, RunStatus,
+    StepKind, StepRecord, StepStatus, WorkspaceId,
 };
 use hapax_engine::runtime::Settling;
 use hapax_engine::store::Store;
@@ -13,6 +14,7 @@ use hapax_engine::{Engine, Error};
 use tokio::time::{sleep, timeout};
 
 use super::fleet::Fleet;
+use super::sink::Truth;
 use super::watch::{at_once, every_run};
 use super::world::World;
 
@@ -55,7 +57,8 @@ impl Outside {
             let any = self.world.roll(|dice| dice.usize(0..open.len()));
             let head = open[any].clone();
             match self.world.roll(|dice| dice.u32(0..8)) {
-                0..=2 => self.settle_one(&head),
+                0..=1 => self.settle_one(&head),
+                2 => self.rule_one(&head),
                 3..=5 => self.signal_one(&head),
                 _ => self.steer_one(&head),
             }
@@ -65,8 +68,45 @@ impl Outside {
         }
     }
 
+    /// Says what it knows of an effect in doubt; now and then somebody has no patience.
+    fn rule_one(&self, head: &RunHead) {
+        let log = at_once(self.world.store.find_log(&WorkspaceId::default(), head.id()));
+        let Some(log) = log else { return };
+        for step in log.steps.iter().filter(|step| step.state.status() == StepStatus::InDoubt) {
+            let key = EffectKey::new(head.id(), log.head.generation, &step.id);
+            let is_impatient = !self.known.lock().unwrap().is_storm_over && self.world.chance(8);
+            // Some can never come to their end in the time they have.
+            let gives_up = is_impatient || step.attempts > 10;
+            let resolution = match self.world.sink.truth(key.as_str()) {
+                _ if gives_up => Resolution::Abandon,
+                Truth::Happened(output) => Resolution::Happened { output },
+                Truth::DidNotHappen => Resolution::DidNotHappen,
+                Truth::Open => continue,
+            };
+            if resolution == Resolution::DidNotHappen {
+                self.world.sink.deny(key.as_str());
+            }
+            let by = Actor { name: "ada".into(), role: Role::Manager };
+            let ruling = Ruling { resolution, by, seconded_by: None, reason: "so it is".into() };
+            let seen = DoubtRef { run: head.id(), step: step.id.clone(), seen: step.changed_version };
+            self.call(move |outside, engine| async move {
+                match engine.resolve_doubt(&seen, ruling).await {
+                    Ok(()) => outside.world.count(|tally| tally.doubts_resolved += 1),
+                    Err(
+                        Error::Store(_)
+                        | Error::NoSuchRun(_)
+                        | Error::NoSuchDoubt { .. }
+                        | Error::DoubtResolved { .. },
+                    ) => {}
+                    Err(error) => outside.world.break_off(format!("resolving {seen:?}: {error}")),
+                }
+            });
+        }
+    }
+
     /// Whatever an open run waits for from people, it gets.
     fn help(&self, head: &RunHead) {
+        self.rule_one(head);
         self.settle_one(head);
         self.signal_one(head);
         if head.status() == RunStatus::Paused {
@@ -92,7 +132,7 @@ impl Outside {
         let log = at_once(self.world.store.find_log(&WorkspaceId::default(), head.id()));
         let promises = log.map(|log| log.promises).unwrap_or_default();
         let storm = !self.known.lock().unwrap().is_storm_over;
-        for promise in promises {
+        for promise in promises.into_iter().filter(|promise| !promise.id.is_of_doubt()) {
             let is_pending = promise.state == PromiseState::Pending;
             // A settled promise is settled again now and then.
             if (is_pending && (!storm || self.world.chance(2)))

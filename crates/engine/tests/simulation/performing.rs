@@ -6,17 +6,19 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hapax_engine::ctx::Attempt;
-use hapax_engine::model::{RetryPolicy, RunId};
+use hapax_engine::model::{Probed, RetryPolicy, RunId};
+use hapax_engine::runtime::Delivery;
 use hapax_engine::{Ctx, Engine, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::node::Node;
 use super::program::{Effort, Op, Program, Then};
-use super::sink::enter;
+use super::sink::{Truth, enter};
 use super::world::World;
 
 pub const WORKFLOW: &str = "program";
+const TARGET: &str = "post";
 
 /// What the code saw: the step and its outcome.
 type Seen = Vec<(String, Value)>;
@@ -40,12 +42,18 @@ struct Stage {
 
 /// Lets `engine` perform programs.
 pub fn register(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
-    let (world, node) = (world.clone(), node.clone());
+    let (world, node, outer) = (world.clone(), node.clone(), world.clone());
     let perform = move |ctx: Ctx, program: Program| {
         let stage = Stage { world: world.clone(), node: node.clone(), ctx };
         async move { stage.perform(program).await }
     };
     engine.register(WORKFLOW, perform).expect("a fresh engine knows no workflow");
+    let receive = move |delivery: Delivery, path: String| {
+        let _ = path;
+        outer.sink.receive(delivery.id());
+        std::future::ready(Ok::<_, Failure>(()))
+    };
+    engine.register_target(TARGET, receive).expect("a fresh engine knows no target");
 }
 
 impl Stage {
@@ -81,6 +89,14 @@ impl Stage {
             Op::Book(effort) => {
                 let done = self.book(&path, *effort).await?;
                 Ok(vec![self.own(path, done)])
+            }
+            Op::Wire { effort, has_probe } => {
+                let done = self.wire(&path, *effort, *has_probe).await?;
+                Ok(vec![self.own(path, done)])
+            }
+            Op::Post => {
+                ctx.after_effect(TARGET, &path).await?;
+                Ok(vec![])
             }
             Op::Sleep { ms } => {
                 let began = ctx.now().await?;
@@ -181,6 +197,37 @@ impl Stage {
         step.await
     }
 
+    async fn wire(&self, path: &str, effort: Effort, has_probe: bool) -> Result<Done, Failure> {
+        let (stage, run, path) = (self.clone(), self.ctx.run_id(), path.to_string());
+        let code = move |attempt: Attempt| {
+            self.world.sink.check_claim(&self.world, run, attempt.idempotency_key());
+            // Whoever says that it did not happen allows another try.
+            let effort = Effort { attempts: 1_000, ..effort };
+            stage.effect(run, path.clone(), attempt, effort)
+        };
+        let mut step = self.ctx.step("wire", code).retry(policy(effort)).claimed();
+        if let Some(ms) = effort.timeout_ms {
+            step = step.timeout(Duration::from_millis(ms));
+        }
+        if has_probe {
+            let world = self.world.clone();
+            step = step.probe(move |key| {
+                let truth = world.sink.truth(&key);
+                if truth == Truth::DidNotHappen {
+                    world.sink.deny(&key);
+                }
+                async move {
+                    Ok::<_, Failure>(match truth {
+                        Truth::Happened(output) => Probed::Happened(serde_json::from_value(output)?),
+                        Truth::DidNotHappen => Probed::DidNotHappen,
+                        Truth::Open => Probed::Unknown,
+                    })
+                }
+            });
+        }
+        step.await
+    }
+
     async fn book(&self, path: &str, effort: Effort) -> Result<Done, Failure> {
         let (stage, run, path) = (self.clone(), self.ctx.run_id(), path.to_string());
         let undo = self.clone();
@@ -212,16 +259,18 @@ impl Stage {
                 node.thawed().await;
             }
             if inside.entry <= effort.fails {
+                inside.fail(effort.is_final || inside.entry % 2 == 0);
                 return Err(match (effort.is_final, inside.entry % 2) {
                     (true, _) => Failure::permanent("no").with_code("planned"),
                     (false, 0) => Failure::retryable("not now").with_code("planned"),
                     (false, _) => Failure::unknown("who knows").with_code("planned"),
                 });
             }
-            inside.succeed();
             let key = attempt.idempotency_key();
             let step = key.rsplit(':').next().unwrap_or_default().to_string();
-            Ok(Done { path, step, by: format!("{} as {}", node.name, inside.entry) })
+            let done = Done { path, step, by: format!("{} as {}", node.name, inside.entry) };
+            inside.succeed(json!(done));
+            Ok(done)
         }
     }
 }
@@ -235,8 +284,17 @@ fn policy(effort: Effort) -> RetryPolicy {
 
 /// Why a step, a child or a run may fail here: because the program says so, because attempts ran out in the storm, or
 /// because people cancelled it.
-pub const EXPECTED: [&str; 6] =
-    ["planned", "crashed", "timed_out", "cancelled", "deadline_exceeded", "undo_failed"];
+pub const EXPECTED: [&str; 9] = [
+    "planned",
+    "crashed",
+    "timed_out",
+    "cancelled",
+    "deadline_exceeded",
+    "undo_failed",
+    "abandoned",
+    "in_doubt",
+    "did_not_happen",
+];
 
 /// A wait that timed out or was rejected is an outcome like any other.
 fn outcome(waited: Result<Value, Failure>) -> Result<Option<Value>, Failure> {

@@ -25,6 +25,13 @@ pub enum Op {
     Step(Effort),
     /// A step that is undone if the run fails or is cancelled.
     Book(Effort),
+    /// A step that must not be entered again unless it is known not to have happened.
+    Wire {
+        effort: Effort,
+        has_probe: bool,
+    },
+    /// An after-effect.
+    Post,
     Sleep {
         ms: u64,
     },
@@ -107,19 +114,21 @@ impl Program {
 
 fn draw_op(dice: &mut Rng, depth: usize) -> Op {
     let timeout_ms = |dice: &mut Rng| (dice.u32(0..3) == 0).then(|| dice.u64(1..3_000));
-    match dice.u32(0..[16, 9, 8][depth]) {
+    match dice.u32(0..[18, 11, 10][depth]) {
         0..=2 => Op::Step(Effort::draw(dice)),
         3 => Op::Book(Effort::draw(dice)),
         4 => Op::Sleep { ms: draw_sleep(dice) },
         5 => Op::Promise { timeout_ms: timeout_ms(dice) },
         6 => Op::Signal { timeout_ms: timeout_ms(dice) },
         7 => Op::Remember,
-        8 if depth > 0 => Op::Child(draw_child(dice)),
-        8 | 9 => Op::Both((0..dice.usize(2..=4)).map(|_| draw_branch(dice)).collect()),
-        10 => Op::First(vec![vec![draw_rival(dice)], vec![Op::Sleep { ms: draw_sleep(dice) }]]),
-        11 => Op::First((0..dice.usize(2..=3)).map(|_| draw_branch(dice)).collect()),
-        12 => Op::Shield((0..dice.usize(1..=3)).map(|_| draw_op(dice, 1)).collect()),
-        13 => {
+        8 => Op::Wire { effort: Effort::draw(dice), has_probe: dice.u32(0..3) == 0 },
+        9 => Op::Post,
+        10 if depth > 0 => Op::Child(draw_child(dice)),
+        10 | 11 => Op::Both((0..dice.usize(2..=4)).map(|_| draw_branch(dice)).collect()),
+        12 => Op::First(vec![vec![draw_rival(dice)], vec![Op::Sleep { ms: draw_sleep(dice) }]]),
+        13 => Op::First((0..dice.usize(2..=3)).map(|_| draw_branch(dice)).collect()),
+        14 => Op::Shield((0..dice.usize(1..=3)).map(|_| draw_op(dice, 1)).collect()),
+        15 => {
             Op::Scope { ops: (0..dice.usize(1..=3)).map(|_| draw_op(dice, 1)).collect(), fails: dice.bool() }
         }
         _ => Op::Child(draw_child(dice)),

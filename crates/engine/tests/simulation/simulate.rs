@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_engine::model::{RunHead, RunResult, RunStatus, WorkspaceId};
-use hapax_engine::store::{RunView, Store};
+use hapax_engine::limits::MAX_DELIVERY;
+use hapax_engine::model::{Post, RunHead, RunResult, RunStatus, WorkspaceId};
+use hapax_engine::store::{ListPosts, RunView, Store};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -83,13 +84,17 @@ async fn until_all_is_done(world: &World, fleet: &Fleet, jobs: &[Arc<Job>]) -> R
             every_run(&world.store).into_iter().filter(|view| !view.head.status().is_closed()).collect();
         let driven: usize = fleet.members().iter().map(|member| member.engine.active_runs()).sum();
         let awaited = jobs.iter().filter(|job| job.run().is_none() || job.is_awaited()).count();
-        if open.is_empty() && driven == 0 && awaited == 0 {
+        let posts = every_post(world);
+        let left = posts.iter().filter(|post| !post.state.status().is_settled()).count();
+        if open.is_empty() && driven == 0 && awaited == 0 && left == 0 {
             return Ok(());
         }
-        if healed_at.elapsed() > world.settings.patience() {
+        // A deliverer that died had its claim for longer than any lease.
+        let patience = world.settings.patience() + if left > 0 { MAX_DELIVERY * 4 } else { Duration::ZERO };
+        if healed_at.elapsed() > patience {
             let waits: Vec<String> = open.iter().map(|view| what_it_waits_for(world, &view.head)).collect();
             return Err(format!(
-                "stuck: {} runs are open, {driven} driven, {awaited} clients wait, {:?} after the storm\n{}",
+                "stuck: {} runs are open, {driven} driven, {awaited} clients wait, {left} posts are left, {:?} after the storm\n{}",
                 open.len(),
                 healed_at.elapsed(),
                 waits.join("\n")
@@ -97,6 +102,11 @@ async fn until_all_is_done(world: &World, fleet: &Fleet, jobs: &[Arc<Job>]) -> R
         }
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+fn every_post(world: &World) -> Vec<Post> {
+    let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: usize::MAX };
+    at_once(world.store.list_posts(all))
 }
 
 fn what_it_waits_for(world: &World, head: &RunHead) -> String {
@@ -115,6 +125,11 @@ fn what_it_waits_for(world: &World, head: &RunHead) -> String {
 
 async fn check_the_end(world: &World) -> Result<(), String> {
     check_store(&world.store)?;
+    // Invariants 50 and 51.
+    let unreceived = every_post(world).into_iter().find(|post| !world.sink.is_received(post.id.as_str()));
+    if let Some(post) = unreceived {
+        return Err(format!("invariant 51: {} is {:?}, but nobody received it", post.id, post.state));
+    }
     let mut tally = world.tally.lock().unwrap();
     for view in every_run(&world.store) {
         tally.runs += 1;

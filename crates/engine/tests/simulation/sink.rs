@@ -7,6 +7,8 @@ use hapax_engine::ctx::Attempt;
 use hapax_engine::model::{Asked, Fence, RunId, WorkspaceId};
 use hapax_engine::store::Store;
 
+use serde_json::Value;
+
 use super::node::Node;
 use super::watch::at_once;
 use super::world::World;
@@ -14,6 +16,7 @@ use super::world::World;
 #[derive(Default)]
 pub struct Sink {
     effects: Mutex<BTreeMap<String, Effect>>,
+    received: Mutex<BTreeMap<String, u32>>,
 }
 
 /// All that happened under one effect key.
@@ -23,6 +26,21 @@ struct Effect {
     /// How many are inside now, by the fence they entered under.
     inside: BTreeMap<Fence, u32>,
     succeeded: bool,
+    /// What it gave.
+    output: Option<Value>,
+    /// How often it happened.
+    times: u32,
+    /// Entries that are known not to have happened.
+    denied: u32,
+}
+
+/// What a provider knows of an effect.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Truth {
+    Happened(Value),
+    DidNotHappen,
+    /// Somebody is still inside: it may yet happen.
+    Open,
 }
 
 /// Somebody is inside the code of a step for as long as this lives.
@@ -38,6 +56,44 @@ pub struct Inside {
 impl Sink {
     pub fn succeeded(&self, key: &str) -> bool {
         self.effects.lock().unwrap().get(key).is_some_and(|effect| effect.succeeded)
+    }
+
+    /// A claimed effect is about to be entered: it may not be, unless all entries before are known not to have happened.
+    pub fn check_claim(&self, world: &World, run: RunId, key: &str) {
+        let open = self.effects.lock().unwrap().get(key).map_or(0, |effect| effect.entries - effect.denied);
+        // People who retry a run take it upon themselves.
+        if open > 0 && world.with_watch(|watch| watch.retries(run)) == 0 {
+            world.break_off(format!(
+                "claimed effect {key} is entered again, though {open} entries may have happened"
+            ));
+        }
+    }
+
+    pub fn truth(&self, key: &str) -> Truth {
+        let effects = self.effects.lock().unwrap();
+        match effects.get(key) {
+            None => Truth::DidNotHappen,
+            Some(effect) => match &effect.output {
+                Some(output) => Truth::Happened(output.clone()),
+                None if effect.inside.values().any(|inside| *inside > 0) => Truth::Open,
+                None => Truth::DidNotHappen,
+            },
+        }
+    }
+
+    /// Somebody who knows says that it has not happened so far.
+    pub fn deny(&self, key: &str) {
+        if let Some(effect) = self.effects.lock().unwrap().get_mut(key) {
+            effect.denied = effect.entries;
+        }
+    }
+
+    pub fn receive(&self, id: &str) {
+        *self.received.lock().unwrap().entry(id.to_string()).or_default() += 1;
+    }
+
+    pub fn is_received(&self, id: &str) -> bool {
+        self.received.lock().unwrap().contains_key(id)
     }
 
     pub fn entries(&self) -> u64 {
@@ -118,9 +174,18 @@ impl Sink {
 
 impl Inside {
     /// The effect has happened, and its code says so.
-    pub fn succeed(&self) {
+    pub fn succeed(&self, output: Value) {
         if let Some(effect) = self.world.sink.effects.lock().unwrap().get_mut(&self.key) {
             effect.succeeded = true;
+            effect.output = Some(output);
+            effect.times += 1;
+        }
+    }
+
+    /// It has not happened; its code may say so, or not be sure.
+    pub fn fail(&self, is_sure: bool) {
+        if is_sure && let Some(effect) = self.world.sink.effects.lock().unwrap().get_mut(&self.key) {
+            effect.denied += 1;
         }
     }
 }

@@ -57,6 +57,9 @@ tally! {
     reopened,
     generations,
     waiters_told,
+    doubts,
+    doubts_resolved,
+    delivered,
 }
 
 /// Rare even over many seeds, so that their absence says nothing.
@@ -74,6 +77,8 @@ impl Tally {
         self.stale_writes += stats.stale_writes;
         self.unknown_resolved += stats.unknown_resolved;
         self.self_fenced += stats.self_fenced;
+        self.doubts += stats.doubts;
+        self.delivered += stats.delivered;
     }
 
     /// Invariant 67: what never happened.

@@ -13,7 +13,7 @@ use hapax_store_postgres::PostgresOptions;
 use crate::fixture::{database, stage, until};
 
 /// Polls a future at most `polls` times, then drops it. Was it still pending?
-async fn drop_after(polls: usize, future: impl Future) -> bool {
+pub(crate) async fn drop_after(polls: usize, future: impl Future) -> bool {
     let mut future = pin!(future);
     let mut left = polls;
     std::future::poll_fn(move |cx| {

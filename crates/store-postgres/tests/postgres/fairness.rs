@@ -50,6 +50,22 @@ async fn a_long_backlog_does_not_starve_other_workspaces() {
     t.store.close().await.unwrap();
 }
 
+/// However little a node asks for, and however often it has been at the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_run_beside_a_long_backlog_is_in_the_next_claim() {
+    let database = database().await;
+    let t = Arc::new(stage(&database.url(), PostgresOptions::default()).await);
+    start_many(&t, (0..1_100).map(|_| t.order().workspace("flood")).collect()).await;
+    for limit in [2, 3, 20] {
+        t.claim_upto(limit, ANN).await;
+        t.pass(SECOND);
+        let one = start_many(&t, vec![t.order().workspace("small")]).await;
+        let granted = t.claim_upto(limit, ANN).await.runs;
+        assert!(granted.iter().any(|run| run.id() == one[0]), "limit {limit}: {granted:?}");
+    }
+    t.store.close().await.unwrap();
+}
+
 /// Workspaces beyond those that one claim visits have their turn in one of the next.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_workspaces_take_turns() {

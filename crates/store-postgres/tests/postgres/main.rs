@@ -1,13 +1,19 @@
 //! What the PostgreSQL store does beyond what every store does: opening, migrating, failing and coming back.
 
 mod dropped_futures;
+mod encrypting;
 mod failing_server;
 mod fairness;
 mod fixture;
+mod lanes;
 mod lost_answers;
 mod many_nodes;
 mod migrating;
 mod opening;
 mod poison;
 mod proxy;
+mod purging;
+mod same_id;
 mod sql_files;
+mod starting_within;
+mod transacting;

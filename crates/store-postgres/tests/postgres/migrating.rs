@@ -1,8 +1,11 @@
 //! Fault 47: tables are made by one of many nodes, wholly or not at all.
 
-use hapax_engine::store::Store;
+use hapax_engine::store::{SignalOutcome, Store};
 use hapax_postgres_fixture::Database;
+use hapax_store_conformance::must;
 use hapax_store_postgres::{Migrated, PostgresOptions, PostgresStore, migrate};
+
+use crate::fixture::{database, stage};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_start_together_make_the_tables_once() {
@@ -45,4 +48,37 @@ async fn two_schemas_of_one_database_are_two_stores() {
     }
     let admin = database.connect().await.unwrap();
     assert!(admin.query("SELECT 1 FROM one.runs, other.runs", &[]).await.unwrap().is_empty());
+}
+
+/// Invariant 62: what the next version may do to the tables, done under a node that runs and before one that starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_one_version_older_works_beside_the_newer_one() {
+    let database = database().await;
+    let t = stage(&database.url(), PostgresOptions::default()).await;
+    let run = t.driven().await;
+    let run = t.write(&run).await.does("charge").done().await;
+    let admin = database.connect().await.unwrap();
+    let next_version = "
+        ALTER TABLE hapax.runs ADD COLUMN tier int2 NOT NULL DEFAULT 0;
+        ALTER TABLE hapax.run_facts ADD COLUMN origin text;
+        ALTER TABLE hapax.steps ADD COLUMN claimed_at int8;
+        CREATE INDEX runs_by_tier ON hapax.runs (workspace, tier);
+        CREATE TABLE hapax.outbox (workspace int4 NOT NULL, id uuid NOT NULL, PRIMARY KEY (workspace, id));
+        INSERT INTO hapax.schema_versions (version, oldest_program)
+            SELECT max(version) + 1, max(version) FROM hapax.schema_versions";
+    admin.batch_execute(next_version).await.unwrap();
+    let run = t.write(&run).await.does("ship").done().await;
+    must!(t.signal(&run, "go").await, SignalOutcome::Stored { .. });
+    t.write(&run).await.completes("1").done().await;
+    t.driven().await;
+
+    let migrated = migrate(&database.url(), &PostgresOptions::default()).await.unwrap();
+    assert_eq!(migrated, Migrated { from: 2, to: 2 }, "there is nothing that this program could do");
+    for migrates in [true, false] {
+        let again = stage(&database.url(), PostgresOptions::default().migrate(migrates)).await;
+        assert_eq!(again.log(&run).await.steps.len(), 2);
+        assert!(again.fsck().await.is_clean());
+        again.store.close().await.unwrap();
+    }
+    t.store.close().await.unwrap();
 }

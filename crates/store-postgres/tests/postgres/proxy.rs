@@ -1,6 +1,7 @@
 //! A TCP proxy between store and server that can be told to misbehave.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -16,6 +17,10 @@ pub(crate) enum Way {
     Hold,
     /// Passes requests on, swallows the first answer, and cuts the connection.
     CutBeforeAnswer,
+    /// Cuts a connection instead of passing its COMMIT on; once, and passes everything on from then.
+    LoseCommit,
+    /// Passes a COMMIT on, and cuts its connection when the answer comes; once, and passes everything on from then.
+    LoseAnswerToCommit,
 }
 
 pub(crate) struct Proxy {
@@ -38,9 +43,16 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(&server).await else { continue };
                 let ((from_client, to_client), (from_server, to_server)) =
                     (client.into_split(), server.into_split());
-                let cut = Arc::new(watch::Sender::new(false));
-                tokio::spawn(carry(from_client, to_server, told.subscribe(), cut.clone(), false));
-                tokio::spawn(carry(from_server, to_client, told.subscribe(), cut, true));
+                let (cut, commits) = (Arc::new(watch::Sender::new(false)), Arc::new(AtomicBool::new(false)));
+                let wire = |is_answer| Wire {
+                    way: told.subscribe(),
+                    orders: told.clone(),
+                    cut: cut.clone(),
+                    commits: commits.clone(),
+                    is_answer,
+                };
+                tokio::spawn(wire(false).carry(from_client, to_server));
+                tokio::spawn(wire(true).carry(from_server, to_client));
             }
         });
         Proxy { url: format!("{before}@{own}/{database}"), way, accepting }
@@ -61,36 +73,58 @@ impl Drop for Proxy {
     }
 }
 
-async fn carry(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    mut way: watch::Receiver<Way>,
+/// One direction of a connection.
+struct Wire {
+    way: watch::Receiver<Way>,
+    orders: Arc<watch::Sender<Way>>,
     cut: Arc<watch::Sender<bool>>,
+    /// Has a COMMIT been passed on?
+    commits: Arc<AtomicBool>,
     is_answer: bool,
-) {
-    let mut buffer = vec![0; 64 * 1024];
-    let mut is_cut = cut.subscribe();
-    loop {
-        let read = tokio::select! {
-            read = from.read(&mut buffer) => read,
-            _ = is_cut.wait_for(|cut| *cut) => return,
-        };
-        let Ok(count @ 1..) = read else { return };
-        let now = *way.borrow();
-        match now {
-            Way::Hold => {
-                if way.wait_for(|way| *way != Way::Hold).await.is_err() {
-                    return;
+}
+
+impl Wire {
+    async fn carry(mut self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+        let mut buffer = vec![0; 64 * 1024];
+        let mut is_cut = self.cut.subscribe();
+        loop {
+            let read = tokio::select! {
+                read = from.read(&mut buffer) => read,
+                _ = is_cut.wait_for(|cut| *cut) => return,
+            };
+            let Ok(count @ 1..) = read else { return };
+            let sent = &buffer[..count];
+            let now = *self.way.borrow();
+            let cuts = match now {
+                Way::Hold => {
+                    if self.way.wait_for(|way| *way != Way::Hold).await.is_err() {
+                        return;
+                    }
+                    false
                 }
-            }
-            Way::CutBeforeAnswer if is_answer => {
-                cut.send_replace(true);
+                Way::Pass => false,
+                Way::CutBeforeAnswer => self.is_answer,
+                Way::LoseCommit => !self.is_answer && is_commit(sent),
+                Way::LoseAnswerToCommit if self.is_answer => self.commits.load(Ordering::Relaxed),
+                Way::LoseAnswerToCommit => {
+                    self.commits.fetch_or(is_commit(sent), Ordering::Relaxed);
+                    false
+                }
+            };
+            if cuts {
+                if matches!(now, Way::LoseCommit | Way::LoseAnswerToCommit) {
+                    self.orders.send_replace(Way::Pass);
+                }
+                self.cut.send_replace(true);
                 return;
             }
-            Way::Pass | Way::CutBeforeAnswer => {}
-        }
-        if to.write_all(&buffer[..count]).await.is_err() {
-            return;
+            if to.write_all(sent).await.is_err() {
+                return;
+            }
         }
     }
+}
+
+fn is_commit(sent: &[u8]) -> bool {
+    sent.windows(7).any(|bytes| bytes == b"COMMIT\0")
 }

@@ -1,0 +1,234 @@
+//! User work and its record in one commit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use hapax_engine::clock::Clock;
+use hapax_engine::model::{Advance, Failure, Payload};
+use hapax_engine::store::{AdvanceOutcome, StoreError, StoreResult, Transact, TransactOutcome};
+use tokio_postgres::error::SqlState;
+
+use crate::considered::pause;
+use crate::fault::{Fault, Verdict, describe, judge};
+use crate::hints::Hints;
+use crate::job::{Entered, Needs, Verb};
+use crate::limits::{MAX_TRIES, RECONNECT_PAUSE};
+use crate::link::Link;
+use crate::numbers::Numbers;
+use crate::pools::{Held, Pools};
+use crate::session::Session;
+use crate::user_work::PostgresWork;
+
+/// A transaction on a connection that user code shares.
+type Shared<'c> = deadpool_postgres::Transaction<'c>;
+
+/// Does the work of steps that share a transaction with the store.
+#[derive(Debug)]
+pub(crate) struct Works {
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) hints: Arc<Hints>,
+    /// Where our tables are, as `search_path` says it.
+    pub(crate) search_path: String,
+}
+
+/// How far a transaction has come; what a failure means depends on it.
+struct Progress(AtomicU8);
+
+const BEGINNING: u8 = 0;
+const WORKING: u8 = 1;
+const RECORDING: u8 = 2;
+const COMMITTING: u8 = 3;
+
+/// An outcome, and whether the connection is fit for the next.
+type Ended = (TransactOutcome, bool);
+
+impl Works {
+    /// Tries until no other transaction is in the way of the record, but not for ever.
+    ///
+    /// To be turned away costs a step one of its attempts, though its work was never asked. So a server that is on its way back
+    /// is waited for, up to the deadline.
+    pub(crate) async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
+        let Some(work) = request.work.downcast_ref::<PostgresWork>() else {
+            return Err(StoreError::Refused("work on this store is given as PostgresWork".into()));
+        };
+        let (entered, deadline) = (Entered::now(), self.pools.works.deadline());
+        let mut tries = 1;
+        loop {
+            let mut held = match self.pools.works.get().await {
+                Ok(held) => held,
+                Err(fault) if entered.is_over(deadline) => return Err(fault.into_store_error()),
+                Err(_) => {
+                    tokio::time::sleep(RECONNECT_PAUSE).await;
+                    continue;
+                }
+            };
+            let progress = Progress(AtomicU8::new(BEGINNING));
+            let trying = tokio::time::timeout(deadline, self.attempt(&mut held, work, &request, &progress));
+            let fault = match trying.await.unwrap_or(Err(Fault::OutOfTime)) {
+                Ok((outcome, is_sound)) => {
+                    if is_sound {
+                        held.give_back();
+                    }
+                    return Ok(outcome);
+                }
+                Err(fault) => fault,
+            };
+            // The connection goes, and with it whatever the transaction wrote or locked, unless it was committed.
+            drop(held);
+            match (progress.0.load(Ordering::Relaxed), fault) {
+                (WORKING, Fault::OutOfTime) => {
+                    let why = format!("the work did not end within {deadline:?}; nothing of it was written");
+                    return Ok(TransactOutcome::WorkFailed(Failure::retryable(why)));
+                }
+                (BEGINNING, _) if !entered.is_over(deadline) => tokio::time::sleep(RECONNECT_PAUSE).await,
+                (RECORDING, fault) if fault.is_collision() && tries < MAX_TRIES => {
+                    pause(tries).await;
+                    tries += 1;
+                }
+                (COMMITTING, fault) => return refused_at_commit(fault),
+                (_, fault) => return Err(fault.into_store_error()),
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        held: &mut Held,
+        work: &PostgresWork,
+        request: &Transact,
+        progress: &Progress,
+    ) -> Result<Ended, Fault> {
+        let mut transaction = held.transaction().await?;
+        let own = which(&transaction).await?;
+        progress.0.store(WORKING, Ordering::Relaxed);
+        let done = work.run(&mut transaction).await;
+        progress.0.store(RECORDING, Ordering::Relaxed);
+        let output = match done {
+            Ok(output) => output,
+            Err(failure) => return self.give_up(transaction, &own, failure).await,
+        };
+        match enter(&transaction, &self.search_path).await {
+            Ok(found) if found == own => {}
+            Ok(_) => return Ok((ended_early("it succeeded".into()), false)),
+            Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
+                let why =
+                    "the work went on after a statement of its own had failed; nothing of it was written";
+                let is_sound = transaction.rollback().await.is_ok();
+                return Ok((TransactOutcome::WorkFailed(Failure::unknown(why)), is_sound));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.record(transaction, request, output, progress).await
+    }
+
+    /// Takes back what failed work has written.
+    async fn give_up(&self, transaction: Shared<'_>, own: &str, failure: Failure) -> Result<Ended, Fault> {
+        match which(&transaction).await {
+            // Nothing was ended: a statement that failed has only spoilt the transaction.
+            Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {}
+            Err(_) => return Ok((TransactOutcome::WorkFailed(failure), false)),
+            Ok(found) if found == *own => {}
+            Ok(_) => return Ok((ended_early(failure.to_string()), false)),
+        }
+        let is_sound = transaction.rollback().await.is_ok();
+        Ok((TransactOutcome::WorkFailed(failure), is_sound))
+    }
+
+    async fn record(
+        &self,
+        transaction: Shared<'_>,
+        request: &Transact,
+        output: Payload,
+        progress: &Progress,
+    ) -> Result<Ended, Fault> {
+        let (outcome, has_woken) = match (request.record)(output.clone()) {
+            Err(illegal) => {
+                (TransactOutcome::WorkFailed(Failure::permanent(illegal).with_code("illegal_change")), false)
+            }
+            Ok(advance) => match self.write(&transaction, &advance).await {
+                Ok((AdvanceOutcome::Advanced { woken }, has_woken)) => {
+                    (TransactOutcome::Done { output, advance: Box::new(advance), woken }, has_woken)
+                }
+                Ok((AdvanceOutcome::Stale(head), _)) => (TransactOutcome::Stale(Box::new(head)), false),
+                Ok((AdvanceOutcome::LeaseLost, _)) => (TransactOutcome::LeaseLost, false),
+                // The work has written, so this is not the refusal before any write that it was for the record alone.
+                Err(Fault::Refused(why)) => {
+                    (TransactOutcome::WorkFailed(Failure::permanent(why).with_code("record_refused")), false)
+                }
+                Err(fault) => return Err(fault),
+            },
+        };
+        if !matches!(outcome, TransactOutcome::Done { .. }) {
+            let is_sound = transaction.rollback().await.is_ok();
+            return Ok((outcome, is_sound));
+        }
+        progress.0.store(COMMITTING, Ordering::Relaxed);
+        transaction.commit().await?;
+        if has_woken {
+            self.hints.note();
+        }
+        Ok((outcome, true))
+    }
+
+    /// Writes the record; answers also whether anything has become due for whoever claims it first.
+    async fn write(
+        &self,
+        transaction: &Shared<'_>,
+        advance: &Advance,
+    ) -> Result<(AdvanceOutcome, bool), Fault> {
+        let mut needs = Needs::default();
+        advance.foresee(&mut needs);
+        self.give_numbers(&needs).await?;
+        let mut session = Session::new(Link::Shared(transaction), &self.numbers, self.clock.now());
+        session.prepare_for(&needs).await?;
+        let outcome = advance.apply(&mut session).await?;
+        session.flush().await?;
+        Ok((outcome, session.has_woken))
+    }
+
+    /// Outside the transaction, because a number that was once seen must not be taken back by a rollback.
+    async fn give_numbers(&self, needs: &Needs) -> Result<(), Fault> {
+        if needs.names.is_empty() {
+            return Ok(());
+        }
+        let held = self.pools.considered.get().await?;
+        for (workspace, workflow) in &needs.names {
+            self.numbers.give_workspace(held.link(), workspace).await?;
+            self.numbers.give_workflow(held.link(), workflow).await?;
+        }
+        held.give_back();
+        Ok(())
+    }
+}
+
+async fn which(transaction: &Shared<'_>) -> Result<String, tokio_postgres::Error> {
+    let statement = transaction.prepare_cached(include_str!("../sql/find_transaction.sql")).await?;
+    Ok(transaction.query_one(&statement, &[]).await?.get(0))
+}
+
+/// Brings our tables into sight, and the user's out of it; answers which transaction it is.
+async fn enter(transaction: &Shared<'_>, search_path: &str) -> Result<String, tokio_postgres::Error> {
+    let statement = transaction.prepare_cached(include_str!("../sql/enter_schema.sql")).await?;
+    Ok(transaction.query_one(&statement, &[&search_path]).await?.get(0))
+}
+
+/// Not to be tried again: what the work wrote may be there already.
+fn ended_early(how: String) -> TransactOutcome {
+    let why = format!(
+        "the work ended its own transaction ({how}), so its writes may be there without a record: leave out \
+         COMMIT and ROLLBACK, look at the data, then retry the run"
+    );
+    TransactOutcome::WorkFailed(Failure::permanent(why).with_code("transaction_ended"))
+}
+
+/// A constraint of the user's that is checked at the end speaks about the work; silence says nothing.
+fn refused_at_commit(fault: Fault) -> StoreResult<TransactOutcome> {
+    match fault {
+        Fault::Sql(error) if judge(&error) != Verdict::Lost => {
+            Ok(TransactOutcome::WorkFailed(Failure::unknown(describe(&error))))
+        }
+        fault => Err(fault.into_commit_error()),
+    }
+}
