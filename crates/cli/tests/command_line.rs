@@ -11,7 +11,7 @@ fn help_tells_of_commands_and_exit_codes() {
     let output = hapax(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0));
-    for word in ["demo", "bench", "completions", "Exit codes", "NO_COLOR", "Examples"] {
+    for word in ["demo", "bench", "migrate", "completions", "Exit codes", "NO_COLOR", "Examples"] {
         assert!(text.contains(word), "{word} is missing:\n{text}");
     }
     assert!(!text.contains("demo-worker"), "what is not for people is hidden:\n{text}");
@@ -25,6 +25,7 @@ fn what_is_not_understood_is_told_apart_from_what_fails() {
         &["bench", "steps", "--store", "mysql:x"],
         &["bench", "steps", "--runs", "0"],
         &["demo", "--orders", "0"],
+        &["migrate"],
         &["completions", "smoke-signals"],
     ] {
         let output = hapax(wrong);

@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../README.md")]
 
 mod open;
+mod schema;
 mod spans;
 
 pub use hapax_engine::ctx::{
@@ -19,6 +20,7 @@ pub use hapax_store_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use hapax_store_sqlite as sqlite;
 pub use open::{Hapax, HapaxBuilder, OpenError, open_store};
+pub use schema::{find_schema, migrate};
 pub use spans::{days, hours, minutes, seconds};
 
 /// What a workflow or a step returns: a value, or the [`Failure`] that any error becomes with `?`.

@@ -120,7 +120,7 @@ pub async fn open_store(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Stor
 }
 
 #[cfg(feature = "postgres")]
-fn is_postgres(url: &str) -> bool {
+pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
@@ -134,7 +134,7 @@ async fn open_postgres(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<d
     Ok(Arc::new(hapax_store_postgres::PostgresStore::open(url, options).await?))
 }
 
-fn unknown(url: &str) -> OpenError {
+pub(crate) fn unknown(url: &str) -> OpenError {
     OpenError::UnknownStore(match url.split_once("://") {
         Some((scheme, _)) => format!("{scheme}://…"),
         None => url.to_string(),

@@ -49,7 +49,7 @@ mod start_runs;
 mod steer_run;
 mod store;
 
-pub use migrate::{Migrated, migrate};
+pub use migrate::{Migrated, find_schema, migrate};
 pub use open_error::OpenError;
 pub use options::PostgresOptions;
 pub use server_clock::ServerClock;

@@ -1,5 +1,6 @@
 //! Bringing the tables up to date.
 
+use hapax_engine::store::SchemaState;
 use tokio_postgres::{Client, Config};
 
 use crate::connect::{configure, connect, place};
@@ -9,8 +10,9 @@ use crate::options::PostgresOptions;
 /// 'HAPX': held by whoever migrates.
 const MIGRATION_LOCK: i64 = 0x4841_5058;
 
-/// Each brings the tables from the version before to its own, which is its place counted from 1.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_runs_steps_keys.sql")];
+/// Name and text. Each brings the tables from the version before to its own, which is its place counted from 1.
+const MIGRATIONS: &[(&str, &str)] =
+    &[("0001_runs_steps_keys", include_str!("../migrations/0001_runs_steps_keys.sql"))];
 
 /// The version this program works with.
 pub(crate) const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;
@@ -31,6 +33,18 @@ pub async fn migrate(url: &str, options: &PostgresOptions) -> Result<Migrated, O
     apply(&mut client, &config).await
 }
 
+/// Looks how far the tables of a database are behind; changes nothing.
+pub async fn find_schema(url: &str, options: &PostgresOptions) -> Result<SchemaState, OpenError> {
+    let config = configure(url, options)?;
+    let client = connect(&config).await?;
+    let place = place(&config);
+    let found = look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
+    match found > KNOWN_VERSION {
+        true => Err(OpenError::Newer { place, found, known: KNOWN_VERSION }),
+        false => Ok(SchemaState::new(found, MIGRATIONS.iter().map(|(name, _)| *name))),
+    }
+}
+
 /// Applies what is missing.
 pub(crate) async fn apply(client: &mut Client, config: &Config) -> Result<Migrated, OpenError> {
     let place = place(config);
@@ -49,7 +63,7 @@ pub(crate) async fn apply(client: &mut Client, config: &Config) -> Result<Migrat
     if from > KNOWN_VERSION {
         return Err(OpenError::Newer { place, found: from, known: KNOWN_VERSION });
     }
-    for (migration, version) in MIGRATIONS.iter().zip(1..).skip(from as usize) {
+    for ((_, migration), version) in MIGRATIONS.iter().zip(1..).skip(from as usize) {
         transaction.batch_execute(migration).await.map_err(failed)?;
         let insert = include_str!("../sql/insert_schema_version.sql");
         transaction.execute(insert, &[&version]).await.map_err(failed)?;
