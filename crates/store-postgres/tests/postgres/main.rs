@@ -4,6 +4,7 @@ mod dropped_futures;
 mod failing_server;
 mod fairness;
 mod fixture;
+mod half_open;
 mod lost_answers;
 mod many_nodes;
 mod migrating;

@@ -1,6 +1,7 @@
 //! A TCP proxy between store and server that can be told to misbehave.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -14,6 +15,8 @@ pub(crate) enum Way {
     Pass,
     /// Takes everything and passes nothing on, in either direction.
     Hold,
+    /// Swallows everything without a word. A connection that lost something is dead for good: it stays open and silent.
+    Swallow,
     /// Passes requests on, swallows the first answer, and cuts the connection.
     CutBeforeAnswer,
 }
@@ -21,7 +24,39 @@ pub(crate) enum Way {
 pub(crate) struct Proxy {
     url: String,
     way: Arc<watch::Sender<Way>>,
+    dead: Arc<Dead>,
     accepting: tokio::task::JoinHandle<()>,
+}
+
+/// How many connections are open and dead.
+#[derive(Debug, Default)]
+struct Dead {
+    now: AtomicUsize,
+    at_most: AtomicUsize,
+}
+
+/// One connection through the proxy.
+struct Wire {
+    cut: watch::Sender<bool>,
+    is_dead: AtomicBool,
+    dead: Arc<Dead>,
+}
+
+impl Wire {
+    fn die(&self) {
+        if !self.is_dead.swap(true, Ordering::SeqCst) {
+            let now = self.dead.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.dead.at_most.fetch_max(now, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if self.is_dead.load(Ordering::SeqCst) {
+            self.dead.now.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Proxy {
@@ -32,18 +67,24 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap();
         let way = Arc::new(watch::Sender::new(Way::Pass));
-        let (told, server) = (way.clone(), server.to_owned());
+        let dead = Arc::new(Dead::default());
+        let (told, counted, server) = (way.clone(), dead.clone(), server.to_owned());
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(&server).await else { continue };
                 let ((from_client, to_client), (from_server, to_server)) =
                     (client.into_split(), server.into_split());
-                let cut = Arc::new(watch::Sender::new(false));
-                tokio::spawn(carry(from_client, to_server, told.subscribe(), cut.clone(), false));
-                tokio::spawn(carry(from_server, to_client, told.subscribe(), cut, true));
+                let wire = Wire {
+                    cut: watch::Sender::new(false),
+                    is_dead: AtomicBool::new(false),
+                    dead: counted.clone(),
+                };
+                let wire = Arc::new(wire);
+                tokio::spawn(carry(from_client, to_server, told.subscribe(), wire.clone(), false));
+                tokio::spawn(carry(from_server, to_client, told.subscribe(), wire, true));
             }
         });
-        Proxy { url: format!("{before}@{own}/{database}"), way, accepting }
+        Proxy { url: format!("{before}@{own}/{database}"), way, dead, accepting }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -52,6 +93,11 @@ impl Proxy {
 
     pub(crate) fn set(&self, way: Way) {
         self.way.send_replace(way);
+    }
+
+    /// How many dead connections somebody still holds, and how many at most.
+    pub(crate) fn dead(&self) -> (usize, usize) {
+        (self.dead.now.load(Ordering::SeqCst), self.dead.at_most.load(Ordering::SeqCst))
     }
 }
 
@@ -65,18 +111,28 @@ async fn carry(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut way: watch::Receiver<Way>,
-    cut: Arc<watch::Sender<bool>>,
+    wire: Arc<Wire>,
     is_answer: bool,
 ) {
     let mut buffer = vec![0; 64 * 1024];
-    let mut is_cut = cut.subscribe();
+    let mut is_cut = wire.cut.subscribe();
     loop {
         let read = tokio::select! {
             read = from.read(&mut buffer) => read,
             _ = is_cut.wait_for(|cut| *cut) => return,
         };
-        let Ok(count @ 1..) = read else { return };
+        let Ok(count @ 1..) = read else {
+            // Of a dead connection the other side is not told; here both ends are let go.
+            if wire.is_dead.load(Ordering::SeqCst) && !is_answer {
+                wire.cut.send_replace(true);
+            }
+            return;
+        };
         let now = *way.borrow();
+        if now == Way::Swallow || wire.is_dead.load(Ordering::SeqCst) {
+            wire.die();
+            continue;
+        }
         match now {
             Way::Hold => {
                 if way.wait_for(|way| *way != Way::Hold).await.is_err() {
@@ -84,10 +140,10 @@ async fn carry(
                 }
             }
             Way::CutBeforeAnswer if is_answer => {
-                cut.send_replace(true);
+                wire.cut.send_replace(true);
                 return;
             }
-            Way::Pass | Way::CutBeforeAnswer => {}
+            Way::Pass | Way::CutBeforeAnswer | Way::Swallow => {}
         }
         if to.write_all(&buffer[..count]).await.is_err() {
             return;
