@@ -14,7 +14,7 @@ pub use hapax_engine::model::{
 pub use hapax_engine::runtime::{
     Engine, EngineOptions, Error, Point, PointWatcher, RunHandle, Settling, Start, Stats, WorkflowOptions,
 };
-pub use hapax_engine::{clock, fsck, limits, memory, model, store};
+pub use hapax_engine::{clock, fsck, lease, limits, memory, model, store};
 #[cfg(feature = "postgres")]
 pub use hapax_store_postgres as postgres;
 #[cfg(feature = "sqlite")]

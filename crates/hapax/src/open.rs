@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use hapax_engine::clock::{Clock, SystemClock};
+use hapax_engine::lease::Lease;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::store::Store;
 use hapax_engine::{Engine, EngineOptions, Error};
@@ -68,6 +69,12 @@ impl HapaxBuilder {
     /// Settings of the engine.
     pub fn options(mut self, options: EngineOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Drives a run only while this lease is held as well; see [`crate::lease`] for what that adds, and what it does not.
+    pub fn lease(mut self, lease: Arc<dyn Lease>) -> Self {
+        self.options.lease = Some(lease);
         self
     }
 
