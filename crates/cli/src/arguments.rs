@@ -41,6 +41,9 @@ pub(crate) enum Command {
     DemoWorker(demo::WorkerOptions),
     /// Measure how fast a store is, and how near to what its disk allows.
     Bench(bench::Options),
+    /// A process that the benchmark measures or kills.
+    #[command(hide = true)]
+    BenchNode(bench::NodeOptions),
     /// Bring the tables of a store up to date, or see what they lack.
     Migrate(migrate::Options),
     /// Print a script that completes this command in a shell.

@@ -88,6 +88,10 @@ impl Place {
         self.path().is_some()
     }
 
+    pub(super) fn is_postgres(&self) -> bool {
+        is_postgres(&self.url)
+    }
+
     fn path(&self) -> Option<&Path> {
         self.url.strip_prefix("sqlite:").map(Path::new)
     }
