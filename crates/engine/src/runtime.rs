@@ -10,6 +10,7 @@ mod granted;
 mod housekeeping;
 mod inner;
 mod options;
+mod outside_lease;
 mod point;
 mod registry;
 mod renewal;

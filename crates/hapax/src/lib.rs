@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../README.md")]
 
 mod open;
+mod schema;
 mod spans;
 
 pub use hapax_engine::ctx::{
@@ -13,12 +14,13 @@ pub use hapax_engine::model::{
 pub use hapax_engine::runtime::{
     Engine, EngineOptions, Error, Point, PointWatcher, RunHandle, Settling, Start, Stats, WorkflowOptions,
 };
-pub use hapax_engine::{clock, fsck, limits, memory, model, store};
+pub use hapax_engine::{clock, fsck, lease, limits, memory, model, store};
 #[cfg(feature = "postgres")]
 pub use hapax_store_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use hapax_store_sqlite as sqlite;
 pub use open::{Hapax, HapaxBuilder, OpenError, open_store};
+pub use schema::{find_schema, migrate};
 pub use spans::{days, hours, minutes, seconds};
 
 /// What a workflow or a step returns: a value, or the [`Failure`] that any error becomes with `?`.
