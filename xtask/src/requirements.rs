@@ -44,6 +44,14 @@ const REQUIREMENTS: &[Requirement] = &[
         },
     },
     Requirement {
+        name: "Redis (redis-server)",
+        needed_for: "tests of the lease in Redis, which start servers of their own",
+        is_present: || CommandLine::new("redis-server --version").succeeds(),
+        remedy: Remedy::DebianPackages {
+            install: "apt-get install --yes --no-install-recommends redis-server",
+        },
+    },
+    Requirement {
         name: "rustfmt",
         needed_for: "the formatting check",
         is_present: || CommandLine::new("cargo fmt --version").succeeds(),

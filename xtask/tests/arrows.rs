@@ -8,6 +8,7 @@ const ENGINE: &str = "hapax-engine";
 const STORE_SQLITE: &str = "hapax-store-sqlite";
 const STORE_POSTGRES: &str = "hapax-store-postgres";
 const POSTGRES_FIXTURE: &str = "hapax-postgres-fixture";
+const LEASE_REDIS: &str = "hapax-lease-redis";
 const STORE_CONFORMANCE: &str = "hapax-store-conformance";
 const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
@@ -27,6 +28,7 @@ const ARROWS: &[Arrows] = &[
     Arrows { from: ENGINE, to: &[], in_tests_to: &[STORE_CONFORMANCE] },
     Arrows { from: STORE_SQLITE, to: &[ENGINE], in_tests_to: &[STORE_CONFORMANCE] },
     Arrows { from: STORE_POSTGRES, to: &[ENGINE], in_tests_to: &[POSTGRES_FIXTURE, STORE_CONFORMANCE] },
+    Arrows { from: LEASE_REDIS, to: &[ENGINE], in_tests_to: &[] },
     Arrows { from: POSTGRES_FIXTURE, to: &[], in_tests_to: &[] },
     Arrows { from: STORE_CONFORMANCE, to: &[ENGINE], in_tests_to: &[] },
     Arrows {
@@ -47,10 +49,12 @@ const DRIVERS: &[(&str, &[&str])] = &[
     ("rusqlite", &[STORE_SQLITE, CLI]),
     ("tokio-postgres", &[STORE_POSTGRES, POSTGRES_FIXTURE, CLI]),
     ("deadpool-postgres", &[STORE_POSTGRES, CLI]),
+    ("redis", &[LEASE_REDIS]),
 ];
 
 /// The engine knows neither SQL nor HTTP, not even through a crate it uses.
-const KEPT_OUT_OF_THE_ENGINE: &[&str] = &["rusqlite", "tokio-postgres", "axum", "tonic", "hyper", "reqwest"];
+const KEPT_OUT_OF_THE_ENGINE: &[&str] =
+    &["rusqlite", "tokio-postgres", "redis", "axum", "tonic", "hyper", "reqwest"];
 
 #[test]
 fn arrows_between_crates_point_one_way() {

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::{bench, completions, demo};
+use crate::{bench, completions, demo, migrate};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -18,6 +18,7 @@ Examples:
   hapax demo                                   see what Hapax is for, in ten seconds
   hapax bench steps                            see how fast it is on this disk
   hapax bench all --json > figures.json        every workload, for a program to read
+  hapax migrate --store sqlite:orders.db       bring its tables up to date
   hapax completions bash > ~/.local/share/bash-completion/completions/hapax";
 
 /// Durable workflows whose effects happen once.
@@ -40,6 +41,11 @@ pub(crate) enum Command {
     DemoWorker(demo::WorkerOptions),
     /// Measure how fast a store is, and how near to what its disk allows.
     Bench(bench::Options),
+    /// A process that the benchmark measures or kills.
+    #[command(hide = true)]
+    BenchNode(bench::NodeOptions),
+    /// Bring the tables of a store up to date, or see what they lack.
+    Migrate(migrate::Options),
     /// Print a script that completes this command in a shell.
     Completions(completions::Options),
 }

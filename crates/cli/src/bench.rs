@@ -1,14 +1,18 @@
 //! `hapax bench`: how fast a store is, and how near to what its disk allows.
 
 mod aged;
+mod baseline;
 mod ceiling;
 mod finished_runs;
 mod histogram;
 mod latency;
 mod load;
 mod long;
+mod node;
+mod nodes;
 mod place;
 mod progress;
+mod recovery;
 mod report;
 mod rss;
 mod sqlite_template;
@@ -21,18 +25,22 @@ use clap::ValueEnum;
 
 use crate::output;
 use load::Keys;
+pub(crate) use node::{NodeOptions, work};
 use place::Place;
 use report::Report;
 
 const EXAMPLES: &str = "\
 Workloads:
-  steps     runs of a few trivial steps, many outstanding; compared with bare batched SQL on the same disk
+  steps     runs of a few trivial steps, many outstanding; compared with bare batched SQL on the same disk, or on
+            PostgreSQL with a plain client that commits every step
   latency   the same, one outstanding; compared with the time of a bare commit
   starts    ten starts for every key, many callers: one run per key, and what a duplicate costs
   waiting   many runs that wait for a promise or a timer: memory for each, and how fast one wakes
   long      one run of very many steps: does it slow down, and how long is it replayed after a crash
+  recovery  a process killed with many runs in flight: how soon they go on, and what is done again
+  nodes     steps of several processes on one PostgreSQL, compared with those of one
   aged      steps on a database full of finished runs, compared with an empty one
-  all       every one of them
+  all       every one of them but nodes
 
 Examples:
   hapax bench steps
@@ -40,6 +48,7 @@ Examples:
   hapax bench steps --store memory: --runs 100000
   hapax bench waiting --runs 1000000
   hapax bench aged --finished 100000
+  hapax bench nodes --store postgres://localhost/bench --nodes 2
 
 Figures are medians of --rounds rounds. A store that is named is written to and not deleted.";
 
@@ -66,6 +75,9 @@ pub(crate) struct Options {
     /// How often to measure; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
+    /// nodes, starts: how many processes at once.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    nodes: Option<u32>,
     /// aged: how many finished runs are there before.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     finished: u64,
@@ -82,17 +94,20 @@ enum Workload {
     Waiting,
     Long,
     Aged,
+    Recovery,
+    Nodes,
     All,
 }
 
 impl Workload {
-    const EACH: [Workload; 6] = [
+    const EACH: [Workload; 7] = [
         Workload::Steps,
         Workload::Latency,
         Workload::Starts,
         Workload::Waiting,
         Workload::Long,
         Workload::Aged,
+        Workload::Recovery,
     ];
 }
 
@@ -108,8 +123,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     }
     let mut reports = Vec::new();
     for workload in Workload::EACH {
-        if workload == Workload::Aged && !place.is_sqlite() {
-            output::say("aged is left out: it fills a SQLite file directly");
+        if matches!(workload, Workload::Aged | Workload::Recovery) && !place.is_sqlite() {
+            output::say("aged and recovery are left out where the store is not a SQLite file");
             continue;
         }
         let report = measure(workload, &options, &place).await?;
@@ -132,6 +147,8 @@ async fn measure(workload: Workload, options: &Options, place: &Place) -> Result
         Workload::Waiting => waiting::measure(options, place).await,
         Workload::Long => long::measure(options, place).await,
         Workload::Aged => aged::measure(options, place).await,
+        Workload::Recovery => recovery::measure(options, place).await,
+        Workload::Nodes => nodes::measure(options, place).await,
         Workload::All => bail!("all is every workload, one after the other"),
     }
 }

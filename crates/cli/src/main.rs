@@ -4,7 +4,9 @@ mod arguments;
 mod bench;
 mod completions;
 mod demo;
+mod migrate;
 mod output;
+mod store_url;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,8 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Demo(options) => in_runtime(demo::run(options)),
         Command::DemoWorker(options) => in_runtime(demo::work(options)),
         Command::Bench(options) => in_runtime(bench::run(options)),
+        Command::BenchNode(options) => in_runtime(bench::work(options)),
+        Command::Migrate(options) => in_runtime(migrate::run(options)),
         Command::Completions(options) => completions::print(&options),
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use hapax_postgres_fixture::Database;
 use serde_json::Value;
 
 const COMMON: [&str; 9] = [
@@ -118,4 +119,49 @@ fn all_is_one_object_with_every_workload() {
     let names: Vec<&str> =
         report["workloads"].as_array().unwrap().iter().map(|it| it["workload"].as_str().unwrap()).collect();
     assert_eq!(names, ["steps", "latency", "starts", "waiting", "long"]);
+}
+
+#[test]
+fn a_killed_process_repeats_at_most_one_step_of_each_run() {
+    let report = bench(&["recovery", "--concurrency", "20", "--steps", "12"]);
+    is_positive(&report, &["resumed_ms", "completed_ms"]);
+    assert_eq!(report["runs_in_flight"], 20);
+    assert!(report["steps_run_again"].as_u64().is_some_and(|again| again <= 20), "{report}");
+    assert!(report["steps_run_again_per_run"].as_f64().is_some_and(|most| most <= 1.0), "{report}");
+}
+
+#[tokio::test]
+async fn steps_on_postgres_are_compared_with_a_commit_for_each_step() {
+    let database = Database::empty().await.unwrap();
+    let report = bench(&["steps", "--store", &database.tcp_url(), "--runs", "40", "--steps", "3"]);
+    is_positive(&report, &["steps_per_second", "baseline_steps_per_second", "baseline_ratio"]);
+    let admin = database.connect().await.unwrap();
+    let left = admin.query("SELECT 1 FROM pg_namespace WHERE nspname LIKE '%baseline%'", &[]).await.unwrap();
+    assert!(left.is_empty(), "the baseline leaves nothing behind");
+    let runs: i64 = admin.query_one("SELECT count(*) FROM hapax.runs", &[]).await.unwrap().get(0);
+    assert!(runs >= 40, "and the measured runs are in the store's own tables");
+}
+
+#[tokio::test]
+async fn two_nodes_are_compared_with_one() {
+    let database = Database::empty().await.unwrap();
+    let store = database.tcp_url();
+    let report = bench(&["nodes", "--nodes", "2", "--store", &store, "--runs", "40", "--steps", "2"]);
+    assert_eq!(report["nodes"], 2);
+    is_positive(&report, &["steps_per_second", "one_node_steps_per_second", "nodes_ratio"]);
+}
+
+#[tokio::test]
+async fn three_nodes_that_start_the_same_keys_make_one_run_of_each() {
+    let database = Database::empty().await.unwrap();
+    let report = bench(&["starts", "--nodes", "3", "--store", &database.tcp_url(), "--runs", "1000"]);
+    assert_eq!((&report["nodes"], &report["keys"]), (&3.into(), &100.into()));
+    assert_eq!(report["runs_created_by_nodes"], 100);
+}
+
+#[tokio::test]
+async fn waiting_on_postgres_is_compared_with_few_in_the_same_database() {
+    let database = Database::empty().await.unwrap();
+    let report = bench(&["waiting", "--store", &database.tcp_url(), "--runs", "300"]);
+    is_positive(&report, &["wake_p50_ms", "wake_p50_ms_among_few", "wake_ratio"]);
 }

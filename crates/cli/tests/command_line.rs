@@ -11,10 +11,12 @@ fn help_tells_of_commands_and_exit_codes() {
     let output = hapax(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0));
-    for word in ["demo", "bench", "completions", "Exit codes", "NO_COLOR", "Examples"] {
+    for word in ["demo", "bench", "migrate", "completions", "Exit codes", "NO_COLOR", "Examples"] {
         assert!(text.contains(word), "{word} is missing:\n{text}");
     }
-    assert!(!text.contains("demo-worker"), "what is not for people is hidden:\n{text}");
+    for hidden in ["demo-worker", "bench-node"] {
+        assert!(!text.contains(hidden), "what is not for people is hidden:\n{text}");
+    }
 }
 
 #[test]
@@ -25,6 +27,7 @@ fn what_is_not_understood_is_told_apart_from_what_fails() {
         &["bench", "steps", "--store", "mysql:x"],
         &["bench", "steps", "--runs", "0"],
         &["demo", "--orders", "0"],
+        &["migrate"],
         &["completions", "smoke-signals"],
     ] {
         let output = hapax(wrong);

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod ctx;
 pub mod fsck;
+pub mod lease;
 pub mod limits;
 pub mod memory;
 pub mod model;

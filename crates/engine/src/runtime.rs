@@ -13,6 +13,7 @@ mod inner;
 mod ledger;
 mod options;
 mod outbox;
+mod outside_lease;
 mod point;
 mod registry;
 mod renewal;

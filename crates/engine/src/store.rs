@@ -12,6 +12,7 @@ mod outbox;
 mod purge;
 mod read;
 mod renew_leases;
+mod schema;
 mod send_signal;
 mod settle_promise;
 mod start_run;
@@ -31,6 +32,7 @@ pub use outbox::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, Redeliver, Red
 pub use purge::{Purge, Purged};
 pub use read::{KeyRecord, ListRuns, RunLog, RunPage, RunView, StoredKey};
 pub use renew_leases::{HeldLease, RenewLeases};
+pub use schema::SchemaState;
 pub use send_signal::{SendSignal, SignalOutcome};
 pub use settle_promise::{SettleOutcome, SettlePromise};
 pub use start_run::StartOutcome;

@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../README.md")]
 
 mod open;
+mod schema;
 mod spans;
 
 pub use hapax_engine::ctx::{
@@ -14,12 +15,13 @@ pub use hapax_engine::runtime::{
     AuditEntry, Delivery, Doubt, DoubtPage, Engine, EngineOptions, Error, Point, PointWatcher, RunHandle,
     Settling, Start, Stats, TargetOptions, WorkflowOptions,
 };
-pub use hapax_engine::{clock, effects, fsck, limits, memory, model, store, testing};
+pub use hapax_engine::{clock, effects, fsck, lease, limits, memory, model, store, testing};
 #[cfg(feature = "postgres")]
 pub use hapax_store_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use hapax_store_sqlite as sqlite;
 pub use open::{Hapax, HapaxBuilder, OpenError, open_store};
+pub use schema::{find_schema, migrate};
 pub use spans::{days, hours, minutes, seconds};
 
 /// What a workflow or a step returns: a value, or the [`Failure`] that any error becomes with `?`.

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use hapax_engine::clock::{Clock, SystemClock};
+use hapax_engine::lease::Lease;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::store::Store;
 use hapax_engine::{Engine, EngineOptions, Error};
@@ -71,6 +72,12 @@ impl HapaxBuilder {
         self
     }
 
+    /// Drives a run only while this lease is held as well; see [`crate::lease`] for what that adds, and what it does not.
+    pub fn lease(mut self, lease: Arc<dyn Lease>) -> Self {
+        self.options.lease = Some(lease);
+        self
+    }
+
     /// A clock of your own, for tests. Without it PostgreSQL judges by the clock of its server, the others by that of this machine.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -122,7 +129,7 @@ pub async fn open_store(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Stor
 }
 
 #[cfg(feature = "postgres")]
-fn is_postgres(url: &str) -> bool {
+pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
@@ -136,7 +143,7 @@ async fn open_postgres(url: &str, clock: Option<Arc<dyn Clock>>) -> Result<Arc<d
     Ok(Arc::new(hapax_store_postgres::PostgresStore::open(url, options).await?))
 }
 
-fn unknown(url: &str) -> OpenError {
+pub(crate) fn unknown(url: &str) -> OpenError {
     OpenError::UnknownStore(match url.split_once("://") {
         Some((scheme, _)) => format!("{scheme}://…"),
         None => url.to_string(),

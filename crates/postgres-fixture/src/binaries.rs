@@ -68,7 +68,7 @@ impl Binaries {
 }
 
 fn has_programs(folder: &Path) -> bool {
-    ["initdb", "pg_ctl", "postgres"].iter().all(|program| folder.join(program).is_file())
+    ["initdb", "pg_basebackup", "pg_ctl", "postgres"].iter().all(|program| folder.join(program).is_file())
 }
 
 fn in_path() -> Option<PathBuf> {

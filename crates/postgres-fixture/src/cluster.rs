@@ -73,6 +73,59 @@ impl Cluster {
         cluster.start().map(|()| cluster)
     }
 
+    /// Copies the data of a running server and starts a standby on the copy, which follows it under the name `standby`.
+    pub(crate) fn follow(primary: &Cluster, folder: &Path) -> Result<Self, FixtureError> {
+        let folder = folder.canonicalize().map_err(FixtureError::file(folder))?;
+        let mut standby = Cluster { folder, port: free_port()?, ..primary.clone() };
+        for part in ["data", "socket"] {
+            standby.make_folder(part)?;
+        }
+        let (data, port) = (standby.data(), primary.port.to_string());
+        let socket = primary.folder.join("socket").display().to_string();
+        let arguments = ["--pgdata", &data, "--host", &socket, "--port", &port, "--username", SUPERUSER];
+        let quickly = ["--checkpoint=fast", "--wal-method=stream", "--no-sync"];
+        standby.binaries.run("pg_basebackup", &standby.folder, &[&arguments[..], &quickly].concat())?;
+        // What the primary wrote about itself is not about this one.
+        let _ = std::fs::remove_file(standby.folder.join("data/server.log"));
+        let signal = standby.folder.join("data/standby.signal");
+        std::fs::write(&signal, "").map_err(FixtureError::file(&signal))?;
+        let leader = format!("host='{socket}' port={port} user={SUPERUSER} application_name=standby");
+        let settings = [("primary_conninfo".to_owned(), leader)];
+        for _ in 1..PORTS_TO_TRY {
+            standby.configure(&settings)?;
+            match standby.start() {
+                Err(FixtureError::Command { output, .. }) if output.contains("already in use") => {
+                    standby.port = free_port()?;
+                }
+                started => return started.map(|()| standby),
+            }
+        }
+        standby.configure(&settings)?;
+        standby.start().map(|()| standby)
+    }
+
+    /// Ends recovery: the standby takes writes from now on.
+    pub(crate) fn promote(&self) -> Result<(), FixtureError> {
+        let data = self.data();
+        self.binaries.run("pg_ctl", &self.folder, &["--pgdata", &data, "--wait", "promote"])
+    }
+
+    /// Sets what takes no restart.
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<(), FixtureError> {
+        self.configure(&[(name.to_owned(), value.to_owned())])?;
+        self.binaries.run("pg_ctl", &self.folder, &["--pgdata", &self.data(), "reload"])
+    }
+
+    /// Sends a signal to all processes of the server, the main one first.
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        let main = self.pid();
+        let others = self.processes().into_iter().filter(|pid| Some(*pid) != main);
+        for pid in main.into_iter().chain(others) {
+            // One that is gone by itself needs no signal.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
     /// A cluster that another process made.
     pub(crate) fn known(folder: PathBuf, port: u16, password: String) -> Result<Self, FixtureError> {
         Ok(Cluster { binaries: Binaries::find()?, folder, port, password })
@@ -135,7 +188,11 @@ impl Cluster {
         let Some(pid) = self.pid() else { return };
         // If it is gone by itself, that is as well.
         let _ = kill_process(pid, Signal::KILL);
-        while self.is_any_process_left() {
+        // The others notice, but not while they are frozen.
+        for frozen in self.processes().into_iter().filter(|pid| is_stopped(*pid)) {
+            let _ = kill_process(frozen, Signal::KILL);
+        }
+        while !self.processes().is_empty() {
             std::thread::sleep(Duration::from_millis(5));
         }
         // Its number may stay taken by a dead process that nobody has waited for; a new server would give way to it.
@@ -146,12 +203,14 @@ impl Cluster {
     }
 
     /// All processes of a server work in its data folder; a dead one works nowhere.
-    fn is_any_process_left(&self) -> bool {
+    fn processes(&self) -> Vec<Pid> {
         let data = self.folder.join("data");
         let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
-        processes.into_iter().any(|process| {
+        let ours = processes.filter(|process| {
             std::fs::read_link(process.path().join("cwd")).is_ok_and(|works_in| works_in == data)
-        })
+        });
+        let numbers = ours.filter_map(|process| process.file_name().to_str()?.parse().ok());
+        numbers.filter_map(Pid::from_raw).collect()
     }
 
     /// The server's main process, if it runs. The number in the file may belong to another process by now; the server
@@ -178,6 +237,12 @@ impl Cluster {
     pub(crate) fn tcp_url(&self, database: &str) -> String {
         format!("postgres://{SUPERUSER}:{}@127.0.0.1:{}/{database}", self.password, self.port)
     }
+}
+
+fn is_stopped(pid: Pid) -> bool {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:\tT"))
 }
 
 fn last_lines(text: &str) -> String {

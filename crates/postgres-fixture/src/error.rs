@@ -40,6 +40,12 @@ pub enum FixtureError {
         /// Why not.
         cause: std::io::Error,
     },
+    /// A standby does not follow its server.
+    #[error("the standby does not follow its server: {log}")]
+    NotFollowing {
+        /// What the standby wrote about itself.
+        log: String,
+    },
     /// The server said no.
     #[error("the server said no: {0}")]
     Sql(#[from] tokio_postgres::Error),

@@ -15,6 +15,10 @@ pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)
 # The number may have gone to another process meanwhile; the server works in its data folder.
 is_ours() { [ -n "$pid" ] && [ "$(readlink "/proc/$pid/cwd")" = "$1/data" ]; }
 tries=0
+# A frozen server hears nothing.
+for process in /proc/[0-9]*; do
+    [ "$(readlink "$process/cwd" 2>/dev/null)" = "$1/data" ] && kill -CONT "${process#/proc/}"
+done
 is_ours "$1" && kill -QUIT "$pid"
 while is_ours "$1"; do
     tries=$((tries + 1))

@@ -1,6 +1,6 @@
 //! A private PostgreSQL for tests, started from the binaries of this machine: never a mock, never somebody else's server.
 //!
-//! - [`Server`] is one test's own, to be stopped, killed and started again.
+//! - [`Server`] is one test's own, to be stopped, frozen, killed and started again, or followed by a standby that takes over.
 //! - [`Database`] is a fresh copy of a template in a server that all tests of a build share, for the many tests that
 //!   want only an empty database. Test processes come and go; the server starts with the first and ends soon after the last.
 //!

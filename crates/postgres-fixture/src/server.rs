@@ -2,12 +2,18 @@
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tokio_postgres::NoTls;
 
 use crate::cluster::Cluster;
 use crate::error::FixtureError;
 use crate::keeper::{self, Locks};
+
+/// How long a standby may take to follow.
+const FOLLOW_WITHIN: Duration = Duration::from_secs(30);
 
 /// How a server is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,12 +68,16 @@ impl Server {
     }
 
     fn start_with(settings: &[(String, String)]) -> Result<Server, FixtureError> {
+        Server::start_by(|folder| Cluster::create(folder, settings))
+    }
+
+    fn start_by(start: impl FnOnce(&Path) -> Result<Cluster, FixtureError>) -> Result<Server, FixtureError> {
         let folder = make_folder()?;
         let locks = Locks::in_folder(&folder);
         let (guard, in_use) = (locks.take_guard()?, locks.use_it()?);
         // Before the server, so that there is no moment at which nothing would end it.
         keeper::spawn(&folder, &locks, Duration::ZERO)?;
-        let cluster = Cluster::create(&folder, settings)?;
+        let cluster = start(&folder)?;
         drop(guard);
         Ok(Server { cluster, _in_use: in_use })
     }
@@ -113,6 +123,37 @@ impl Server {
         self.cluster.kill();
     }
 
+    /// Stops all its processes where they are: connections stay, nothing answers.
+    pub fn freeze(&self) {
+        self.cluster.signal_all(Signal::STOP);
+    }
+
+    /// Lets its processes go on.
+    pub fn thaw(&self) {
+        self.cluster.signal_all(Signal::CONT);
+    }
+
+    /// Starts a standby that follows this server. From then on this one acknowledges a commit only when the standby has
+    /// it on its disk, too.
+    pub fn standby(&self) -> Result<Server, FixtureError> {
+        let standby = Server::start_by(|folder| Cluster::follow(&self.cluster, folder))?;
+        self.cluster.set("synchronous_standby_names", "standby")?;
+        let question = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        let began = Instant::now();
+        while ask(&self.url("postgres"), question)? == 0 {
+            if began.elapsed() > FOLLOW_WITHIN {
+                return Err(FixtureError::NotFollowing { log: standby.log() });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(standby)
+    }
+
+    /// Makes a standby take writes. The server it followed must be gone, or there are two of them.
+    pub fn promote(&self) -> Result<(), FixtureError> {
+        self.cluster.promote()
+    }
+
     /// What it wrote about itself, for tests that failed.
     pub fn log(&self) -> String {
         self.cluster.log()
@@ -122,8 +163,26 @@ impl Server {
 impl Drop for Server {
     /// Ends it here and now if that is easy; the keeper takes care of the rest.
     fn drop(&mut self) {
+        // A frozen server hears nothing.
+        self.thaw();
         let _ = self.stop(Shutdown::Immediate);
     }
+}
+
+/// Asks for a number, on a thread of its own, since a test may ask inside or outside a runtime.
+fn ask(url: &str, question: &str) -> Result<i64, FixtureError> {
+    let asking = async || {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client.query_one(question, &[]).await?.get(0))
+    };
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(FixtureError::file("a runtime"))?.block_on(asking())
+        });
+        asked.join().expect("asking does not panic")
+    })
 }
 
 /// A folder for a server. Only the keeper removes it, so that it is there as long as the server.

@@ -70,3 +70,32 @@ async fn copies_of_a_template_are_equal_and_apart() {
     let empty = Database::empty().await.unwrap();
     assert!(ask(&empty.url(), count).await.is_err());
 }
+
+#[tokio::test]
+async fn a_standby_has_what_was_acknowledged_and_takes_over() {
+    let primary = Server::start().unwrap();
+    let standby = primary.standby().unwrap();
+    let (client, connection) = tokio_postgres::connect(&primary.url("postgres"), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("CREATE TABLE kept (word text)").await.unwrap();
+    let refused = ask(&standby.tcp_url("postgres"), "INSERT INTO kept VALUES ('x') RETURNING word").await;
+    assert!(refused.is_err(), "a standby takes no writes");
+    client.batch_execute("INSERT INTO kept VALUES ('here')").await.unwrap();
+    primary.kill();
+    standby.promote().unwrap();
+    let word = "INSERT INTO kept SELECT word || ', too' FROM kept RETURNING word";
+    assert_eq!(ask(&standby.tcp_url("postgres"), word).await.unwrap(), "here, too");
+}
+
+#[tokio::test]
+async fn a_frozen_server_says_nothing_until_it_is_thawed() {
+    let server = Server::start().unwrap();
+    let (client, connection) = tokio_postgres::connect(&server.url("postgres"), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    server.freeze();
+    let asked = client.query_one("SELECT 'here'", &[]);
+    tokio::pin!(asked);
+    assert!(tokio::time::timeout(Duration::from_millis(300), asked.as_mut()).await.is_err());
+    server.thaw();
+    assert_eq!(asked.await.unwrap().get::<_, String>(0), "here");
+}

@@ -58,7 +58,7 @@ mod transact;
 mod transaction_step;
 mod user_work;
 
-pub use migrate::{Migrated, migrate};
+pub use migrate::{Migrated, find_schema, migrate};
 pub use open_error::OpenError;
 pub use options::PostgresOptions;
 pub use server_clock::ServerClock;

@@ -5,6 +5,7 @@
 //! goes, none that is new must be written, and the view `heads`, which is read by place, stays as it is. What has become useless
 //! goes one version later.
 
+use hapax_engine::store::SchemaState;
 use tokio_postgres::{Client, Config, Row};
 
 use crate::connect::{configure, connect, place};
@@ -16,13 +17,17 @@ const MIGRATION_LOCK: i64 = 0x4841_5058;
 
 /// Brings the tables from the version before to its own, which is its place counted from 1.
 struct Migration {
+    name: &'static str,
     sql: &'static str,
     /// The oldest version of this program that works with the tables afterwards.
     oldest_program: i32,
 }
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { sql: include_str!("../migrations/0001_runs_steps_keys.sql"), oldest_program: 1 }];
+const MIGRATIONS: &[Migration] = &[Migration {
+    name: "0001_runs_steps_keys",
+    sql: include_str!("../migrations/0001_runs_steps_keys.sql"),
+    oldest_program: 1,
+}];
 
 /// The version this program works with.
 pub(crate) const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;
@@ -72,6 +77,21 @@ pub async fn migrate(url: &str, options: &PostgresOptions) -> Result<Migrated, O
     let address = configure(url, options)?;
     let mut client = connect(&address).await?;
     apply(&mut client, &address.config).await
+}
+
+/// Looks how far the tables of a database are behind; changes nothing.
+pub async fn find_schema(url: &str, options: &PostgresOptions) -> Result<SchemaState, OpenError> {
+    let address = configure(url, options)?;
+    let client = connect(&address).await?;
+    let place = place(&address.config);
+    let found = look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
+    match found.fit(KNOWN_VERSION) {
+        Fit::Newer => Err(OpenError::Newer { place, found: found.version, known: KNOWN_VERSION }),
+        Fit::Good | Fit::Older => {
+            let names = MIGRATIONS.iter().map(|migration| migration.name);
+            Ok(SchemaState::new(found.version.min(KNOWN_VERSION), names))
+        }
+    }
 }
 
 /// Applies what is missing.

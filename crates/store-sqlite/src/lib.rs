@@ -50,6 +50,7 @@ mod transaction_step;
 mod user_work;
 mod writer;
 
+pub use open::{find_schema, migrate};
 pub use open_error::OpenError;
 pub use options::SqliteOptions;
 pub use owner_lock::Owner;

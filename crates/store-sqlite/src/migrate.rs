@@ -1,12 +1,14 @@
 //! What kind of file it is, and bringing its tables up to date.
 
+use hapax_engine::store::SchemaState;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// 'HAPX': marks a file of ours; the first migration writes it.
 const APPLICATION_ID: i32 = 0x4841_5058;
 
-/// Each brings the file from the version before to its own, which is its place counted from 1.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_runs_steps_keys.sql")];
+/// Name and text. Each brings the file from the version before to its own, which is its place counted from 1.
+const MIGRATIONS: &[(&str, &str)] =
+    &[("0001_runs_steps_keys", include_str!("../migrations/0001_runs_steps_keys.sql"))];
 
 /// The version this program writes.
 pub(crate) const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;
@@ -34,12 +36,17 @@ pub(crate) fn look(connection: &Connection) -> rusqlite::Result<Kind> {
     })
 }
 
+/// What a file at `version` lacks.
+pub(crate) fn state(version: i32) -> SchemaState {
+    SchemaState::new(version, MIGRATIONS.iter().map(|(name, _)| *name))
+}
+
 /// Applies what is missing, all or nothing. Another process may have done so meanwhile.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: i32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let done = usize::try_from(version).unwrap_or(0);
-    for migration in MIGRATIONS.iter().skip(done) {
+    for (_, migration) in MIGRATIONS.iter().skip(done) {
         transaction.execute_batch(migration)?;
     }
     transaction.commit()

@@ -5,11 +5,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use hapax_engine::model::Timestamp;
+use hapax_engine::store::SchemaState;
 use rusqlite::Connection;
 
 use crate::connect::{open_for_reading, open_for_writing, set_up_writer};
 use crate::limits::MIN_SQLITE;
-use crate::migrate::{KNOWN_VERSION, Kind, look, migrate};
+use crate::migrate::{self, KNOWN_VERSION, Kind, look};
 use crate::open_error::OpenError;
 use crate::owner_lock::{self, NotTaken, OwnerLock};
 
@@ -37,7 +38,7 @@ pub(crate) fn open(path: &Path, shared: bool, now: Timestamp) -> Result<Opened, 
         Kind::Empty => {}
     }
     set_up_writer(&mut writer).map_err(failed)?;
-    migrate(&mut writer).map_err(failed)?;
+    migrate::migrate(&mut writer).map_err(failed)?;
     if !shared {
         wake_leased_runs(&writer, now).map_err(failed)?;
         wake_claimed_posts(&writer, now).map_err(failed)?;
@@ -62,6 +63,34 @@ pub(crate) fn open_read_only(path: &Path) -> Result<(PathBuf, Connection), OpenE
             Ok((path, reader))
         }
     }
+}
+
+/// Looks how far the tables of a file are behind; makes no file, and works while another process owns it.
+pub fn find_schema(path: &Path) -> Result<SchemaState, OpenError> {
+    check_sqlite_version()?;
+    let Some(path) = find(path)? else { return Ok(migrate::state(0)) };
+    let failed = |error| OpenError::from_sqlite(&path, &error);
+    // An empty file is a database without tables, but not one that can be opened as ours.
+    let reader = open_for_reading(&path).map_err(failed)?;
+    match look(&reader).map_err(failed)? {
+        Kind::Foreign => Err(OpenError::Foreign { path }),
+        Kind::Empty => Ok(migrate::state(0)),
+        Kind::Ours { version } => {
+            check_known(&path, version)?;
+            Ok(migrate::state(version))
+        }
+    }
+}
+
+/// Brings the tables of a file up to date, all or nothing, and answers what it lacked before. Opening does the same; this does it
+/// without taking up any run, and like opening is refused while another process owns the file.
+pub fn migrate(path: &Path, now: Timestamp) -> Result<SchemaState, OpenError> {
+    let before = find_schema(path)?;
+    if !before.is_up_to_date() {
+        // Shared, so that no lease is taken for dead.
+        drop(open(path, true, now)?);
+    }
+    Ok(before)
 }
 
 fn check_sqlite_version() -> Result<(), OpenError> {

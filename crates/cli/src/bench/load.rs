@@ -37,7 +37,12 @@ pub(super) struct KeySeries {
 
 impl KeySeries {
     pub(super) fn new(keys: Keys) -> Self {
-        KeySeries { keys, series: fastrand::u64(..), next: AtomicU64::new(0) }
+        KeySeries::of(keys, fastrand::u64(..))
+    }
+
+    /// One that several processes know.
+    pub(super) fn of(keys: Keys, series: u64) -> Self {
+        KeySeries { keys, series, next: AtomicU64::new(0) }
     }
 
     pub(super) fn next(&self) -> String {

@@ -11,6 +11,7 @@ use hapax::{Engine, EngineOptions, open_store};
 use tempfile::TempDir;
 
 use crate::output;
+use crate::store_url::{is_postgres, without_secrets};
 
 /// What `statfs` calls a file system in memory.
 const TMPFS: u64 = 0x0102_1994;
@@ -54,20 +55,6 @@ pub(super) fn parse_url(url: &str) -> Result<String, String> {
     }
 }
 
-fn is_postgres(url: &str) -> bool {
-    url.starts_with("postgres://") || url.starts_with("postgresql://")
-}
-
-/// The URL without what must not be shown: a password may stand before the host, or in the query.
-fn without_secrets(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };
-    let (place, query) = rest.split_once('?').map_or((rest, ""), |(place, _)| (place, "?…"));
-    match place.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://…@{host}{query}"),
-        None => format!("{scheme}://{place}{query}"),
-    }
-}
-
 impl Place {
     pub(super) fn find(asked: Option<&str>) -> Result<Place> {
         if let Some(url) = asked {
@@ -99,6 +86,10 @@ impl Place {
 
     pub(super) fn is_sqlite(&self) -> bool {
         self.path().is_some()
+    }
+
+    pub(super) fn is_postgres(&self) -> bool {
+        is_postgres(&self.url)
     }
 
     fn path(&self) -> Option<&Path> {
@@ -213,9 +204,6 @@ mod tests {
         }
         assert_eq!(parse_url("sqlite:x.db").unwrap(), "sqlite:x.db");
         assert!(parse_url("postgres://u:secret@h/d").is_ok());
-        assert_eq!(without_secrets("postgres://u:secret@h:5432/d"), "postgres://…@h:5432/d");
-        assert_eq!(without_secrets("postgres://h/d?password=secret"), "postgres://h/d?…");
-        assert_eq!(without_secrets("sqlite:x.db"), "sqlite:x.db");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use hapax::model::{Name, RunId};
 use hapax::store::ListRuns;
 use hapax::{Ctx, Engine, EngineOptions, Failure};
@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::histogram::Histogram;
 use super::load::KeySeries;
+use super::node::{Done, NodeOptions, Work, work_together};
 use super::place::Place;
 use super::report::Report;
 use super::{Options, progress};
@@ -29,6 +30,29 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let opened = place.open(EngineOptions::default()).await?;
     opened.engine.register(WORKFLOW, |_: Ctx, number: u64| async move { Ok::<_, Failure>(number) })?;
     let before = newest(&opened.engine).await?;
+    let nodes = options.nodes.unwrap_or(1);
+    let created_by_nodes = match nodes {
+        1 => 0,
+        _ if !place.is_postgres() => bail!("several nodes share one database; use --store postgres://…"),
+        _ => {
+            let work = Work::Starts;
+            let (store, series) = (place.url().to_string(), fastrand::u64(..));
+            let each = NodeOptions {
+                work,
+                store,
+                runs: keys,
+                steps: 1,
+                concurrency: callers,
+                series,
+                effects: None,
+            };
+            let done = work_together(&vec![each; nodes as usize]).await?;
+            done.iter().map(|done| done.runs).sum()
+        }
+    };
+    if nodes > 1 {
+        ensure!(created_by_nodes == keys, "{nodes} nodes created {created_by_nodes} runs for {keys} keys");
+    }
 
     let bar = progress::bar("starts", starts * 2);
     let series = Arc::new(KeySeries::new(options.keys));
@@ -49,7 +73,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     for (answers, keys) in [(&in_turn, keys), (&at_once, keys), (&alone, kept)] {
         ensure!(answers.new.count() == keys, "{} runs were created for {keys} keys", answers.new.count());
     }
-    let expected = 2 * keys + kept;
+    let expected = 2 * keys + kept + created_by_nodes;
     ensure!(stored == expected, "the store holds {stored} runs for {expected} keys");
 
     let mut report = Report::new("starts", place);
@@ -61,6 +85,10 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     report.set("keys", keys);
     report.set("runs_created", in_turn.new.count());
     report.set("runs_created_at_once", at_once.new.count());
+    if nodes > 1 {
+        report.set("nodes", nodes);
+        report.set("runs_created_by_nodes", created_by_nodes);
+    }
     report.set("callers", callers);
     report.measure("starts_per_second", Some(starts as f64 / took.as_secs_f64()));
     report.measure("new_start_us", in_turn.new.us(50.0));
@@ -71,6 +99,22 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     report.measure("duplicate_start_alone_us", alone.duplicate.us(50.0));
     opened.close().await?;
     Ok(report)
+}
+
+/// What one of several nodes does: starts every key, as the others do at the same time, and tells how many runs it created.
+pub(super) async fn start_all(
+    engine: &Engine,
+    options: &NodeOptions,
+    series: &Arc<KeySeries>,
+    ready: impl Future<Output = Result<()>>,
+) -> Result<Done> {
+    engine.register(WORKFLOW, |_: Ctx, number: u64| async move { Ok::<_, Failure>(number) })?;
+    ready.await?;
+    let began = Instant::now();
+    let bar = ProgressBar::hidden();
+    let asking = Asking { engine: engine.clone(), series: series.clone(), keys: options.runs, bar };
+    let answers = asking.one_by_one(options.runs, options.concurrency).await?;
+    Ok(Done { runs: answers.new.count(), seconds: began.elapsed().as_secs_f64() })
 }
 
 /// How long starts took, those that made a run and those that found one.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use hapax::EngineOptions;
 
+use super::baseline::Baseline;
 use super::ceiling::Ceiling;
 use super::histogram::{Histogram, median};
 use super::load::{KeySeries, Load, WORKFLOW, drive, take_steps, warm_up};
@@ -19,6 +20,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
         concurrency: options.concurrency.unwrap_or(256),
     };
     let ceiling = Ceiling::prepare(place, load.steps).await?;
+    let baseline = Baseline::prepare(place).await?;
     let opened = place.open(EngineOptions::default()).await?;
     opened.engine.register(WORKFLOW, take_steps)?;
     let keys = Arc::new(KeySeries::new(options.keys));
@@ -27,7 +29,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     warm_up(&opened, &keys).await?;
     let mut report = Report::new("steps", place);
     let mut per_run = Histogram::new();
-    let (mut measured, mut bare) = (Vec::new(), Vec::new());
+    let (mut measured, mut bare, mut plain) = (Vec::new(), Vec::new(), Vec::new());
     for nth in 0..options.rounds {
         let round = drive(&opened.engine, load, &keys, &bar).await?;
         measured.push(round.runs_per_second());
@@ -39,6 +41,10 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
         if let Some(ceiling) = &ceiling {
             let took = ceiling.round(load, &keys)?;
             bare.push(load.runs as f64 / took.as_secs_f64());
+        }
+        if let Some(baseline) = &baseline {
+            let took = baseline.round(load, &keys).await?;
+            plain.push(load.runs as f64 / took.as_secs_f64());
         }
     }
     bar.finish_and_clear();
@@ -52,6 +58,13 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     report.measure("ceiling_steps_per_second", bare.map(|runs| runs * steps));
     let ratio = measured.zip(bare).map(|(measured, bare)| measured / bare);
     report.judge("ceiling_ratio", ratio, "at least 0.5");
+    if let Some(baseline) = baseline {
+        let plain = median(plain);
+        report.measure("baseline_steps_per_second", plain.map(|runs| runs * steps));
+        let ratio = measured.zip(plain).map(|(measured, plain)| measured / plain);
+        report.judge("baseline_ratio", ratio, "more than 1");
+        baseline.finish().await?;
+    }
     report.set("runs", load.runs);
     report.set("steps", load.steps);
     report.set("concurrency", load.concurrency);

@@ -45,6 +45,8 @@ pub(crate) struct Active {
     deadline_ms: AtomicU64,
     /// Since when, by that clock, a write is on its way; zero if none is.
     writing_since_ms: AtomicU64,
+    /// The same for the lease outside the store, if there is one.
+    outside_deadline_ms: AtomicU64,
 }
 
 impl Active {
@@ -57,6 +59,7 @@ impl Active {
             waker: AtomicWaker::new(),
             deadline_ms: AtomicU64::new(0),
             writing_since_ms: AtomicU64::new(0),
+            outside_deadline_ms: AtomicU64::new(u64::MAX),
         };
         active.set_deadline(deadline);
         active
@@ -95,8 +98,21 @@ impl Active {
         since > 0 && since < millis(then)
     }
 
+    pub(crate) fn set_outside_deadline(&self, deadline: Duration) {
+        let deadline = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
+        self.outside_deadline_ms.store(deadline, Ordering::Relaxed);
+    }
+
+    /// From then on nothing may be started, by whichever lease ends first.
     pub(crate) fn deadline(&self) -> Duration {
-        Duration::from_millis(self.deadline_ms.load(Ordering::Relaxed))
+        let outside = self.outside_deadline_ms.load(Ordering::Relaxed);
+        Duration::from_millis(self.deadline_ms.load(Ordering::Relaxed).min(outside))
+    }
+
+    /// Has its driver been told that the lease is gone?
+    pub(crate) fn is_lost(&self) -> bool {
+        let mail = self.mail.lock().expect("no holder panics");
+        mail.iter().any(|mail| matches!(mail, Mail::LeaseLost))
     }
 }
 

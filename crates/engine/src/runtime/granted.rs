@@ -7,6 +7,7 @@ use super::active::{Active, News};
 use super::desk::Activation;
 use super::drive::{Driver, End};
 use super::inner::{Inner, Phase};
+use super::outside_lease;
 use super::registry::Workflow;
 use super::stats::Counters;
 use crate::model::{Payload, RunHead};
@@ -24,6 +25,11 @@ pub(crate) async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, hea
     let Some(workflow) = inner.registry.find(&head.facts.workflow) else {
         tracing::error!(run = %active.run, workflow = %head.facts.workflow, "granted a run whose workflow is not registered");
         inner.active.remove(&active);
+        return;
+    };
+    let Ok(_outside) = outside_lease::take(&inner, &active).await else {
+        inner.active.remove(&active);
+        inner.changed.notify_waiters();
         return;
     };
     let mut driver = match prepare(&inner, &active, head, source, &workflow).await {

@@ -1,9 +1,11 @@
 //! What can be set on an engine.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
 use super::point::PointWatcher;
+use crate::lease::Lease;
 use crate::limits::{MAX_SPAN, MIN_LEASE};
 
 /// Settings of an engine; the defaults suit a program that embeds it.
@@ -25,6 +27,9 @@ pub struct EngineOptions {
     pub purge_every: Duration,
     /// Note each attempt that fails in the journal, for the ledger of effects. Claims, doubts and decisions are always noted.
     pub ledger: bool,
+    /// Drive a run only while this lease is held as well, for as long as `lease_for`; see [`crate::lease`] for what it adds. While it
+    /// cannot be had, the run waits; while it cannot be asked for, all runs do.
+    pub lease: Option<Arc<dyn Lease>>,
     /// Called at the points where a crash would be most telling; for tests.
     pub watcher: Option<PointWatcher>,
 }
@@ -40,6 +45,7 @@ impl Default for EngineOptions {
             keep_runs_for: None,
             purge_every: Duration::from_secs(60),
             ledger: true,
+            lease: None,
             watcher: None,
         }
     }

@@ -5,6 +5,7 @@ mod encrypting;
 mod failing_server;
 mod fairness;
 mod fixture;
+mod half_open;
 mod lanes;
 mod lost_answers;
 mod many_nodes;

@@ -1,7 +1,7 @@
 //! A TCP proxy between store and server that can be told to misbehave.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -15,6 +15,8 @@ pub(crate) enum Way {
     Pass,
     /// Takes everything and passes nothing on, in either direction.
     Hold,
+    /// Swallows everything without a word. A connection that lost something is dead for good: it stays open and silent.
+    Swallow,
     /// Passes requests on, swallows the first answer, and cuts the connection.
     CutBeforeAnswer,
     /// Cuts a connection instead of passing its COMMIT on; once, and passes everything on from then.
@@ -26,7 +28,42 @@ pub(crate) enum Way {
 pub(crate) struct Proxy {
     url: String,
     way: Arc<watch::Sender<Way>>,
+    dead: Arc<Dead>,
     accepting: tokio::task::JoinHandle<()>,
+}
+
+/// How many connections are open and dead.
+#[derive(Debug, Default)]
+struct Dead {
+    now: AtomicUsize,
+    at_most: AtomicUsize,
+}
+
+/// One connection through the proxy.
+struct Wire {
+    orders: Arc<watch::Sender<Way>>,
+    cut: watch::Sender<bool>,
+    /// Has a COMMIT been passed on?
+    commits: AtomicBool,
+    is_dead: AtomicBool,
+    dead: Arc<Dead>,
+}
+
+impl Wire {
+    fn die(&self) {
+        if !self.is_dead.swap(true, Ordering::SeqCst) {
+            let now = self.dead.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.dead.at_most.fetch_max(now, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if self.is_dead.load(Ordering::SeqCst) {
+            self.dead.now.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Proxy {
@@ -37,25 +74,26 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap();
         let way = Arc::new(watch::Sender::new(Way::Pass));
-        let (told, server) = (way.clone(), server.to_owned());
+        let dead = Arc::new(Dead::default());
+        let (told, counted, server) = (way.clone(), dead.clone(), server.to_owned());
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(&server).await else { continue };
                 let ((from_client, to_client), (from_server, to_server)) =
                     (client.into_split(), server.into_split());
-                let (cut, commits) = (Arc::new(watch::Sender::new(false)), Arc::new(AtomicBool::new(false)));
-                let wire = |is_answer| Wire {
-                    way: told.subscribe(),
+                let wire = Wire {
                     orders: told.clone(),
-                    cut: cut.clone(),
-                    commits: commits.clone(),
-                    is_answer,
+                    cut: watch::Sender::new(false),
+                    commits: AtomicBool::new(false),
+                    is_dead: AtomicBool::new(false),
+                    dead: counted.clone(),
                 };
-                tokio::spawn(wire(false).carry(from_client, to_server));
-                tokio::spawn(wire(true).carry(from_server, to_client));
+                let wire = Arc::new(wire);
+                tokio::spawn(carry(from_client, to_server, told.subscribe(), wire.clone(), false));
+                tokio::spawn(carry(from_server, to_client, told.subscribe(), wire, true));
             }
         });
-        Proxy { url: format!("{before}@{own}/{database}"), way, accepting }
+        Proxy { url: format!("{before}@{own}/{database}"), way, dead, accepting }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -65,6 +103,11 @@ impl Proxy {
     pub(crate) fn set(&self, way: Way) {
         self.way.send_replace(way);
     }
+
+    /// How many dead connections somebody still holds, and how many at most.
+    pub(crate) fn dead(&self) -> (usize, usize) {
+        (self.dead.now.load(Ordering::SeqCst), self.dead.at_most.load(Ordering::SeqCst))
+    }
 }
 
 impl Drop for Proxy {
@@ -73,54 +116,58 @@ impl Drop for Proxy {
     }
 }
 
-/// One direction of a connection.
-struct Wire {
-    way: watch::Receiver<Way>,
-    orders: Arc<watch::Sender<Way>>,
-    cut: Arc<watch::Sender<bool>>,
-    /// Has a COMMIT been passed on?
-    commits: Arc<AtomicBool>,
+async fn carry(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut way: watch::Receiver<Way>,
+    wire: Arc<Wire>,
     is_answer: bool,
-}
-
-impl Wire {
-    async fn carry(mut self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
-        let mut buffer = vec![0; 64 * 1024];
-        let mut is_cut = self.cut.subscribe();
-        loop {
-            let read = tokio::select! {
-                read = from.read(&mut buffer) => read,
-                _ = is_cut.wait_for(|cut| *cut) => return,
-            };
-            let Ok(count @ 1..) = read else { return };
-            let sent = &buffer[..count];
-            let now = *self.way.borrow();
-            let cuts = match now {
-                Way::Hold => {
-                    if self.way.wait_for(|way| *way != Way::Hold).await.is_err() {
-                        return;
-                    }
-                    false
-                }
-                Way::Pass => false,
-                Way::CutBeforeAnswer => self.is_answer,
-                Way::LoseCommit => !self.is_answer && is_commit(sent),
-                Way::LoseAnswerToCommit if self.is_answer => self.commits.load(Ordering::Relaxed),
-                Way::LoseAnswerToCommit => {
-                    self.commits.fetch_or(is_commit(sent), Ordering::Relaxed);
-                    false
-                }
-            };
-            if cuts {
-                if matches!(now, Way::LoseCommit | Way::LoseAnswerToCommit) {
-                    self.orders.send_replace(Way::Pass);
-                }
-                self.cut.send_replace(true);
-                return;
+) {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut is_cut = wire.cut.subscribe();
+    loop {
+        let read = tokio::select! {
+            read = from.read(&mut buffer) => read,
+            _ = is_cut.wait_for(|cut| *cut) => return,
+        };
+        let Ok(count @ 1..) = read else {
+            // Of a dead connection the other side is not told; here both ends are let go.
+            if wire.is_dead.load(Ordering::SeqCst) && !is_answer {
+                wire.cut.send_replace(true);
             }
-            if to.write_all(sent).await.is_err() {
-                return;
+            return;
+        };
+        let sent = &buffer[..count];
+        let now = *way.borrow();
+        if now == Way::Swallow || wire.is_dead.load(Ordering::SeqCst) {
+            wire.die();
+            continue;
+        }
+        let cuts = match now {
+            Way::Hold => {
+                if way.wait_for(|way| *way != Way::Hold).await.is_err() {
+                    return;
+                }
+                false
             }
+            Way::Pass | Way::Swallow => false,
+            Way::CutBeforeAnswer => is_answer,
+            Way::LoseCommit => !is_answer && is_commit(sent),
+            Way::LoseAnswerToCommit if is_answer => wire.commits.load(Ordering::Relaxed),
+            Way::LoseAnswerToCommit => {
+                wire.commits.fetch_or(is_commit(sent), Ordering::Relaxed);
+                false
+            }
+        };
+        if cuts {
+            if matches!(now, Way::LoseCommit | Way::LoseAnswerToCommit) {
+                wire.orders.send_replace(Way::Pass);
+            }
+            wire.cut.send_replace(true);
+            return;
+        }
+        if to.write_all(sent).await.is_err() {
+            return;
         }
     }
 }

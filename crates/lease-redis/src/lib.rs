@@ -1,0 +1,152 @@
+//! A lease in Redis: exclusion outside the database, for those who want it.
+//!
+//! One key for each run that is driven: `SET key token NX PX ttl` takes it, and it is renewed and given back by scripts that
+//! compare the token first, so that nobody prolongs or frees what another holds.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use hapax_engine::EngineOptions;
+//! use hapax_lease_redis::RedisLease;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let lease = RedisLease::connect("redis://127.0.0.1/").await?;
+//! let options = EngineOptions { lease: Some(Arc::new(lease)), ..EngineOptions::default() };
+//! # Ok(()) }
+//! ```
+//!
+//! # What it does not give
+//!
+//! - **No fencing.** Redis cannot refuse the write of a holder that was paused and comes too late. The store does: each of its
+//!   writes is guarded by version and fence, with or without this lease. Nothing that is recorded depends on Redis.
+//! - **No safety against a Redis that forgets.** A restart without persistence, an eviction, or a failover to a replica that had
+//!   not heard of the key yet lets a second holder in. Replication in Redis is asynchronous; `WAIT` and several servers make
+//!   the gap smaller, not zero.
+//! - **No better clock.** The time to live is judged by the clock of Redis, the time to stop by that of the node; a node stops a
+//!   tenth of the lease early, and a process that is frozen in the middle of an effect cannot stop at all.
+//! - **No exactly-once effects.** A crash between an effect and its record repeats the effect, under the same idempotency key.
+//!
+//! So it is a hint that keeps two nodes from beginning the same effect at the same time in cases where the store alone would
+//! notice only afterwards. In return Redis must be there: while it cannot be asked, no run is driven.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hapax_engine::lease::{Lease, LeaseError, LeaseToken};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, RedisError};
+
+/// Longest wait for a connection, and for an answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// Longest pause before the next try to connect.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// How often one call tries to connect.
+const RECONNECTS: usize = 2;
+
+/// Holds on for another `ARGV[2]` milliseconds, if the token is the holder's.
+const RENEW: &str = "\
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+    return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return 0";
+
+/// Gives back, if the token is the holder's.
+const RELEASE: &str = "\
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+    return redis.call('DEL', KEYS[1])
+end
+return 0";
+
+/// Why Redis could not be used. It never holds the password.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The URL cannot be read; it is not repeated, because it may hold a password.
+    #[error(
+        "the URL cannot be read: write it as redis://USER:PASSWORD@HOST:PORT/NUMBER or redis+unix:///PATH"
+    )]
+    BadUrl,
+    /// Nobody answers, or not as Redis does.
+    #[error("Redis cannot be used ({0}): check the address, the password, and that the server runs")]
+    NoServer(String),
+}
+
+/// Leases as keys of a Redis server.
+#[derive(Clone)]
+pub struct RedisLease {
+    connection: ConnectionManager,
+    prefix: String,
+}
+
+impl RedisLease {
+    /// Connects. A connection that breaks later is made anew by itself.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        let client = Client::open(url).map_err(|_| ConnectError::BadUrl)?;
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(ANSWER_WITHIN))
+            .set_response_timeout(Some(ANSWER_WITHIN))
+            .set_number_of_retries(RECONNECTS)
+            .set_max_delay(RECONNECT_PAUSE);
+        let connection = ConnectionManager::new_with_config(client, config).await;
+        let connection = connection.map_err(|error| ConnectError::NoServer(error.to_string()))?;
+        Ok(RedisLease { connection, prefix: "hapax:lease:".into() })
+    }
+
+    /// What the keys begin with, `hapax:lease:` unless told otherwise. Engines on different databases need different ones only if
+    /// their run ids could be the same, as those of a copied database are.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    async fn renew_key(&self, key: &str, token: &LeaseToken, ttl: Duration) -> Result<bool, LeaseError> {
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(RENEW).arg(1).arg(key).arg(token.as_str()).arg(millis(ttl));
+        eval.query_async(&mut self.connection.clone()).await.map_err(failed)
+    }
+}
+
+#[async_trait]
+impl Lease for RedisLease {
+    async fn acquire(&self, name: &str, token: &LeaseToken, ttl: Duration) -> Result<bool, LeaseError> {
+        let key = self.key(name);
+        let mut set = redis::cmd("SET");
+        set.arg(&key).arg(token.as_str()).arg("NX").arg("PX").arg(millis(ttl));
+        let taken: Option<String> = set.query_async(&mut self.connection.clone()).await.map_err(failed)?;
+        match taken {
+            Some(_) => Ok(true),
+            // It may be ours, from a request whose answer was lost.
+            None => self.renew_key(&key, token, ttl).await,
+        }
+    }
+
+    async fn renew(&self, name: &str, token: &LeaseToken, ttl: Duration) -> Result<bool, LeaseError> {
+        self.renew_key(&self.key(name), token, ttl).await
+    }
+
+    async fn release(&self, name: &str, token: &LeaseToken) -> Result<(), LeaseError> {
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(RELEASE).arg(1).arg(self.key(name)).arg(token.as_str());
+        let _was_ours: bool = eval.query_async(&mut self.connection.clone()).await.map_err(failed)?;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RedisLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisLease").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// Redis counts whole milliseconds, and refuses none at all.
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+fn failed(error: RedisError) -> LeaseError {
+    LeaseError(error.to_string())
+}
