@@ -140,7 +140,7 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// Deletes expired keys and old closed runs, a bounded number at a time.
     ///
     /// Runs are looked at in the order of their ids. One whose parent is still open is kept, because the parent may have
-    /// yet to read its result, and one whose after-effects are not settled. A run goes with all its rows, but its key stays while it
+    /// yet to read its result, and so is one whose after-effects are not settled or whose doubts nobody has ruled on. A run goes with all its rows, but its key stays while it
     /// lives, and entries of the journal that people made stay for ever. Keys go the longest expired first,
     /// and those that expired together in their order.
     async fn purge(&self, request: Purge) -> StoreResult<Purged>;

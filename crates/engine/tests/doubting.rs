@@ -341,6 +341,36 @@ async fn a_probe_that_cannot_tell_is_asked_again_while_people_look_into_it() {
     bench.check().await;
 }
 
+/// A person rules while the probe is asking, and is heard: the answer of the probe comes too late.
+#[tokio::test]
+async fn a_person_who_is_faster_than_the_probe_is_heard() {
+    let bench = Bench::new();
+    let engine = bench.engine.clone();
+    let workflow = move |ctx: Ctx, (): ()| {
+        let engine = engine.clone();
+        async move {
+            ctx.step("wire", |_| async { Err::<u32, _>(Failure::unknown("connection reset")) })
+                .probe(move |_| {
+                    let engine = engine.clone();
+                    async move {
+                        if let Some(doubt) = engine.list_doubts(None, 1).await.unwrap().doubts.first() {
+                            let given_up = ruling(Resolution::Abandon);
+                            engine.resolve_doubt(&doubt.as_seen(), given_up).await.unwrap();
+                        }
+                        Ok::<_, Failure>(Probed::Happened(9))
+                    }
+                })
+                .await
+        }
+    };
+    bench.engine.register("pay", workflow).unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap();
+    let error = bench.advancing(run.result::<u32>()).await.unwrap_err().to_string();
+    assert!(error.contains("abandoned"), "{error}");
+    assert_eq!(bench.engine.list_audit(0, 10).await.unwrap().len(), 1);
+    bench.check().await;
+}
+
 #[tokio::test]
 async fn a_step_may_say_what_a_doubt_is_to_come_to() {
     for (on_doubt, expected) in [(OnDoubt::Retry, Ok(2)), (OnDoubt::Fail, Err("in_doubt"))] {

@@ -25,7 +25,7 @@ use hapax_engine::store::{
 pub use journal::{MEG, note_of, noted_by};
 pub use order::Order;
 pub use outbox::{finish_of, post_of};
-pub use write::Write;
+pub use write::{Write, doubt_of};
 
 /// Takes apart an outcome that must have the given form, and fails with what it was instead.
 #[macro_export]

@@ -2,7 +2,7 @@
 
 use super::state::State;
 use crate::limits::MAX_PURGE;
-use crate::model::{RunHead, RunId, RunState, Timestamp};
+use crate::model::{PromiseState, RunHead, RunId, RunState, Timestamp};
 use crate::store::{Purge, Purged};
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -28,9 +28,20 @@ impl State {
         purged
     }
 
+    /// Are people still to say whether an effect of the run happened?
+    fn has_open_doubt(&self, head: &RunHead) -> bool {
+        let promises = self.row(head.id()).map(|row| row.promises.iter()).into_iter().flatten();
+        promises.filter(|id| id.is_of_doubt()).any(|id| {
+            let promise = self.promise(&head.facts.workspace, id);
+            promise.is_some_and(|promise| promise.state == PromiseState::Pending)
+        })
+    }
+
     fn is_forgettable(&self, head: &RunHead, closed_before: Timestamp) -> bool {
         let old = matches!(head.state, RunState::Closed { at, .. } if at < closed_before);
         let parent = head.facts.parent.as_ref().and_then(|parent| self.row(parent.run));
-        old && self.is_all_settled(head.id()) && parent.is_none_or(|parent| parent.head.status().is_closed())
+        old && self.is_all_settled(head.id())
+            && !self.has_open_doubt(head)
+            && parent.is_none_or(|parent| parent.head.status().is_closed())
     }
 }

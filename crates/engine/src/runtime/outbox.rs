@@ -162,6 +162,8 @@ impl Engine {
 
     /// Delivers an after-effect that was delivered or given up once more, under the same id.
     pub async fn redeliver(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<Post, Error> {
+        // What not every store can keep is refused before anything is asked of it.
+        Payload::of(&(&by.name, reason))?;
         let workspace = self.workspace.clone();
         let known = self.find_post(&workspace, id).await?;
         let note = Note {

@@ -4,7 +4,7 @@ use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     Failure, Refusal, RunId, Steer, StepId, StepState, StepStatus, StepTransition, WorkspaceId,
 };
-use hapax_engine::store::{DoubtPlace, ListDoubts, SteerOutcome, StoredDoubt};
+use hapax_engine::store::{DoubtPlace, ListDoubts, SettleOutcome, SettlePromise, SteerOutcome, StoredDoubt};
 
 use crate::fixture::*;
 use crate::must;
@@ -108,12 +108,17 @@ pub(super) async fn a_settled_doubt_is_gone(t: &Stage) {
     }
 }
 
-/// A run may end and leave a doubt; it is listed until the run is purged.
+/// A run may end and leave a doubt; it is kept, and listed, until people have ruled.
 pub(super) async fn an_ended_run_may_leave_a_doubt(t: &Stage) {
     let run = t.driven().await;
-    let run = t.write(&run).await.loses("wire", lost()).fails("in doubt").done().await;
+    let write = t.write(&run).await.loses("wire", lost()).asks_people("wire").fails("in doubt");
+    let run = write.done().await;
     assert_eq!(names(&t.doubts().await), [(run.id(), "wire")]);
     t.pass(SECOND);
+    assert_eq!(t.purge().await.runs, 0, "nobody has ruled");
+    assert_eq!(names(&t.doubts().await), [(run.id(), "wire")]);
+    let ruling = SettlePromise { id: doubt_of(&run, "wire"), ..settlement_of(&run, "wire", "1") };
+    must!(t.store.settle_promise(ruling).await.unwrap(), SettleOutcome::Settled { .. });
     assert_eq!(t.purge().await.runs, 1);
     assert_eq!(t.doubts().await, []);
 }
