@@ -45,6 +45,7 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
         run: pending.id(),
         command: Steer::Cancel { reason: "no".into() },
         expected: None,
+        note: None,
     };
     let purge = Purge { runs_closed_before: Some(t.now()), after: None, limit: 10 };
     let subject = t.order().subject(&format!("s{polls}")).new_run();

@@ -87,6 +87,7 @@ async fn considered_operations_whose_answers_were_lost_are_recognised() {
         run: run.id(),
         command: Steer::Cancel { reason: "no".into() },
         expected: None,
+        note: None,
     };
     let outcome = send_until_known(&proxy, async || t.store.steer_run(steer.clone()).await).await;
     must!(outcome, SteerOutcome::Refused(..) | SteerOutcome::Steered(_));
