@@ -515,7 +515,13 @@ async fn a_late_outcome_is_refused_and_noted() {
     bench.clock.advance(Duration::from_secs(31));
     let doubt = the_doubt(&bench, &bench.engine).await;
     open.send_replace(true);
-    bench.until(run.id(), RunStatus::Waiting).await;
+    let refused = bench.eventually("a refused write", async || {
+        let effect = bench.engine.ledger(run.id()).await.unwrap().remove(0);
+        (effect.refused_writes > 0).then_some(effect)
+    });
+    let effect = refused.await;
+    assert_eq!((effect.status, effect.duplicates), ("IN_DOUBT", 0), "the late outcome changed nothing");
+    assert_eq!(effect.attempts[0].owner, Some(node.owner().to_string()));
     assert_eq!(log.read(), ["wire"]);
     let happened = ruling(Resolution::Happened { output: json!(5) });
     bench.engine.resolve_doubt(&doubt.as_seen(), happened).await.unwrap();

@@ -50,7 +50,7 @@ async fn a_wire_that_dies_without_a_word_is_given_up_and_replaced() {
         let error = error.unwrap();
         let text = error.to_string();
         assert!(error.is_retryable(), "{text}");
-        let is_clear = ["did not answer in time", "no connection to", "closed"];
+        let is_clear = ["did not answer in time", "no connection to", "closed", "for its turn"];
         assert!(is_clear.iter().any(|words| text.contains(words)), "{text}");
     }
     let (_, at_most) = proxy.dead();
