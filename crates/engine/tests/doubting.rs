@@ -421,6 +421,31 @@ async fn a_cancelled_run_waits_for_the_ruling() {
     bench.check().await;
 }
 
+#[tokio::test]
+async fn a_ruling_of_no_use_on_a_cancelled_run_leaves_the_doubt() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (second, run) = crashed(&bench, &log).await;
+    let doubt = the_doubt(&bench, &second).await;
+    second.cancel(run, "not needed").await.unwrap();
+    let wrong = ruling(Resolution::Happened { output: json!("forty-two") });
+    second.resolve_doubt(&doubt.as_seen(), wrong).await.unwrap();
+    let again = bench.eventually("a new doubt", async || {
+        let doubts = second.list_doubts(None, 10).await.unwrap().doubts;
+        doubts.into_iter().find(|found| found.version != doubt.version)
+    });
+    let again = again.await;
+    assert!(!second.get(run).await.unwrap().head.status().is_closed());
+    let right = ruling(Resolution::Happened { output: json!(42) });
+    second.resolve_doubt(&again.as_seen(), right).await.unwrap();
+    bench
+        .eventually("it ends", async || {
+            second.get(run).await.unwrap().head.status().is_closed().then_some(())
+        })
+        .await;
+    bench.check().await;
+}
+
 /// Graceful shutdown lets a claimed effect come to its end, so that no doubt is left.
 #[tokio::test]
 async fn a_shutdown_leaves_no_doubt() {

@@ -139,8 +139,10 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Err(next) => next,
                 },
                 Next::Doubt(failure) => {
+                    // A run that ends before the doubt is on record would leave it to nobody.
+                    let _held = self.activation.hold_doubt();
                     // Not before the replay is over: until then it is not certain that the code is the one on record.
-                    self.activation.gate().await;
+                    self.activation.durable().await;
                     self.doubt(failure);
                     Next::Held
                 }
