@@ -3,7 +3,7 @@
 -- Instants are milliseconds since the Unix epoch, payloads are JSON text kept byte for byte. Enums are small numbers; codes.rs
 -- spells them out, and the CHECKs below hold the same rules as the enums.
 -- Every primary and unique key is led by the workspace, so that the tables can be spread by it; so no constraint says that an id
--- is in one workspace only, and nothing relies on it (docs/decisions/0004). Workspaces and workflows
+-- is in one workspace only, and nothing relies on it (docs/decisions/0005). Workspaces and workflows
 -- are dictionaries: small, never changed, the same everywhere.
 -- No foreign keys: each would cost the hot path a lookup for a rule that every write obeys anyway.
 -- Texts are compared byte by byte (collation "C"), as the model does.
@@ -131,15 +131,18 @@ CREATE TABLE steps (
     at              int8,                                    -- due at, until, done at, or in doubt since
     child           uuid,
     attempts        int4 NOT NULL,
-    kind            int2 NOT NULL CHECK (kind BETWEEN 0 AND 7),
+    kind            int2 NOT NULL CHECK (kind BETWEEN 0 AND 10),
     status          int2 NOT NULL CHECK (status BETWEEN 0 AND 7),
     step            text COLLATE "C" NOT NULL,
     value           text COLLATE "C",                        -- the output, or the failure as JSON
     PRIMARY KEY (workspace, run, generation, step),
-    -- Pending, completed and failed steps carry a value; only a running one, or a wait without a timer, has no instant.
-    CHECK ((status IN (0, 3, 4)) = (value IS NOT NULL)),
+    -- Pending, completed, failed and doubtful steps carry a value; only a running one, or a wait without a timer, has no instant.
+    CHECK ((status IN (0, 3, 4, 7)) = (value IS NOT NULL)),
     CHECK (CASE status WHEN 1 THEN at IS NULL WHEN 2 THEN true ELSE at IS NOT NULL END)
 );
+
+-- Serves list_doubts: the longest in doubt first. Nearly always empty.
+CREATE INDEX steps_in_doubt ON steps (at, run, step) WHERE status = 7;
 
 -- The history of a run as a whole; steps are history of their own.
 CREATE TABLE events (
@@ -201,6 +204,60 @@ CREATE TABLE signal_ids (
     id        text COLLATE "C" NOT NULL,
     PRIMARY KEY (workspace, run, id)
 );
+
+-- The journal. Rows are never changed, and deleted only with their run, those of people not even then.
+CREATE TABLE notes (
+    workspace  int4 NOT NULL,
+    generation int4 NOT NULL,
+    place      int8 NOT NULL GENERATED ALWAYS AS IDENTITY,   -- never given twice
+    run        uuid NOT NULL,
+    at         int8 NOT NULL,
+    fence      int8 NOT NULL,
+    owner      uuid,
+    role       int2 CHECK (role BETWEEN 0 AND 1),
+    step       text COLLATE "C",
+    actor      text COLLATE "C",
+    body       text COLLATE "C" NOT NULL,                    -- what it tells, as JSON
+    PRIMARY KEY (workspace, place),
+    -- A person has a role.
+    CHECK ((actor IS NULL) = (role IS NULL))
+);
+
+-- Serves list_notes of a run, and purge.
+CREATE INDEX notes_of_run ON notes (workspace, run, place);
+
+-- Serves list_notes of what people did: few beside what engines do.
+CREATE INDEX notes_of_people ON notes (workspace, place) WHERE actor IS NOT NULL;
+
+-- After-effects. Each is claimed and finished within moments, so that its first versions are soon to be cleared away.
+CREATE TABLE posts (
+    workspace  int4 NOT NULL,
+    attempts   int4 NOT NULL,
+    run        uuid NOT NULL,
+    created_at int8 NOT NULL,
+    at         int8 NOT NULL,                                -- due at, claimed until, delivered at, or given up at
+    owner      uuid,
+    status     int2 NOT NULL CHECK (status BETWEEN 0 AND 3),
+    id         text COLLATE "C" NOT NULL,
+    target     text COLLATE "C" NOT NULL,
+    failure    text COLLATE "C",                             -- why the last attempt failed, as JSON
+    payload    text COLLATE "C" NOT NULL,
+    PRIMARY KEY (workspace, id),
+    -- Who has it in hand is known exactly while somebody has.
+    CHECK ((status = 1) = (owner IS NOT NULL))
+) WITH (
+    autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_analyze_threshold = 1000, autovacuum_analyze_scale_factor = 0.05
+);
+
+-- Serves claim_posts: what is to be delivered to one target, the longest due first; and when the next one will be.
+CREATE INDEX posts_due ON posts (target, at, id) WHERE status < 2;
+
+-- Serves list_posts by DUE, CLAIMED or DEAD: few beside the delivered ones.
+CREATE INDEX posts_undelivered ON posts (workspace, id) WHERE status <> 2;
+
+-- Serves purge: the after-effects of a run.
+CREATE INDEX posts_of_run ON posts (workspace, run);
 
 -- A run's head as the model has it; rows.rs reads these columns by place, so a later version makes a view of its own.
 CREATE VIEW heads AS

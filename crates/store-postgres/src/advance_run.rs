@@ -11,7 +11,9 @@ use crate::codes::{Code, count, millis, millis_of};
 use crate::ending::{follow_ending, insert_result};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
+use crate::journal::insert_notes;
 use crate::numbers::WorkspaceNo;
+use crate::outbox::insert_posts;
 use crate::rows::{self, StoredHead, uuid};
 use crate::session::{Session, params};
 use crate::settle_promise::write_promise;
@@ -28,6 +30,9 @@ impl Verb for Advance {
         }
         let workflows = self.children.iter().map(|child| child.facts.workflow.name.clone());
         needs.names.extend(workflows.map(|workflow| (here.clone(), workflow)));
+        needs.bring(here, &self.notes);
+        let elsewhere = self.posts.iter().map(|post| &post.workspace).filter(|workspace| *workspace != here);
+        needs.workspaces.extend(elsewhere.cloned());
         needs.promises.extend(self.timed_out.iter().map(|id| (here.clone(), id.clone())));
     }
 
@@ -126,6 +131,8 @@ async fn write(
     let written = StoredHead { head, token: Some(advance.token), has_children, workspace };
     session.write_head(written.clone());
     write_parts(session, workspace, advance).await?;
+    insert_notes(session, &advance.notes).await?;
+    insert_posts(session, &advance.posts).await?;
     for child in children {
         let workflow = session.get_workflow(&child.facts.workflow.name).await?;
         let stored = insert_new(session, workspace, workflow, child).await?;

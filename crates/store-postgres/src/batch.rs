@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use hapax_engine::model::{Advance, NewRun, RunId};
+use hapax_engine::model::{Advance, NewRun, Noted, RunId};
 use hapax_engine::store::{AdvanceOutcome, StartOutcome, StoreError};
 
 use crate::job::{Entered, Reply};
@@ -128,12 +128,13 @@ pub(crate) fn size_of_write(advance: &Advance) -> usize {
     use hapax_engine::model::{RunResult, StepState};
     let steps = advance.steps.iter().map(|step| match &step.state {
         StepState::Completed { output, .. } => output.as_str().len(),
-        StepState::Pending { failure, .. } | StepState::Failed { failure, .. } => failure.message().len(),
+        StepState::Pending { failure, .. }
+        | StepState::Failed { failure, .. }
+        | StepState::InDoubt { failure, .. } => failure.message().len(),
         StepState::Running
         | StepState::Waiting { .. }
         | StepState::Skipped { .. }
-        | StepState::Cancelled { .. }
-        | StepState::InDoubt { .. } => 0,
+        | StepState::Cancelled { .. } => 0,
     });
     let result = match &advance.result {
         Some(RunResult::Completed(output)) => output.as_str().len(),
@@ -142,5 +143,22 @@ pub(crate) fn size_of_write(advance: &Advance) -> usize {
     };
     let children = advance.children.iter().map(|child| child.input.as_str().len());
     let input = advance.input.as_ref().map_or(0, |input| input.as_str().len());
-    steps.sum::<usize>() + children.sum::<usize>() + result + input
+    let posts = advance.posts.iter().map(|post| post.payload.as_str().len());
+    let notes = advance.notes.iter().map(|note| size_of_note(&note.what));
+    steps.sum::<usize>()
+        + children.sum::<usize>()
+        + posts.sum::<usize>()
+        + notes.sum::<usize>()
+        + result
+        + input
+}
+
+fn size_of_note(what: &Noted) -> usize {
+    match what {
+        Noted::Failed { failure, .. } | Noted::Doubted { failure, .. } => failure.message().len(),
+        Noted::Resolved { reason, .. } | Noted::Steered { reason, .. } | Noted::Redelivered { reason } => {
+            reason.len()
+        }
+        Noted::Claimed { .. } | Noted::Probed { .. } | Noted::Refused { .. } => 0,
+    }
 }

@@ -2,7 +2,7 @@
 //! only add.
 
 use hapax_engine::model::{
-    Asked, Ending, EventKind, KeyKind, Priority, RunStatus, StepKind, StepStatus, Timestamp,
+    Asked, Ending, EventKind, KeyKind, PostStatus, Priority, Role, RunStatus, StepKind, StepStatus, Timestamp,
 };
 
 use crate::fault::Fault;
@@ -92,6 +92,9 @@ impl Code for StepKind {
             StepKind::Child => 5,
             StepKind::Value => 6,
             StepKind::Select => 7,
+            StepKind::Claimed => 8,
+            StepKind::Transaction => 9,
+            StepKind::AfterEffect => 10,
         }
     }
 }
@@ -150,6 +153,32 @@ impl Code for KeyKind {
     }
 }
 
+impl Code for PostStatus {
+    const WHAT: &'static str = "the status of an after-effect";
+    const ALL: &'static [Self] = &PostStatus::ALL;
+
+    fn code(self) -> i16 {
+        match self {
+            PostStatus::Due => 0,
+            PostStatus::Claimed => 1,
+            PostStatus::Delivered => 2,
+            PostStatus::Dead => 3,
+        }
+    }
+}
+
+impl Code for Role {
+    const WHAT: &'static str = "the role of a person";
+    const ALL: &'static [Self] = &[Role::Operator, Role::Manager];
+
+    fn code(self) -> i16 {
+        match self {
+            Role::Operator => 0,
+            Role::Manager => 1,
+        }
+    }
+}
+
 /// Where a promise stands, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PromiseStatus {
@@ -194,10 +223,13 @@ mod tests {
     use super::*;
 
     fn check<C: Code + std::fmt::Debug + PartialEq>() {
-        for (place, variant) in C::ALL.iter().enumerate() {
+        for variant in C::ALL {
             assert_eq!(C::from_code(variant.code()).unwrap(), *variant);
-            assert_eq!(variant.code(), place as i16, "{}: numbers have no gaps, as the CHECKs say", C::WHAT);
         }
+        let mut codes: Vec<i16> = C::ALL.iter().map(|variant| variant.code()).collect();
+        codes.sort_unstable();
+        let no_gaps: Vec<i16> = (0..C::ALL.len() as i16).collect();
+        assert_eq!(codes, no_gaps, "{}: numbers have no gaps, as the CHECKs say", C::WHAT);
         assert!(C::from_code(C::ALL.len() as i16).is_err());
     }
 
@@ -211,5 +243,7 @@ mod tests {
         check::<EventKind>();
         check::<KeyKind>();
         check::<PromiseStatus>();
+        check::<PostStatus>();
+        check::<Role>();
     }
 }

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::advance_run::refuse;
 use crate::advance_runs::AdvanceColumns;
 use crate::batch::{Batch, HotOp, Move, Start};
+use crate::brought::Brought;
 use crate::considered::pause;
 use crate::fault::Fault;
 use crate::hints::Hints;
@@ -155,6 +156,7 @@ impl Committer {
             numbered
                 .push((workspace, self.numbers.give_workflow(held.link(), &new.facts.workflow.name).await?));
         }
+        let brought = Brought::by(&batch.moves, &workspaces_of_moves, held, &self.numbers).await?;
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();
         let starts: Vec<Begun<'_>> = numbered
@@ -172,7 +174,7 @@ impl Committer {
             .enumerate()
             .filter_map(|(n, (workspace, moved))| Some((n as i32, (*workspace)?, &*moved.advance)))
             .collect();
-        let (made, moved) = send(held, &starts, &moves, now, is_committing).await?;
+        let (made, moved) = send(held, &starts, &moves, &brought, now, is_committing).await?;
         let mut written = Written {
             now,
             made: HashMap::with_capacity(made.len()),
@@ -314,11 +316,12 @@ async fn gather(inbox: &Inbox, waiting: &mut VecDeque<HotOp>) {
     waiting.extend(taken);
 }
 
-/// One statement per kind; both in one transaction if there are both. Answers with those that took effect.
+/// One statement per kind; all in one transaction if there are several. Answers with those that took effect.
 async fn send(
     held: &Held,
     starts: &[Begun<'_>],
     moves: &[(i32, WorkspaceNo, &Advance)],
+    brought: &Brought,
     now: Timestamp,
     is_committing: &AtomicBool,
 ) -> Result<(Vec<Row>, Vec<Row>), Fault> {
@@ -336,19 +339,32 @@ async fn send(
     match (starts.is_empty(), moves.is_empty()) {
         (true, true) => Ok((Vec::new(), Vec::new())),
         (false, true) => Ok((start().await?, Vec::new())),
-        (true, false) => Ok((Vec::new(), advance().await?)),
-        (false, false) => {
+        (true, false) if brought.is_empty() => Ok((Vec::new(), advance().await?)),
+        (has_no_starts, false) => {
             // Prepared beforehand, so that everything below goes out in this order and without waiting.
-            held.prepare_cached(include_str!("../sql/start_runs.sql")).await?;
             held.prepare_cached(include_str!("../sql/advance_runs.sql")).await?;
-            let (begun, moved, made, committed) = futures_util::join!(
+            if !has_no_starts {
+                held.prepare_cached(include_str!("../sql/start_runs.sql")).await?;
+            }
+            brought.prepare(held).await?;
+            let (begun, moved, noted, posted, made, committed) = futures_util::join!(
                 held.batch_execute("BEGIN"),
                 advance(),
-                start(),
+                brought.send_notes(held),
+                brought.send_posts(held),
+                async {
+                    match has_no_starts {
+                        true => Ok(Vec::new()),
+                        false => start().await,
+                    }
+                },
                 held.batch_execute("COMMIT")
             );
             begun?;
-            let (moved, made) = (moved?, made?);
+            let moved = moved?;
+            noted?;
+            posted?;
+            let made = made?;
             committed?;
             Ok((made, moved))
         }

@@ -124,6 +124,9 @@ impl Considered {
             self.numbers.give_workspace(held.link(), workspace).await?;
             self.numbers.give_workflow(held.link(), workflow).await?;
         }
+        for workspace in &needs.workspaces {
+            self.numbers.give_workspace(held.link(), workspace).await?;
+        }
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let mut session = Session::new(held.link(), &self.numbers, self.clock.now());
         session.prepare_for(&needs).await?;

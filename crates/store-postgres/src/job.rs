@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hapax_engine::model::{Name, PromiseId, RunId, SignalId, WorkspaceId};
+use hapax_engine::model::{Name, Note, PromiseId, RunId, SignalId, WorkspaceId};
 use hapax_engine::store::{StoreError, StoreResult};
 use tokio::sync::oneshot;
 
@@ -18,10 +18,20 @@ use crate::session::Session;
 pub(crate) struct Needs {
     /// Workflows that runs are started of, each with its workspace: they must have numbers.
     pub(crate) names: Vec<(WorkspaceId, Name)>,
+    /// Workspaces that rows are written of, though no run of theirs is looked at: they must have numbers.
+    pub(crate) workspaces: Vec<WorkspaceId>,
     pub(crate) runs: Vec<(WorkspaceId, RunId)>,
     /// With the runs that wait for them.
     pub(crate) promises: Vec<(WorkspaceId, PromiseId)>,
     pub(crate) signal_ids: Vec<(WorkspaceId, RunId, SignalId)>,
+}
+
+impl Needs {
+    /// Entries of the journal that a write on a run of the workspace `here` brings; nearly always of that workspace.
+    pub(crate) fn bring(&mut self, here: &WorkspaceId, notes: &[Note]) {
+        let elsewhere = notes.iter().map(|note| &note.workspace).filter(|workspace| *workspace != here);
+        self.workspaces.extend(elsewhere.cloned());
+    }
 }
 
 /// When an operation came to the store.

@@ -3,7 +3,8 @@
 //! All writes of a node flow through a few connections. Those that concern nothing but their own run (nearly all) take the hot
 //! lane: everything that waits becomes one statement over arrays, each row guarded by version and fence, and one commit.
 //! Operations that must look at more than their own run take the considered lane: their runs are locked in one order,
-//! the model decides, and all of a batch commit together. Reads, renewals and maintenance have connections of their own.
+//! the model decides, and all of a batch commit together. Reads, renewals, maintenance and
+//! deliveries have connections of their own.
 //!
 //! - One order for locks (by run id, parents before children) keeps transactions from waiting for each other in a circle.
 //! - Whatever is written to a run, its steps, promises and signals is written under the lock of the run's row.
@@ -18,8 +19,11 @@
 
 mod advance_run;
 mod advance_runs;
+mod append_notes;
 mod arrival;
 mod batch;
+mod brought;
+mod claim_posts;
 mod claim_runs;
 mod codes;
 mod committer;
@@ -28,21 +32,28 @@ mod considered;
 mod encryption;
 mod ending;
 mod fault;
+mod finish_post;
 mod hints;
 mod job;
+mod journal;
 mod limits;
 mod link;
+mod list_doubts;
+mod list_notes;
+mod list_posts;
 mod list_runs;
 mod migrate;
 mod numbers;
 mod open;
 mod open_error;
 mod options;
+mod outbox;
 #[cfg(test)]
 mod plans;
 mod pools;
 mod purge;
 mod read;
+mod redeliver;
 mod renew_leases;
 mod rows;
 mod send_signal;

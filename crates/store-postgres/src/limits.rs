@@ -18,6 +18,8 @@ pub(crate) const MAX_TRIES: u32 = 8;
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// Connections for claims and purges.
 pub(crate) const MAINTENANCE_CONNECTIONS: usize = 2;
+/// Connections for claims of after-effects and for what became of them.
+pub(crate) const DELIVERY_CONNECTIONS: usize = 2;
 /// Most runs deleted by one transaction, which holds their locks until it ends.
 pub(crate) const PURGE_AT_ONCE: usize = 50;
 /// Connections for renewals.

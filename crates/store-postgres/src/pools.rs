@@ -13,7 +13,8 @@ use crate::connect::{Address, CHECK_CLIENT, FORGET_PLANS, place};
 use crate::encryption::Tls;
 use crate::fault::{Fault, describe};
 use crate::limits::{
-    CONNECT_TIMEOUT, FORGET_PLANS_EVERY, MAINTENANCE_CONNECTIONS, RECONNECT_PAUSE, RENEWAL_CONNECTIONS,
+    CONNECT_TIMEOUT, DELIVERY_CONNECTIONS, FORGET_PLANS_EVERY, MAINTENANCE_CONNECTIONS, RECONNECT_PAUSE,
+    RENEWAL_CONNECTIONS,
 };
 use crate::link::Link;
 use crate::options::PostgresOptions;
@@ -30,6 +31,8 @@ pub(crate) struct Pools {
     pub(crate) renewals: Connections,
     /// Reserved for claims, purges and hints.
     pub(crate) maintenance: Connections,
+    /// For after-effects, of which there may be many at once; made when they are needed.
+    pub(crate) deliveries: Connections,
     /// For user code in a transaction of ours; each is cleared before the next use.
     pub(crate) works: Connections,
 }
@@ -47,14 +50,15 @@ impl Pools {
             reads: pool(options.readers),
             renewals: pool(RENEWAL_CONNECTIONS),
             maintenance: pool(MAINTENANCE_CONNECTIONS),
+            deliveries: pool(DELIVERY_CONNECTIONS),
             works: connections(work_config, options.transactions, RecyclingMethod::Clean),
         }
     }
 
     /// Closes them all; calls under way keep theirs until they end.
     pub(crate) fn close(&self) {
-        let Pools { commits, considered, reads, renewals, maintenance, works } = self;
-        for connections in [commits, considered, reads, renewals, maintenance, works] {
+        let Pools { commits, considered, reads, renewals, maintenance, deliveries, works } = self;
+        for connections in [commits, considered, reads, renewals, maintenance, deliveries, works] {
             connections.pool.close();
         }
     }

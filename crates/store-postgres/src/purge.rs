@@ -21,13 +21,15 @@ struct Seen {
     forgettable: bool,
 }
 
-/// Every table with rows of a run, but its key.
-const DELETE_RUNS: [&str; 8] = [
+/// Every table with rows of a run, but its key and what people noted.
+const DELETE_RUNS: [&str; 10] = [
     include_str!("../sql/delete_steps_of_runs.sql"),
     include_str!("../sql/delete_events_of_runs.sql"),
     include_str!("../sql/delete_promises_of_runs.sql"),
     include_str!("../sql/delete_signals_of_runs.sql"),
     include_str!("../sql/delete_signal_ids_of_runs.sql"),
+    include_str!("../sql/delete_notes_of_runs.sql"),
+    include_str!("../sql/delete_posts_of_runs.sql"),
     include_str!("../sql/delete_results_of_runs.sql"),
     include_str!("../sql/delete_facts_of_runs.sql"),
     include_str!("../sql/delete_heads_of_runs.sql"),
@@ -82,7 +84,13 @@ async fn delete_runs(held: &Held, old: &[&Seen], closed_before: Timestamp) -> Re
     held.batch_execute("BEGIN").await?;
     let lock = held.prepare_cached(include_str!("../sql/lock_runs_to_purge.sql")).await?;
     let locked = held.query(&lock, &[&workspaces, &ids, &millis(closed_before)]).await?;
-    let locked = rows::collect(&locked, |mut row| Ok((row.get::<i32>()?, uuid(row.run()?))))?;
+    let mut locked = rows::collect(&locked, place)?;
+    let (workspaces, ids): (Vec<i32>, Vec<Uuid>) = locked.iter().copied().unzip();
+    // Somebody may have asked for a delivery meanwhile; under the lock nobody can any more.
+    let find = held.prepare_cached(include_str!("../sql/find_unsettled_posts.sql")).await?;
+    let unsettled = held.query(&find, &[&(ids.len() as i64), &workspaces, &ids]).await?;
+    let unsettled = rows::collect(&unsettled, place)?;
+    locked.retain(|place| !unsettled.contains(place));
     let (workspaces, ids): (Vec<i32>, Vec<Uuid>) = locked.into_iter().unzip();
     let limit = ids.len() as i64;
     for statement in &statements {
@@ -90,4 +98,8 @@ async fn delete_runs(held: &Held, old: &[&Seen], closed_before: Timestamp) -> Re
     }
     held.batch_execute("COMMIT").await?;
     Ok(ids.len())
+}
+
+fn place(mut row: rows::Columns<'_>) -> Result<(i32, Uuid), Fault> {
+    Ok((row.get()?, uuid(row.run()?)))
 }

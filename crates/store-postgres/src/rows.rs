@@ -24,9 +24,14 @@ pub(crate) fn uuid(run: RunId) -> Uuid {
     Uuid::from_u128(run.as_u128())
 }
 
+/// An owner as it is kept.
+pub(crate) fn owner_uuid(owner: OwnerId) -> Uuid {
+    Uuid::from_u128(owner.as_u128())
+}
+
 /// The owner of a state's lease, as it is kept.
 pub(crate) fn lease_owner(state: &RunState) -> Option<Uuid> {
-    state.lease().map(|lease| Uuid::from_u128(lease.owner.as_u128()))
+    state.lease().map(|lease| owner_uuid(lease.owner))
 }
 
 /// When a state says that the run closed.
@@ -80,6 +85,10 @@ impl<'r> Columns<'r> {
         Ok(RunId::from_u128(self.get::<Uuid>()?.as_u128()))
     }
 
+    pub(crate) fn maybe_owner(&mut self) -> Result<Option<OwnerId>, Fault> {
+        Ok(self.get::<Option<Uuid>>()?.map(|id| OwnerId::from_u128(id.as_u128())))
+    }
+
     pub(crate) fn maybe_run(&mut self) -> Result<Option<RunId>, Fault> {
         Ok(self.get::<Option<Uuid>>()?.map(|id| RunId::from_u128(id.as_u128())))
     }
@@ -89,11 +98,11 @@ impl<'r> Columns<'r> {
         Ok(self.row.try_get::<_, Option<Uuid>>(self.next).map_err(broken)?.is_none())
     }
 
-    fn text(&mut self) -> Result<&'r str, Fault> {
+    pub(crate) fn text(&mut self) -> Result<&'r str, Fault> {
         self.get()
     }
 
-    fn maybe_text(&mut self) -> Result<Option<&'r str>, Fault> {
+    pub(crate) fn maybe_text(&mut self) -> Result<Option<&'r str>, Fault> {
         self.get()
     }
 
@@ -106,7 +115,7 @@ fn fingerprint(bytes: &[u8]) -> Result<Fingerprint, Fault> {
     bytes.try_into().map(Fingerprint::from_bytes).map_err(broken)
 }
 
-fn broken(what: impl std::fmt::Display) -> Fault {
+pub(crate) fn broken(what: impl std::fmt::Display) -> Fault {
     Fault::Broken(format!("the database holds a row that cannot be read: {what}"))
 }
 
@@ -175,7 +184,7 @@ fn head(row: &mut Columns<'_>) -> Result<RunHead, Fault> {
     let fence = Fence::new(row.count()?);
     let status: RunStatus = row.code()?;
     let wake_at = row.maybe_at()?;
-    let owner: Option<Uuid> = row.get()?;
+    let owner = row.maybe_owner()?;
     let arrivals = row.count()?;
     let generation = Generation::new(row.small()?);
     let asked = row.code()?;
@@ -222,17 +231,14 @@ fn head(row: &mut Columns<'_>) -> Result<RunHead, Fault> {
 fn state(
     status: RunStatus,
     wake_at: Option<Timestamp>,
-    owner: Option<Uuid>,
+    owner: Option<OwnerId>,
     closed_at: Option<Timestamp>,
 ) -> Result<RunState, Fault> {
     let due = || wake_at.ok_or_else(|| broken("a run that is never due"));
     Ok(match (status, owner) {
         (RunStatus::Pending, None) => RunState::Pending { due_at: due()? },
         (RunStatus::Running, None) => RunState::Running(Drive::Ready { due_at: due()? }),
-        (RunStatus::Running, Some(owner)) => {
-            let owner = OwnerId::from_u128(owner.as_u128());
-            RunState::Running(Drive::Leased(Lease { owner, until: due()? }))
-        }
+        (RunStatus::Running, Some(owner)) => RunState::Running(Drive::Leased(Lease { owner, until: due()? })),
         (RunStatus::Waiting, None) => RunState::Waiting { wake_at },
         (RunStatus::Paused, None) => RunState::Paused,
         (RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled, None) => {
@@ -268,7 +274,7 @@ pub(crate) fn failure_text(failure: &Failure) -> Result<String, Fault> {
         .map_err(|error| Fault::Refused(format!("a failure cannot be kept: {error}")))
 }
 
-fn failure(text: &str) -> Result<Failure, Fault> {
+pub(crate) fn failure(text: &str) -> Result<Failure, Fault> {
     serde_json::from_str(text).map_err(broken)
 }
 
@@ -311,12 +317,17 @@ pub(crate) fn step_columns(state: &StepState) -> Result<(Option<i64>, Option<Cow
         StepState::Completed { at, output } => (Some(*at), Some(output.as_str().into())),
         StepState::Failed { at, failure } => (Some(*at), Some(failure_text(failure)?.into())),
         StepState::Skipped { at } | StepState::Cancelled { at } => (Some(*at), None),
-        StepState::InDoubt { since } => (Some(*since), None),
+        StepState::InDoubt { since, failure } => (Some(*since), Some(failure_text(failure)?.into())),
     };
     Ok((at.map(Timestamp::as_millis), value))
 }
 
 pub(crate) fn step(mut row: Columns<'_>) -> Result<StepRecord, Fault> {
+    step_record(&mut row)
+}
+
+/// The columns of a step, from where the row stands.
+pub(crate) fn step_record(row: &mut Columns<'_>) -> Result<StepRecord, Fault> {
     let id = StepId::from_stored(row.text()?);
     let kind = row.code()?;
     let status: StepStatus = row.code()?;
@@ -345,7 +356,7 @@ fn step_state(status: StepStatus, at: Option<Timestamp>, value: Option<&str>) ->
         StepStatus::Failed => StepState::Failed { at: instant()?, failure: failure(value()?)? },
         StepStatus::Skipped => StepState::Skipped { at: instant()? },
         StepStatus::Cancelled => StepState::Cancelled { at: instant()? },
-        StepStatus::InDoubt => StepState::InDoubt { since: instant()? },
+        StepStatus::InDoubt => StepState::InDoubt { since: instant()?, failure: failure(value()?)? },
     })
 }
 
@@ -383,6 +394,11 @@ pub(crate) fn key_text(row: &mut Columns<'_>) -> Result<IdempotencyKey, Fault> {
 
 pub(crate) fn workspace_name(row: &mut Columns<'_>) -> Result<WorkspaceId, Fault> {
     WorkspaceId::new(row.text()?).map_err(broken)
+}
+
+/// The name of a workspace, or nothing.
+pub(crate) fn maybe_workspace_name(row: &mut Columns<'_>) -> Result<Option<WorkspaceId>, Fault> {
+    row.maybe_text()?.map(WorkspaceId::new).transpose().map_err(broken)
 }
 
 pub(crate) fn promise(mut row: Columns<'_>) -> Result<Promise, Fault> {

@@ -7,6 +7,7 @@ use crate::arrival::arrive;
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
+use crate::journal::insert_notes;
 use crate::numbers::WorkspaceNo;
 use crate::rows;
 use crate::session::{Session, params};
@@ -16,6 +17,7 @@ impl Verb for SettlePromise {
 
     fn foresee(&self, needs: &mut Needs) {
         needs.promises.push((self.workspace.clone(), self.id.clone()));
+        needs.bring(&self.workspace, self.note.as_slice());
     }
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<SettleOutcome, Fault> {
@@ -35,6 +37,7 @@ impl Verb for SettlePromise {
                 let run = promise.run;
                 let state = PromiseState::Settled { at: session.now, settlement: self.settlement.clone() };
                 write_promise(session, workspace, Promise { state, ..promise })?;
+                insert_notes(session, self.note.as_slice()).await?;
                 let arrival = arrive(session, workspace, run, self.grant.as_ref()).await?;
                 let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));
                 Ok(SettleOutcome::Settled { granted })

@@ -6,6 +6,7 @@ use hapax_engine::store::{SteerOutcome, SteerRun};
 use crate::ending::{follow_ending, insert_result};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
+use crate::journal::insert_notes;
 use crate::rows::{self, StoredHead, uuid};
 use crate::session::{Session, params};
 use crate::start_run::{key_holder, subject_holder, take_key, take_subject};
@@ -15,6 +16,7 @@ impl Verb for SteerRun {
 
     fn foresee(&self, needs: &mut Needs) {
         needs.runs.push((self.workspace.clone(), self.run));
+        needs.bring(&self.workspace, self.note.as_slice());
     }
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<SteerOutcome, Fault> {
@@ -45,6 +47,7 @@ impl Verb for SteerRun {
         let written = StoredHead { head: steered.head.clone(), ..stored };
         session.write_head(written.clone());
         session.insert_event(workspace, self.run, &steered.event);
+        insert_notes(session, self.note.as_slice()).await?;
         session.has_woken |= written.head.state.wake_at().is_some();
         if let Some(result) = &steered.result {
             insert_result(session, workspace, self.run, result)?;

@@ -6,19 +6,22 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Promise, PromiseId, RunEvent, RunId, Timestamp, Version,
-    WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
+    Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimRuns, Claimed, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage,
-    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreError, StoreResult, StoredKey, Transact, TransactOutcome,
+    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyRecord, ListDoubts,
+    ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases,
+    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome,
+    SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact,
+    TransactOutcome,
 };
 use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_postgres::Transaction;
 
 use crate::advance_runs;
+use crate::append_notes::AppendNotes;
 use crate::batch::{HotOp, Move, Start, size_of_write};
 use crate::claim_runs::{self, Rotation};
 use crate::committer::Committer;
@@ -37,7 +40,9 @@ use crate::server_clock::ServerClock;
 use crate::start_runs;
 use crate::start_within::Guests;
 use crate::transact::Works;
-use crate::{list_runs, purge, read, renew_leases};
+use crate::{
+    claim_posts, finish_post, list_doubts, list_notes, list_posts, list_runs, purge, read, renew_leases,
+};
 
 /// Keeps everything in one schema of a PostgreSQL database, for any number of nodes.
 #[derive(Debug)]
@@ -354,6 +359,43 @@ impl Store for PostgresStore {
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
         let (workspace, id, now) = (workspace.clone(), id.clone(), self.now());
         self.read(|held| read::find_promise(held, workspace, id, now)).await
+    }
+
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
+        self.consider(AppendNotes(notes)).await
+    }
+
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+        let numbers = self.numbers.clone();
+        self.read(|held| list_notes::list_notes(held, numbers, request)).await
+    }
+
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
+        let numbers = self.numbers.clone();
+        self.read(|held| list_doubts::list_doubts(held, numbers, request)).await
+    }
+
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+        let now = self.now();
+        let claimed =
+            self.pools.deliveries.run(self.deadline, |held| claim_posts::claim_posts(held, request, now));
+        claimed.await.map_err(Fault::into_commit_error)
+    }
+
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+        let numbers = self.numbers.clone();
+        let finished =
+            self.pools.deliveries.run(self.deadline, |held| finish_post::finish_post(held, numbers, request));
+        finished.await.map_err(Fault::into_commit_error)
+    }
+
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
+        self.consider(request).await
+    }
+
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+        let numbers = self.numbers.clone();
+        self.read(|held| list_posts::list_posts(held, numbers, request)).await
     }
 
     async fn close(&self) -> StoreResult<()> {

@@ -190,13 +190,16 @@ impl Works {
 
     /// Outside the transaction, because a number that was once seen must not be taken back by a rollback.
     async fn give_numbers(&self, needs: &Needs) -> Result<(), Fault> {
-        if needs.names.is_empty() {
+        if needs.names.is_empty() && needs.workspaces.is_empty() {
             return Ok(());
         }
         let held = self.pools.considered.get().await?;
         for (workspace, workflow) in &needs.names {
             self.numbers.give_workspace(held.link(), workspace).await?;
             self.numbers.give_workflow(held.link(), workflow).await?;
+        }
+        for workspace in &needs.workspaces {
+            self.numbers.give_workspace(held.link(), workspace).await?;
         }
         held.give_back();
         Ok(())

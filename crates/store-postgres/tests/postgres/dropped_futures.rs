@@ -5,9 +5,11 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use hapax_engine::model::{RunHead, Steer, Version, WorkspaceId};
-use hapax_engine::store::{ClaimRuns, ListRuns, Purge, SteerRun};
-use hapax_store_conformance::fixture::{ANN, Stage, grant, settlement_of, signal_to};
+use hapax_engine::model::{Noted, PostState, RunHead, Steer, Version, WorkspaceId};
+use hapax_engine::store::{ClaimPosts, ClaimRuns, ListDoubts, ListRuns, Purge, Redeliver, SteerRun};
+use hapax_store_conformance::fixture::{
+    ANN, LEASE, Stage, finish_of, grant, name, note_of, settlement_of, signal_to,
+};
 use hapax_store_postgres::PostgresOptions;
 
 use crate::fixture::{database, stage, until};
@@ -36,6 +38,16 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     let store = &t.store;
     let here = WorkspaceId::default();
     let (driven, waiting, pending) = (t.driven().await, parked(t).await, t.pending().await);
+    let leaving = t.driven().await;
+    let leaving = t.write(&leaving).await.leaves("a", "mail").leaves("b", "mail").done().await;
+    let note = note_of(&leaving, Noted::Claimed { attempt: 1 });
+    let brings = t.write(&leaving).await.does("charge").notes(note.clone()).leaves("c", "mail").advance();
+    let claimed = t.claim_posts(ANN, &[("mail", 1)]).await.posts.remove(0);
+    let finish = finish_of(&claimed, PostState::Delivered { at: t.now() }, None);
+    let (workspace, id) = (here.clone(), claimed.id.clone());
+    let redeliver = Redeliver { workspace, id, note: Some(note.clone()) };
+    let claim_posts = ClaimPosts { owner: ANN, lease_for: LEASE, room: vec![(name("mail"), 1)] };
+    let doubts = ListDoubts { workspace: None, after: None, limit: 10 };
     let step = t.write(&driven).await.does("charge").advance();
     let child = t.child_of(&driven, "ship");
     let with_child = t.write(&driven).await.awaits_child("ship", &child).advance();
@@ -45,6 +57,7 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
         run: pending.id(),
         command: Steer::Cancel { reason: "no".into() },
         expected: None,
+        note: None,
     };
     let purge = Purge { runs_closed_before: Some(t.now()), after: None, limit: 10 };
     let subject = t.order().subject(&format!("s{polls}")).new_run();
@@ -64,6 +77,14 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     given_up |= drop_after(polls, store.list_runs(all)).await;
     given_up |= drop_after(polls, store.list_events(&here, driven.id(), Version::default())).await;
     given_up |= drop_after(polls, store.list_keys(None)).await;
+    given_up |= drop_after(polls, store.advance_run(brings)).await;
+    given_up |= drop_after(polls, store.append_notes(vec![note])).await;
+    given_up |= drop_after(polls, store.claim_posts(claim_posts)).await;
+    given_up |= drop_after(polls, store.finish_post(finish)).await;
+    given_up |= drop_after(polls, store.redeliver(redeliver)).await;
+    given_up |= drop_after(polls, store.list_notes(t.all_notes())).await;
+    given_up |= drop_after(polls, store.list_doubts(doubts)).await;
+    given_up |= drop_after(polls, store.list_posts(t.all_posts())).await;
     given_up
 }
 

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{EventKind, Steer};
+use hapax_engine::model::{EventKind, Noted, PostState, Steer};
 use hapax_engine::store::{
     AdvanceOutcome, SettleOutcome, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, StoreError,
     StoreResult,
 };
-use hapax_store_conformance::fixture::{ANN, Stage, settlement_of, signal_to};
+use hapax_store_conformance::fixture::{ANN, Stage, finish_of, note_of, settlement_of, signal_to};
 use hapax_store_conformance::must;
 use hapax_store_postgres::PostgresOptions;
 
@@ -40,6 +40,11 @@ async fn stage_behind(proxy: &Proxy) -> Stage {
         must!(t.settle(&run, "paid", "1").await, SettleOutcome::Settled { .. });
         t.steered(&run, Steer::Cancel { reason: "warm".into() }).await;
         t.view(&run).await;
+        let run = t.driven().await;
+        let note = note_of(&run, Noted::Claimed { attempt: 1 });
+        t.write(&run).await.notes(note).leaves("tell", "warm").done().await;
+        let claimed = t.claim_posts(ANN, &[("warm", 1)]).await.posts.remove(0);
+        t.delivered(&claimed).await;
     }
     t
 }
@@ -69,6 +74,25 @@ async fn a_write_whose_answer_was_lost_is_recognised() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_answer_was_lost_brings_nothing_twice() {
+    let database = database().await;
+    let proxy = Proxy::start(&database.tcp_url()).await;
+    let t = stage_behind(&proxy).await;
+    let run = t.driven().await;
+    let note = note_of(&run, Noted::Claimed { attempt: 1 });
+    let advance = t.write(&run).await.notes(note).leaves("tell", "mail").advance();
+    let outcome = send_until_known(&proxy, async || t.store.advance_run(advance.clone()).await).await;
+    must!(outcome, AdvanceOutcome::Advanced { .. });
+    assert_eq!(t.notes().await.iter().filter(|note| note.run == run.id()).count(), 1);
+    let claimed = t.claim_post(ANN).await;
+    let finish = finish_of(&claimed, PostState::Delivered { at: t.now() }, None);
+    send_until_known(&proxy, async || t.store.finish_post(finish.clone()).await).await;
+    let posts = t.posts().await;
+    let told = posts.iter().find(|post| post.id == claimed.id).map(|post| (post.state, post.attempts));
+    assert_eq!(told, Some((PostState::Delivered { at: t.now() }, 1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn considered_operations_whose_answers_were_lost_are_recognised() {
     let database = database().await;
     let proxy = Proxy::start(&database.tcp_url()).await;
@@ -87,6 +111,7 @@ async fn considered_operations_whose_answers_were_lost_are_recognised() {
         run: run.id(),
         command: Steer::Cancel { reason: "no".into() },
         expected: None,
+        note: None,
     };
     let outcome = send_until_known(&proxy, async || t.store.steer_run(steer.clone()).await).await;
     must!(outcome, SteerOutcome::Refused(..) | SteerOutcome::Steered(_));

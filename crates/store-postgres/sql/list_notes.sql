@@ -1,0 +1,5 @@
+SELECT place, run, generation, step, at, fence, owner, actor, role, body
+FROM notes
+WHERE workspace = $1 AND place > $2
+ORDER BY place
+LIMIT $3

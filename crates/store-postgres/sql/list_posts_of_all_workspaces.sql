@@ -1,0 +1,13 @@
+-- In the order of workspace names, not of their numbers, after a place; $4 is the status or NULL, $5 the target or NULL.
+SELECT s.name, p.id, p.run, p.target, p.created_at, p.attempts, p.status, p.at, p.owner, p.failure, p.payload
+FROM (SELECT id, name FROM workspaces WHERE name >= $1 ORDER BY name) AS s
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM posts
+        WHERE workspace = s.id AND id > CASE s.name WHEN $1 THEN $2 ELSE '' END AND ($4::int2 IS NULL OR status = $4)
+            AND ($5::text IS NULL OR target = $5)
+        ORDER BY id
+        LIMIT $3
+    ) AS p
+ORDER BY s.name, p.id
+LIMIT $3

@@ -1,0 +1,40 @@
+//! Steps in doubt.
+
+use std::sync::Arc;
+
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::store::{ListDoubts, StoredDoubt};
+use uuid::Uuid;
+
+use crate::codes::millis;
+use crate::fault::Fault;
+use crate::numbers::Numbers;
+use crate::pools::Held;
+use crate::read::query;
+use crate::rows::{self, uuid};
+
+pub(crate) async fn list_doubts(
+    held: Arc<Held>,
+    numbers: Arc<Numbers>,
+    request: ListDoubts,
+) -> Result<Vec<StoredDoubt>, Fault> {
+    let workspace = match &request.workspace {
+        None => None,
+        Some(name) => match numbers.find_workspace(held.link(), name).await? {
+            None => return Ok(Vec::new()),
+            Some(number) => Some(number.0),
+        },
+    };
+    // Nothing is in doubt since before the first instant there is.
+    let (since, run, step) = match &request.after {
+        Some(after) => (millis(after.since), uuid(after.run), after.step.as_str()),
+        None => (i64::MIN, Uuid::nil(), ""),
+    };
+    let limit = request.limit.clamp(1, MAX_PAGE) as i64;
+    let sql = include_str!("../sql/list_doubts.sql");
+    let found = query(&held, sql, &[&since, &run, &step, &workspace, &limit]).await?;
+    rows::collect(&found, |mut row| {
+        let (workspace, run) = (rows::workspace_name(&mut row)?, row.run()?);
+        Ok(StoredDoubt { workspace, run, step: rows::step_record(&mut row)? })
+    })
+}

@@ -1,0 +1,51 @@
+//! Delivering once more what is delivered or given up.
+
+use hapax_engine::model::{Post, PostState};
+use hapax_engine::store::{Redeliver, RedeliverOutcome};
+
+use crate::fault::Fault;
+use crate::job::{Needs, Verb};
+use crate::journal::insert_notes;
+use crate::numbers::WorkspaceNo;
+use crate::outbox::{post, write_post};
+use crate::rows;
+use crate::session::{Session, params};
+
+impl Verb for Redeliver {
+    type Outcome = RedeliverOutcome;
+
+    fn foresee(&self, needs: &mut Needs) {
+        needs.bring(&self.workspace, self.note.as_slice());
+    }
+
+    async fn apply(&self, session: &mut Session<'_>) -> Result<RedeliverOutcome, Fault> {
+        let Some(workspace) = session.find_workspace(&self.workspace).await? else {
+            return Ok(RedeliverOutcome::NoSuchPost);
+        };
+        let Some(post) = lock_post(self, session, workspace).await? else {
+            return Ok(RedeliverOutcome::NoSuchPost);
+        };
+        if !post.state.status().is_settled() {
+            return Ok(RedeliverOutcome::UnderWay(post));
+        }
+        let due = Post { state: PostState::Due { at: session.now }, attempts: 0, failure: None, ..post };
+        write_post(session, workspace, &due)?;
+        insert_notes(session, self.note.as_slice()).await?;
+        Ok(RedeliverOutcome::Due(due))
+    }
+}
+
+/// The after-effect, locked; its run is, too, because a purge that has it would take away what is to be delivered.
+async fn lock_post(
+    request: &Redeliver,
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+) -> Result<Option<Post>, Fault> {
+    let place = || params![workspace.0, request.id.as_str().to_owned()];
+    let read = |mut row: rows::Columns<'_>| post(request.workspace.clone(), &mut row);
+    let found = session.query(include_str!("../sql/find_post.sql"), place()).await?;
+    let Some(post) = rows::at_most_one(&found, read)? else { return Ok(None) };
+    session.lock(&[(workspace, post.run)]).await?;
+    let found = session.query(include_str!("../sql/lock_post.sql"), place()).await?;
+    rows::at_most_one(&found, read)
+}

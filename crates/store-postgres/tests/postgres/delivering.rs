@@ -1,0 +1,159 @@
+//! The journal and the outbox under many writers, deliverers and purges at once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_engine::model::{Advance, EffectKey, Noted, PostState, RunId};
+use hapax_engine::store::{AdvanceOutcome, Purge, RedeliverOutcome};
+use hapax_store_conformance::fixture::{ANN, BOB, SECOND, Stage, note_of};
+use hapax_store_conformance::must;
+use hapax_store_postgres::PostgresOptions;
+
+use crate::fixture::{database, stage};
+
+const RUNS: usize = 40;
+
+/// Counts statements that insert, also those that insert nothing.
+const COUNT: &str = "CREATE SEQUENCE public.inserts;
+    CREATE FUNCTION public.count_insert() RETURNS trigger LANGUAGE plpgsql
+        AS $$ BEGIN PERFORM nextval('public.inserts'); RETURN NULL; END $$;
+    CREATE TRIGGER counted AFTER INSERT ON hapax.notes FOR EACH STATEMENT EXECUTE FUNCTION public.count_insert();
+    CREATE TRIGGER counted AFTER INSERT ON hapax.posts FOR EACH STATEMENT EXECUTE FUNCTION public.count_insert()";
+
+/// Sends writes at the same time; answers which runs they took effect on.
+async fn send(t: &Arc<Stage>, writes: &[Advance]) -> BTreeSet<RunId> {
+    let sending: Vec<_> = writes
+        .iter()
+        .map(|write| {
+            let (t, write) = (t.clone(), write.clone());
+            tokio::spawn(async move { (write.run(), t.store.advance_run(write).await.unwrap()) })
+        })
+        .collect();
+    let mut written = BTreeSet::new();
+    for sent in sending {
+        let (run, outcome) = sent.await.unwrap();
+        if let AdvanceOutcome::Advanced { .. } = outcome {
+            written.insert(run);
+        }
+    }
+    written
+}
+
+async fn kept(t: &Stage) -> (Vec<RunId>, Vec<RunId>) {
+    let mut notes: Vec<RunId> = t.notes().await.iter().map(|note| note.run).collect();
+    let mut posts: Vec<RunId> = t.posts().await.iter().map(|post| post.run).collect();
+    notes.sort_unstable();
+    posts.sort_unstable();
+    (notes, posts)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_keeps_what_those_of_its_writes_bring_that_take_effect() {
+    let database = database().await;
+    let t = Arc::new(stage(&database.url(), PostgresOptions::default().committers(1)).await);
+    let (mut writes, mut sound) = (Vec::new(), BTreeSet::new());
+    for n in 0..RUNS {
+        let run = t.driven().await;
+        let note = note_of(&run, Noted::Claimed { attempt: 1 });
+        writes.push(t.write(&run).await.does("charge").notes(note).leaves("tell", "mail").advance());
+        if n % 2 == 0 {
+            sound.insert(run.id());
+        } else {
+            t.write(&run).await.does("other").done().await;
+        }
+    }
+    let admin = database.connect().await.unwrap();
+    admin.batch_execute(COUNT).await.unwrap();
+    assert_eq!(send(&t, &writes).await, sound);
+    let expected: Vec<RunId> = sound.iter().copied().collect();
+    assert_eq!(kept(&t).await, (expected.clone(), expected.clone()));
+    let commits = "SELECT count(DISTINCT xmin::text) FROM hapax.notes";
+    let commits: i64 = admin.query_one(commits, &[]).await.unwrap().get(0);
+    let inserts = async || -> i64 {
+        let last = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM public.inserts";
+        admin.query_one(last, &[]).await.unwrap().get(0)
+    };
+    let first = inserts().await;
+    assert!(first < RUNS as i64, "{first} statements for {RUNS} writes that bring two things each");
+    assert!(first >= 2 * commits, "each batch sends one of each: {first} for {commits}");
+    // Sent again they are recognised, and bring nothing twice.
+    assert_eq!(send(&t, &writes).await, sound);
+    assert_eq!(kept(&t).await, (expected.clone(), expected));
+    // A batch that brings nothing sends nothing for it.
+    let before = inserts().await;
+    let run = t.driven().await;
+    t.write(&run).await.does("charge").done().await;
+    assert_eq!(inserts().await, before);
+    t.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_is_at_is_passed_over_and_looked_at_again_in_a_moment() {
+    let database = database().await;
+    let t = stage(&database.url(), PostgresOptions::default()).await;
+    let run = t.driven().await;
+    let write = t.write(&run).await.leaves("a", "mail").leaves("b", "mail").leaves("c", "mail");
+    write.done().await;
+    let mut admin = database.connect().await.unwrap();
+    let other = admin.transaction().await.unwrap();
+    let lock = "SELECT id FROM hapax.posts ORDER BY id LIMIT 1 FOR UPDATE";
+    let locked: String = other.query_one(lock, &[]).await.unwrap().get(0);
+    let claimed = t.claim_posts(ANN, &[("mail", 1)]).await;
+    assert_eq!((claimed.posts.len(), claimed.next_due_at), (1, Some(t.now())), "one more is due");
+    let claimed = t.claim_posts(ANN, &[("mail", 9), ("sms", 9)]).await;
+    assert_eq!(claimed.posts.len(), 1);
+    assert!(claimed.next_due_at.is_some_and(|at| at > t.now()), "{claimed:?}");
+    other.rollback().await.unwrap();
+    let claimed = t.claim_post(BOB).await;
+    assert_eq!(claimed.id, EffectKey::from_stored(&locked));
+    t.store.close().await.unwrap();
+}
+
+/// A purge has looked at the run before somebody asks for the delivery.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_to_be_delivered_once_more_outlives_a_purge_under_way() {
+    let database = database().await;
+    let t = Arc::new(stage(&database.url(), PostgresOptions::default()).await);
+    for _ in 0..50 {
+        let run = t.driven().await;
+        t.write(&run).await.completes("1").done().await;
+    }
+    let run = t.driven().await;
+    let run = t.write(&run).await.leaves("tell", "mail").completes("1").done().await;
+    let post = t.claim_post(ANN).await;
+    t.delivered(&post).await;
+    t.pass(SECOND);
+    let admin = database.connect().await.unwrap();
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
+            AS $$ BEGIN PERFORM pg_sleep(0.03); RETURN OLD; END $$;
+        CREATE TRIGGER slow BEFORE DELETE ON hapax.runs FOR EACH ROW EXECUTE FUNCTION slow()";
+    admin.batch_execute(slow).await.unwrap();
+    let request = Purge { runs_closed_before: Some(t.now()), after: None, limit: 1_000 };
+    let purging = tokio::spawn({
+        let t = t.clone();
+        async move { t.store.purge(request).await.unwrap() }
+    });
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    must!(t.redeliver(&post).await, RedeliverOutcome::Due(_));
+    assert_eq!(purging.await.unwrap().runs, 50);
+    t.view(&run).await;
+    let again = t.claim_post(BOB).await;
+    assert_eq!((again.id, again.attempts), (post.id, 1));
+    t.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_named_twice_has_the_room_of_both() {
+    let database = database().await;
+    let t = stage(&database.url(), PostgresOptions::default()).await;
+    let run = t.driven().await;
+    let write = t.write(&run).await.leaves("a", "mail").leaves("b", "mail").leaves("c", "mail");
+    write.done().await;
+    let claimed = t.claim_posts(ANN, &[("mail", 1), ("mail", 1)]).await;
+    assert_eq!((claimed.posts.len(), claimed.next_due_at), (2, Some(t.now())));
+    let states: Vec<PostState> = t.posts().await.iter().map(|post| post.state).collect();
+    let is_claimed = |state: &&PostState| matches!(state, PostState::Claimed { .. });
+    assert_eq!(states.iter().filter(is_claimed).count(), 2);
+    t.store.close().await.unwrap();
+}
