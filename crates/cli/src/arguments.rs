@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::{bench, completions, demo, migrate};
+use crate::{audit, bench, completions, demo, doubts, ledger, migrate, outbox};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -19,6 +19,8 @@ Examples:
   hapax bench steps                            see how fast it is on this disk
   hapax bench all --json > figures.json        every workload, for a program to read
   hapax migrate --store sqlite:orders.db       bring its tables up to date
+  hapax doubts list --store sqlite:orders.db   see which effects wait for a decision
+  hapax ledger --store sqlite:orders.db        every effect, for an auditor
   hapax completions bash > ~/.local/share/bash-completion/completions/hapax";
 
 /// Durable workflows whose effects happen once.
@@ -46,6 +48,14 @@ pub(crate) enum Command {
     BenchNode(bench::NodeOptions),
     /// Bring the tables of a store up to date, or see what they lack.
     Migrate(migrate::Options),
+    /// See effects of which nobody knows whether they happened, and decide what became of them.
+    Doubts(doubts::Options),
+    /// Print every effect and every attempt at it, for an auditor.
+    Ledger(ledger::Options),
+    /// Print what people did, and why.
+    Audit(audit::Options),
+    /// See after-effects, and have one delivered once more.
+    Outbox(outbox::Options),
     /// Print a script that completes this command in a shell.
     Completions(completions::Options),
 }

@@ -3,6 +3,7 @@
 mod aged;
 mod baseline;
 mod ceiling;
+mod effects;
 mod finished_runs;
 mod histogram;
 mod latency;
@@ -38,6 +39,7 @@ Workloads:
   waiting   many runs that wait for a promise or a timer: memory for each, and how fast one wakes
   long      one run of very many steps: does it slow down, and how long is it replayed after a crash
   recovery  a process killed with many runs in flight: how soon they go on, and what is done again
+  effects   what the ledger of effects and a claim cost, and how long a crash at every point of a workflow takes
   nodes     steps of several processes on one PostgreSQL, compared with those of one
   aged      steps on a database full of finished runs, compared with an empty one
   all       every one of them but nodes
@@ -95,12 +97,13 @@ enum Workload {
     Long,
     Aged,
     Recovery,
+    Effects,
     Nodes,
     All,
 }
 
 impl Workload {
-    const EACH: [Workload; 7] = [
+    const EACH: [Workload; 8] = [
         Workload::Steps,
         Workload::Latency,
         Workload::Starts,
@@ -108,6 +111,7 @@ impl Workload {
         Workload::Long,
         Workload::Aged,
         Workload::Recovery,
+        Workload::Effects,
     ];
 }
 
@@ -148,6 +152,7 @@ async fn measure(workload: Workload, options: &Options, place: &Place) -> Result
         Workload::Long => long::measure(options, place).await,
         Workload::Aged => aged::measure(options, place).await,
         Workload::Recovery => recovery::measure(options, place).await,
+        Workload::Effects => effects::measure(options, place).await,
         Workload::Nodes => nodes::measure(options, place).await,
         Workload::All => bail!("all is every workload, one after the other"),
     }

@@ -1,11 +1,17 @@
 //! The `hapax` command. Data goes to standard output, everything else to standard error.
 
 mod arguments;
+mod audit;
 mod bench;
 mod completions;
 mod demo;
+mod doubts;
+mod effect_store;
+mod ledger;
 mod migrate;
+mod outbox;
 mod output;
+mod person;
 mod store_url;
 
 use std::process::ExitCode;
@@ -35,6 +41,10 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::DemoWorker(options) => in_runtime(demo::work(options)),
         Command::Bench(options) => in_runtime(bench::run(options)),
         Command::BenchNode(options) => in_runtime(bench::work(options)),
+        Command::Doubts(options) => in_runtime(doubts::run(options)),
+        Command::Ledger(options) => in_runtime(ledger::run(options)),
+        Command::Audit(options) => in_runtime(audit::run(options)),
+        Command::Outbox(options) => in_runtime(outbox::run(options)),
         Command::Migrate(options) => in_runtime(migrate::run(options)),
         Command::Completions(options) => completions::print(&options),
     }

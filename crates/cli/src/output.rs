@@ -1,5 +1,7 @@
 //! Where words go: data to standard output, the rest to standard error, and no panic if nobody listens.
 
+pub(crate) mod for_people;
+
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -30,6 +32,11 @@ pub(crate) fn print(text: &str) -> Result<()> {
 /// Writes one JSON object to standard output.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Writes one JSON object on one line, for a list of them.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<()> {
+    print(&format!("{}\n", serde_json::to_string(value)?))
 }
 
 /// Writes one line to standard error. If that is closed there is nobody to tell.

@@ -118,7 +118,7 @@ fn all_is_one_object_with_every_workload() {
     let report = bench(&["all", "--store", "memory:", "--runs", "100", "--steps", "4", "--concurrency", "4"]);
     let names: Vec<&str> =
         report["workloads"].as_array().unwrap().iter().map(|it| it["workload"].as_str().unwrap()).collect();
-    assert_eq!(names, ["steps", "latency", "starts", "waiting", "long"]);
+    assert_eq!(names, ["steps", "latency", "starts", "waiting", "long", "effects"]);
 }
 
 #[test]
@@ -128,6 +128,21 @@ fn a_killed_process_repeats_at_most_one_step_of_each_run() {
     assert_eq!(report["runs_in_flight"], 20);
     assert!(report["steps_run_again"].as_u64().is_some_and(|again| again <= 20), "{report}");
     assert!(report["steps_run_again_per_run"].as_f64().is_some_and(|most| most <= 1.0), "{report}");
+}
+
+#[test]
+fn a_claim_costs_one_write_and_a_crash_everywhere_is_timed() {
+    let folder = tempfile::tempdir().unwrap();
+    for store in ["memory:".to_string(), url(folder.path())] {
+        let report = bench(&["effects", "--store", &store, "--runs", "50", "--concurrency", "8"]);
+        is_positive(&report, &["ledger_ratio", "ledger_ratio_with_failures", "steps_per_second"]);
+        is_positive(
+            &report,
+            &["idempotent_p50_ms", "claimed_p50_ms", "claimed_ratio", "crash_everywhere_ms"],
+        );
+        assert_eq!(report["writes_for_one_claim"], 1.0, "{report}");
+        assert!(report["crash_everywhere_lives"].as_u64().is_some_and(|lives| lives > 100), "{report}");
+    }
 }
 
 #[tokio::test]

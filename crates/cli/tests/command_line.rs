@@ -11,7 +11,19 @@ fn help_tells_of_commands_and_exit_codes() {
     let output = hapax(&["--help"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0));
-    for word in ["demo", "bench", "migrate", "completions", "Exit codes", "NO_COLOR", "Examples"] {
+    for word in [
+        "demo",
+        "bench",
+        "migrate",
+        "doubts",
+        "ledger",
+        "audit",
+        "outbox",
+        "completions",
+        "Exit codes",
+        "NO_COLOR",
+        "Examples",
+    ] {
         assert!(text.contains(word), "{word} is missing:\n{text}");
     }
     for hidden in ["demo-worker", "bench-node"] {
@@ -28,6 +40,12 @@ fn what_is_not_understood_is_told_apart_from_what_fails() {
         &["bench", "steps", "--runs", "0"],
         &["demo", "--orders", "0"],
         &["migrate"],
+        &["doubts"],
+        &["doubts", "list"],
+        &["ledger"],
+        &["audit", "--store", "sqlite:x.db", "--workspace", ""],
+        &["outbox", "list", "--store", "sqlite:x.db", "--status", "lost"],
+        &["outbox", "redeliver", "x", "--by", "ada", "--reason", " ", "--store", "sqlite:x.db"],
         &["completions", "smoke-signals"],
     ] {
         let output = hapax(wrong);

@@ -64,8 +64,8 @@ impl KeySeries {
 /// What a run works on.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Job {
-    order: u64,
-    steps: u32,
+    pub(super) order: u64,
+    pub(super) steps: u32,
 }
 
 impl Job {
@@ -119,11 +119,22 @@ pub(super) async fn drive(
     keys: &Arc<KeySeries>,
     bar: &ProgressBar,
 ) -> Result<Round> {
+    drive_workflow(WORKFLOW, engine, load, keys, bar).await
+}
+
+/// The same with another workflow that sums up like [`take_steps`].
+pub(super) async fn drive_workflow(
+    workflow: &'static str,
+    engine: &Engine,
+    load: Load,
+    keys: &Arc<KeySeries>,
+    bar: &ProgressBar,
+) -> Result<Round> {
     let next = Arc::new(AtomicU64::new(0));
     let began = Instant::now();
     let mut callers = JoinSet::new();
     for _ in 0..u64::from(load.concurrency).min(load.runs) {
-        callers.spawn(call(engine.clone(), load, keys.clone(), next.clone(), bar.clone()));
+        callers.spawn(call(workflow, engine.clone(), load, keys.clone(), next.clone(), bar.clone()));
     }
     let mut times = Vec::new();
     while let Some(of_one_caller) = callers.join_next().await {
@@ -149,6 +160,7 @@ pub(super) async fn warm_up(opened: &Opened, keys: &Arc<KeySeries>) -> Result<()
 
 /// One caller: starts a run, waits for its result, starts the next.
 async fn call(
+    workflow: &str,
     engine: Engine,
     load: Load,
     keys: Arc<KeySeries>,
@@ -162,7 +174,7 @@ async fn call(
             return Ok(times);
         }
         let began = Instant::now();
-        let run = engine.start(WORKFLOW, &Job::new(order, load.steps)).idempotency_key(keys.next()).await?;
+        let run = engine.start(workflow, &Job::new(order, load.steps)).idempotency_key(keys.next()).await?;
         ensure!(run.created, "a key was used before");
         let sum: u64 = run.result().await?;
         times.push(began.elapsed());

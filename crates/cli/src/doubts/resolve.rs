@@ -1,0 +1,122 @@
+//! `hapax doubts resolve`.
+
+use anyhow::{Result, anyhow};
+use hapax::model::{RulingRefused, StepId, Version};
+use hapax::{Actor, DoubtRef, Error, Resolution, Role, Ruling, RunId};
+use serde_json::{Value, json};
+
+use crate::effect_store::{self, StoreOptions};
+use crate::output;
+use crate::person::{Person, not_blank};
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax doubts resolve RUN wire --seen 7 --happened '{\"transfer\":\"tx-41\"}' \\
+      --by ada --reason 'the bank shows it' --store sqlite:orders.db
+  hapax doubts resolve RUN wire --seen 7 --did-not-happen \\
+      --by ada --seconded-by grace --reason 'the bank has no such transfer' --store sqlite:orders.db
+  hapax doubts resolve RUN wire --seen 7 --abandon \\
+      --by grace --role manager --reason 'the bank no longer exists' --store postgres://localhost/orders
+
+What cannot be taken back (all but --happened) needs --role manager, or a second person. A decision counts once, for the
+doubt as it was seen; anything else is refused with 1 and changes nothing. While a process owns the SQLite file, stop it, or
+decide in that process.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The run, as `hapax doubts list` shows it.
+    run: RunId,
+    /// The step, as it shows it.
+    #[arg(value_parser = not_blank)]
+    step: String,
+    /// The version it showed under `seen`.
+    #[arg(long, value_name = "VERSION")]
+    seen: u64,
+    #[command(flatten)]
+    decision: Decision,
+    #[command(flatten)]
+    person: Person,
+    /// A second person who agrees.
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    seconded_by: Option<String>,
+    #[command(flatten)]
+    store: StoreOptions,
+    /// Print one JSON object instead of a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Decision {
+    /// It happened, and gave this.
+    #[arg(long, value_name = "JSON", value_parser = parse_json)]
+    happened: Option<Value>,
+    /// It did not happen; it is run.
+    #[arg(long)]
+    did_not_happen: bool,
+    /// It happened, gave this, and is to be undone by the compensation of the step.
+    #[arg(long, value_name = "JSON", value_parser = parse_json)]
+    compensate: Option<Value>,
+    /// Nobody will ever know; the step counts as failed.
+    #[arg(long)]
+    abandon: bool,
+}
+
+pub(super) async fn run(options: Options) -> Result<()> {
+    let resolution = options.decision.resolution()?;
+    let decided = resolution.as_str();
+    let second = options.seconded_by.clone();
+    let ruling = Ruling {
+        resolution,
+        by: options.person.actor(),
+        seconded_by: second.map(|name| Actor { name, role: Role::Operator }),
+        reason: options.person.reason.clone(),
+    };
+    let doubt = DoubtRef {
+        run: options.run,
+        step: StepId::from_stored(&options.step),
+        seen: Version::new(options.seen),
+    };
+    let engine = options.store.open_to_write().await?;
+    let outcome = engine.resolve_doubt(&doubt, ruling).await.map_err(with_remedy);
+    let closed = effect_store::close(&engine).await;
+    outcome.and(closed)?;
+    let (run, step) = (doubt.run.to_string(), doubt.step);
+    match options.json {
+        true => output::print_json(&json!({ "run": run, "step": step.as_str(), "resolution": decided })),
+        false => output::print(&format!(
+            "step {step} of run {run}: {decided}; the run goes on where its workflow is registered\n"
+        )),
+    }
+}
+
+impl Decision {
+    fn resolution(&self) -> Result<Resolution> {
+        match (&self.happened, &self.compensate) {
+            (Some(output), _) => Ok(Resolution::Happened { output: output.clone() }),
+            (None, Some(output)) => Ok(Resolution::Compensate { output: output.clone() }),
+            (None, None) if self.did_not_happen => Ok(Resolution::DidNotHappen),
+            (None, None) if self.abandon => Ok(Resolution::Abandon),
+            (None, None) => Err(anyhow!("say what is decided, such as --did-not-happen")),
+        }
+    }
+}
+
+/// The error, with the command to give next where there is one.
+fn with_remedy(error: Error) -> anyhow::Error {
+    let remedy = match &error {
+        Error::NoSuchDoubt { .. } => "`hapax doubts list` shows them as they are now",
+        Error::DoubtResolved { .. } => "`hapax audit` tells by whom and why",
+        Error::Ruling(RulingRefused::NeedsManager(_)) => "give --role manager or --seconded-by another NAME",
+        Error::NoSuchRun(_) => "check the run, the --store and the --workspace",
+        _ => return error.into(),
+    };
+    anyhow!("{error}; {remedy}")
+}
+
+fn parse_json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("it is not JSON ({error}); a text needs quotes of its own: '\"tx-41\"'"))
+}

@@ -1,0 +1,144 @@
+//! `hapax outbox list`.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use hapax::Engine;
+use hapax::limits::MAX_PAGE;
+use hapax::model::{Post, PostState, PostStatus};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::effect_store::{self, StoreOptions};
+use crate::output::{self, for_people};
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax outbox list --store sqlite:orders.db
+  hapax outbox list --status dead --store postgres://localhost/orders --json | jq -r .id
+
+A SQLite file is only read, so a program may be using it.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    store: StoreOptions,
+    /// Only those that stand there.
+    #[arg(long, value_enum)]
+    status: Option<Status>,
+    /// Print one JSON object a line, with the payload, instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: u32,
+}
+
+/// Where an after-effect stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Status {
+    /// To be delivered.
+    Due,
+    /// Being delivered.
+    Claimed,
+    /// The receiver has it.
+    Delivered,
+    /// Given up.
+    Dead,
+}
+
+/// An after-effect as it is told to programs.
+#[derive(Debug, Serialize)]
+pub(super) struct Told<'a> {
+    id: &'a str,
+    run: String,
+    target: &'a str,
+    status: &'static str,
+    /// Due, claimed until, delivered or given up at.
+    at: String,
+    attempts: u32,
+    created_at: String,
+    failure: Option<String>,
+    payload: Value,
+}
+
+impl From<Status> for PostStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Due => PostStatus::Due,
+            Status::Claimed => PostStatus::Claimed,
+            Status::Delivered => PostStatus::Delivered,
+            Status::Dead => PostStatus::Dead,
+        }
+    }
+}
+
+pub(super) async fn run(options: Options) -> Result<()> {
+    let engine = options.store.open_to_read().await?;
+    let limit = options.limit as usize;
+    let mut posts = read(&engine, options.status.map(Into::into), limit + 1).await?;
+    effect_store::close(&engine).await?;
+    let is_all = posts.len() <= limit;
+    posts.truncate(limit);
+    match options.json {
+        true => posts.iter().try_for_each(|post| output::print_json_line(&told(post)?))?,
+        false if posts.is_empty() => output::print("there is no such after-effect\n")?,
+        false => output::print(&table(&posts))?,
+    }
+    if !is_all {
+        output::say(&format!("there are more; show them with a --limit above {limit}"));
+    }
+    Ok(())
+}
+
+async fn read(engine: &Engine, status: Option<PostStatus>, limit: usize) -> Result<Vec<Post>> {
+    let mut posts: Vec<Post> = Vec::new();
+    while posts.len() < limit {
+        let room = MAX_PAGE.min(limit - posts.len());
+        let after = posts.last().map(|last| last.id.clone());
+        let page = engine.list_after_effects(status, after, room).await?;
+        let is_last = page.len() < room;
+        posts.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    Ok(posts)
+}
+
+pub(super) fn told(post: &Post) -> Result<Told<'_>> {
+    Ok(Told {
+        id: post.id.as_str(),
+        run: post.run.to_string(),
+        target: post.target.as_str(),
+        status: post.state.status().as_str(),
+        at: at(post),
+        attempts: post.attempts,
+        created_at: post.created_at.to_string(),
+        failure: post.failure.as_ref().map(ToString::to_string),
+        payload: post.payload.to()?,
+    })
+}
+
+fn at(post: &Post) -> String {
+    match post.state {
+        PostState::Due { at } | PostState::Delivered { at } | PostState::Dead { at } => at.to_string(),
+        PostState::Claimed { until, .. } => until.to_string(),
+    }
+}
+
+fn table(posts: &[Post]) -> String {
+    let mut table = for_people::table(["id", "target", "status", "at", "attempts", "last failure"]);
+    for post in posts {
+        let failure = post.failure.as_ref().map_or_else(|| "-".into(), ToString::to_string);
+        table.add_row([
+            post.id.to_string(),
+            post.target.to_string(),
+            post.state.status().as_str().into(),
+            at(post),
+            post.attempts.to_string(),
+            for_people::plain(&failure),
+        ]);
+    }
+    format!("{table}\n")
+}

@@ -1,0 +1,343 @@
+//! `hapax doubts`, `ledger`, `audit` and `outbox`, through the command itself.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hapax::model::PostStatus;
+use hapax::{Ctx, Delivery, Failure, Hapax, RunId};
+use hapax_postgres_fixture::Database;
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const SAYS_WHO: [&str; 4] = ["--by", "ada", "--reason", "the bank shows it"];
+
+fn hapax(arguments: &[&str], store: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
+    command.args(arguments).args(["--store", store]).output().expect("it can be run")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What it printed, if it worked.
+fn printed(arguments: &[&str], store: &str) -> String {
+    let output = hapax(arguments, store);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The JSON objects it printed, one a line.
+fn objects(arguments: &[&str], store: &str) -> Vec<Value> {
+    printed(arguments, store).lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
+}
+
+/// What it said when it refused, with exit code 1.
+fn refused(arguments: &[&str], store: &str) -> String {
+    let output = hapax(arguments, store);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stderr));
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    text(&output.stderr)
+}
+
+/// Sells something: an idempotent step, an after-effect, and a claimed step whose answer is lost.
+async fn sell(ctx: Ctx, (): ()) -> Result<u32, Failure> {
+    ctx.step("reserve", |_| async { Ok::<_, Failure>(1) }).await?;
+    ctx.after_effect("mail", "sold").await?;
+    let wire = ctx.step("wire", |attempt| async move {
+        match attempt.number() {
+            1 => Err(Failure::unknown("connection reset\n\u{1b}[2J")),
+            number => Ok(number),
+        }
+    });
+    wire.claimed().await
+}
+
+async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let looking = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+}
+
+/// A run whose wire is in doubt, and whose mail was given up.
+async fn prepare(program: &Hapax) -> RunId {
+    let refuse = |_: Delivery, _: String| async { Err(Failure::permanent("no such address")) };
+    program.register_target("mail", refuse).unwrap();
+    program.register("sell", sell).unwrap();
+    let run = program.start("sell", &()).await.unwrap().id();
+    eventually("a doubt", async || program.list_doubts(None, 10).await.unwrap().doubts.len() == 1).await;
+    eventually("a dead mail", async || {
+        program.list_after_effects(Some(PostStatus::Dead), None, 10).await.unwrap().len() == 1
+    })
+    .await;
+    run
+}
+
+/// The arguments that decide about `wire` as it was `seen`.
+fn decide<'a>(run: &'a str, seen: &'a str, decision: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec!["doubts", "resolve", run, "wire", "--seen", seen];
+    arguments.extend(decision);
+    arguments.extend(SAYS_WHO);
+    arguments
+}
+
+/// A doubt is seen, refused what does not count, decided once, and on record.
+async fn walk(store: &str) {
+    let program = Hapax::open(store).await.unwrap();
+    let run_id = prepare(&program).await;
+    let owner = program.owner().to_string();
+    program.shutdown(PATIENCE).await.unwrap();
+    let run = run_id.to_string();
+
+    let doubts = objects(&["doubts", "list", "--json"], store);
+    assert_eq!(doubts.len(), 1);
+    let doubt = &doubts[0];
+    assert_eq!((&doubt["run"], &doubt["step"]), (&json!(run), &json!("wire")));
+    assert_eq!((&doubt["key"], &doubt["attempts"]), (&json!(format!("{run}:wire")), &json!(1)));
+    assert_eq!((&doubt["owner"], &doubt["workspace"]), (&json!(owner), &json!("default")));
+    assert!(doubt["age_ms"].is_u64() && doubt["why"].as_str().unwrap().contains("connection reset"));
+    let seen = doubt["version"].to_string();
+    let table = printed(&["doubts", "list"], store);
+    for word in [&run, "wire", &seen, &owner, "connection reset", " s "] {
+        assert!(table.contains(word), "{word} is missing:\n{table}");
+    }
+    assert!(!table.contains('\u{1b}') && table.lines().count() == 5, "one line for each:\n{table}");
+    assert_eq!(printed(&["doubts", "list", "--workspace", "other"], store), "no effect is in doubt\n");
+
+    let another = RunId::new(hapax::Timestamp::EPOCH).to_string();
+    for (arguments, remedy) in [
+        (decide(&run, &seen, &["--abandon"]), "--role manager"),
+        (decide(&run, &seen, &["--did-not-happen", "--seconded-by", "ada"]), "--seconded-by another"),
+        (decide(&run, "1", &["--happened", "5"]), "hapax doubts list"),
+        (decide(&another, &seen, &["--happened", "5"]), "--workspace"),
+        (decide(&run, &seen, &["--happened", "5", "--workspace", "other"]), "--workspace"),
+    ] {
+        let said = refused(&arguments, store);
+        assert!(said.contains(remedy), "{arguments:?}: {said}");
+    }
+    let entry = &objects(&["ledger", "--run", &run], store)[1];
+    assert_eq!(
+        (&entry["step"], &entry["status"], entry.get("rulings")),
+        (&json!("wire"), &json!("IN_DOUBT"), None)
+    );
+    assert!(printed(&["audit"], store).contains("nobody"), "what is refused is not done");
+
+    let told = printed(&decide(&run, &seen, &["--happened", "5"]), store);
+    assert!(told.contains("happened") && told.contains(&run), "{told}");
+    let said = refused(&decide(&run, &seen, &["--happened", "6"]), store);
+    assert!(said.contains("hapax audit"), "{said}");
+    assert!(objects(&["doubts", "list", "--json"], store).is_empty());
+
+    redeliver(store, &run).await;
+
+    let program = Hapax::open(store).await.unwrap();
+    let received: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = received.clone();
+    let receive = move |delivery: Delivery, _: String| {
+        kept.lock().unwrap().push(delivery.id().to_string());
+        async { Ok::<_, Failure>(()) }
+    };
+    program.register_target("mail", receive).unwrap();
+    program.register("sell", sell).unwrap();
+    assert_eq!(program.run(run_id).await.unwrap().result::<u32>().await.unwrap(), 5);
+    eventually("the mail is delivered", async || {
+        program.list_after_effects(Some(PostStatus::Delivered), None, 10).await.unwrap().len() == 1
+    })
+    .await;
+    program.shutdown(PATIENCE).await.unwrap();
+    assert_eq!(*received.lock().unwrap(), [format!("{run}:mail")]);
+    on_record(store, &run);
+}
+
+async fn redeliver(store: &str, run: &str) {
+    let id = format!("{run}:mail");
+    let dead = objects(&["outbox", "list", "--status", "dead", "--json"], store);
+    assert_eq!((dead.len(), &dead[0]["id"], &dead[0]["attempts"]), (1, &json!(id), &json!(1)));
+    assert_eq!((&dead[0]["payload"], &dead[0]["target"]), (&json!("sold"), &json!("mail")));
+    let table = printed(&["outbox", "list"], store);
+    assert!(table.contains(&id) && table.contains("no such address"), "{table}");
+    let again = |id: &str| -> Vec<String> {
+        let who = ["--by", "grace", "--reason", "the address is there now"];
+        ["outbox", "redeliver", id].into_iter().chain(who).map(String::from).collect()
+    };
+    let arguments = again(&id);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    assert!(printed(&arguments, store).contains("due again for mail"));
+    assert!(refused(&arguments, store).contains("still on its way"));
+    for nothing in [format!("{run}:post"), "post".into()] {
+        let arguments = again(&nothing);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        assert!(refused(&arguments, store).contains("hapax outbox list"));
+    }
+    assert_eq!(objects(&["outbox", "list", "--status", "due", "--json"], store).len(), 1);
+    assert!(objects(&["outbox", "list", "--status", "dead", "--json"], store).is_empty());
+}
+
+/// What an auditor finds afterwards.
+fn on_record(store: &str, run: &str) {
+    let effects = objects(&["ledger"], store);
+    let steps: Vec<&str> = effects.iter().map(|effect| effect["step"].as_str().unwrap()).collect();
+    assert_eq!(steps, ["reserve", "wire"]);
+    let wire = &effects[1];
+    assert_eq!((&wire["class"], &wire["status"]), (&json!("claimed"), &json!("COMPLETED")));
+    assert_eq!((&wire["duplicates"], &wire["rulings"][0]["by"]["name"]), (&json!(0), &json!("ada")));
+    assert_eq!(objects(&["ledger", "--run", run], store), effects);
+    for which in [&["ledger", "--summary", "--json"][..], &["ledger", "--summary", "--json", "--run", run]] {
+        let counts: Value = serde_json::from_str(&printed(which, store)).unwrap();
+        let claimed =
+            json!({"effects": 1, "entries": 1, "duplicates": 0, "in_doubt": 0, "refused_writes": 0});
+        assert_eq!(counts["claimed"], claimed);
+        assert_eq!(counts["transactional"]["effects"], 0);
+    }
+    let table = printed(&["ledger", "--summary"], store);
+    for word in ["idempotent", "claimed", "transactional", "duplicates", "refused writes"] {
+        assert!(table.contains(word), "{word} is missing:\n{table}");
+    }
+
+    let entries = objects(&["audit", "--json"], store);
+    let told: Vec<(&Value, &Value, &Value)> =
+        entries.iter().map(|entry| (&entry["by"]["name"], &entry["what"], &entry["run"])).collect();
+    let (ada, grace, run) = (json!("ada"), json!("grace"), json!(run));
+    assert_eq!(told, [(&ada, &json!("resolved"), &run), (&grace, &json!("redelivered"), &run)]);
+    let table = printed(&["audit"], store);
+    for word in ["ada", "operator", "happened", "wire", "the bank shows it", "redelivered"] {
+        assert!(table.contains(word), "{word} is missing:\n{table}");
+    }
+}
+
+fn url(folder: &Path) -> String {
+    format!("sqlite:{}/orders.db", folder.display())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doubt_in_a_sqlite_file_is_decided_once_and_on_record() {
+    let folder = tempfile::tempdir().unwrap();
+    walk(&url(folder.path())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doubt_in_postgres_is_decided_once_and_on_record() {
+    let database = Database::empty().await.unwrap();
+    walk(&database.tcp_url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_person_or_a_manager_decides_what_cannot_be_taken_back() {
+    for further in
+        [&["--did-not-happen", "--seconded-by", "grace"][..], &["--did-not-happen", "--role", "manager"]]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let store = url(folder.path());
+        let program = Hapax::open(&store).await.unwrap();
+        let run = prepare(&program).await;
+        program.shutdown(PATIENCE).await.unwrap();
+        let seen = objects(&["doubts", "list", "--json"], &store)[0]["version"].to_string();
+        printed(&decide(&run.to_string(), &seen, further), &store);
+        let program = Hapax::open(&store).await.unwrap();
+        program.register("sell", sell).unwrap();
+        assert_eq!(program.run(run).await.unwrap().result::<u32>().await.unwrap(), 2, "it is run");
+        program.shutdown(PATIENCE).await.unwrap();
+        let counts: Value =
+            serde_json::from_str(&printed(&["ledger", "--summary", "--json"], &store)).unwrap();
+        assert_eq!((&counts["claimed"]["entries"], &counts["claimed"]["duplicates"]), (&json!(2), &json!(0)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_process_owns_the_file_it_can_be_read_and_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = url(folder.path());
+    let program = Hapax::open(&store).await.unwrap();
+    let run = prepare(&program).await.to_string();
+    let seen = objects(&["doubts", "list", "--json"], &store)[0]["version"].to_string();
+    for reading in [&["ledger"][..], &["ledger", "--summary"], &["audit"], &["outbox", "list"]] {
+        assert!(!printed(reading, &store).is_empty());
+    }
+    let owner = format!("in use by process {}", std::process::id());
+    let id = format!("{run}:mail");
+    let again = ["outbox", "redeliver", &id].into_iter().chain(SAYS_WHO).collect();
+    for writing in [decide(&run, &seen, &["--happened", "5"]), again] {
+        let said = refused(&writing, &store);
+        assert!(said.contains("nothing was changed") && said.contains(&owner), "{said}");
+    }
+    assert_eq!(program.list_doubts(None, 10).await.unwrap().doubts.len(), 1);
+    program.shutdown(PATIENCE).await.unwrap();
+}
+
+/// Several processes that share a file leave room for the command, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_file_is_written_while_a_program_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("{}?shared=true", url(folder.path()));
+    let program = Hapax::open(&store).await.unwrap();
+    let run = prepare(&program).await;
+    let seen = objects(&["doubts", "list", "--json"], &store)[0]["version"].to_string();
+    printed(&decide(&run.to_string(), &seen, &["--happened", "5"]), &store);
+    let handle = program.run(run).await.unwrap();
+    let output = tokio::time::timeout(PATIENCE, handle.result::<u32>()).await.expect("it learns of it");
+    assert_eq!(output.unwrap(), 5);
+    program.shutdown(PATIENCE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_cut_to_their_limit_and_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = url(folder.path());
+    let program = Hapax::open(&store).await.unwrap();
+    program.register("sell", sell).unwrap();
+    for _ in 0..3 {
+        program.start("sell", &()).await.unwrap();
+    }
+    eventually("three doubts", async || program.list_doubts(None, 10).await.unwrap().doubts.len() == 3).await;
+    program.shutdown(PATIENCE).await.unwrap();
+    let ages =
+        |doubts: Vec<Value>| -> Vec<String> { doubts.iter().map(|it| it["since"].to_string()).collect() };
+    assert!(ages(objects(&["doubts", "list", "--json"], &store)).is_sorted(), "the oldest first");
+    for list in ["doubts", "outbox"] {
+        for (limit, says_more) in [("2", true), ("3", false)] {
+            let output = hapax(&[list, "list", "--json", "--limit", limit], &store);
+            assert_eq!(text(&output.stdout).lines().count().to_string(), limit);
+            assert_eq!(text(&output.stderr).contains("there are more"), says_more, "{list} {limit}");
+        }
+    }
+}
+
+#[test]
+fn a_decision_that_is_not_one_is_not_understood() {
+    let run = RunId::new(hapax::Timestamp::EPOCH).to_string();
+    for wrong in [
+        &[][..],
+        &["--abandon", "--did-not-happen"],
+        &["--happened", "tx-41"],
+        &["--abandon", "--role", "janitor"],
+        &["--abandon", "--seconded-by", ""],
+    ] {
+        let output = hapax(&decide(&run, "1", wrong), "sqlite:/no/such/folder/x.db");
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_store_that_is_not_there_is_not_made_and_shows_no_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = url(folder.path());
+    let run = RunId::new(hapax::Timestamp::EPOCH).to_string();
+    for store in [&file, "memory:", "mysql://u:canary@h/d", "postgres://u:canary@127.0.0.1:1/d"] {
+        for command in [
+            vec!["doubts", "list"],
+            vec!["ledger"],
+            vec!["audit"],
+            vec!["outbox", "list"],
+            decide(&run, "1", &["--happened", "5"]),
+        ] {
+            let said = refused(&command, store);
+            assert!(!said.contains("canary"), "{said}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
