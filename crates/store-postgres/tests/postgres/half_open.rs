@@ -63,6 +63,8 @@ async fn a_wire_that_dies_without_a_word_is_given_up_and_replaced() {
     proxy.set(Way::Pass);
     until("recovery", PATIENCE, async || t.store.start_run(t.order().new_run()).await.is_ok()).await;
     until("recovery", PATIENCE, async || t.store.advance_run(again.clone()).await.is_ok()).await;
+    let here = WorkspaceId::default();
+    until("recovery", PATIENCE, async || t.store.find_run(&here, run.id()).await.is_ok()).await;
     assert_eq!(t.view(&run).await.head.version, again.head.version);
     assert!(t.renew(ANN, &[&run]).await.is_empty());
     assert!(t.fsck().await.is_clean());
