@@ -38,8 +38,10 @@ pub const MAX_DELIVERY: Duration = Duration::from_secs(60);
 pub const MAX_DELIVERIES_PER_TARGET: usize = 1_024;
 /// Longest wait for the answer of a probe, unless its step has a timeout.
 pub const MAX_PROBE: Duration = Duration::from_secs(30);
-/// How long after a probe that could not tell the provider is asked again, while people look into it.
+/// How long after a probe that could not tell the provider is asked again, while people look into it; twice as long each time.
 pub const PROBE_EVERY: Duration = Duration::from_secs(300);
+/// Longest pause between two such questions.
+pub const MAX_PROBE_PAUSE: Duration = Duration::from_secs(3600);
 /// Leases in a row that may end without progress before a run is put aside for people.
 pub const MAX_STALLS: u32 = 10;
 /// Most violations one check of a store names; more are counted.

@@ -33,7 +33,9 @@ pub use advance::{Advance, Advancing, IllegalChange, StepChange};
 pub use arrival::{Arrival, decide_arrival};
 pub use canonical::canonical_json;
 pub use chance::seed_chance;
-pub use doubt::{Actor, DoubtRef, OnDoubt, Probed, Resolution, Role, Ruling, RulingRefused, check_ruling};
+pub use doubt::{
+    Actor, DoubtRef, DoubtedAttempt, OnDoubt, Probed, Resolution, Role, Ruling, RulingRefused, check_ruling,
+};
 pub use effect::EffectClass;
 pub use effect_key::EffectKey;
 pub use event::{EventKind, RunEvent};

@@ -29,7 +29,7 @@ pub use replay::replay;
 pub use report::{CrashReport, EffectReport, Expect, Story};
 
 /// Asserts what each effect of a [`CrashReport`](crate::testing::CrashReport) may come to:
-/// `effects!(report, "wire" => Expect::AtMostOnce, "mail" => Expect::AtLeastOnce)`.
+/// `effects!(report, "wire" => Expect::AtMostOnce, "charge" => Expect::AtLeastOnce)`.
 #[macro_export]
 macro_rules! effects {
     ($report:expr, $($name:expr => $expect:expr),+ $(,)?) => {

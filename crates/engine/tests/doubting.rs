@@ -241,6 +241,214 @@ async fn people_have_it_undone() {
     bench.check().await;
 }
 
+/// What was undone belongs to the step that failed by it: a replay finds both, and goes on to what came after.
+#[tokio::test]
+async fn a_run_goes_on_after_a_compensation_and_a_crash() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, (): ()| async move {
+        let wired = ctx
+            .step("wire", |_| async { Err::<u32, _>(Failure::unknown("connection reset")) })
+            .claimed()
+            .compensate(|_, _: u32| async { Ok::<_, Failure>(()) })
+            .await;
+        ctx.step("report", |_| async { Ok::<_, Failure>(()) }).await?;
+        ctx.signal::<()>("go").await?;
+        Ok::<_, Failure>(wired.is_err())
+    };
+    bench.engine.register("pay", workflow).unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap().id();
+    let doubt = the_doubt(&bench, &bench.engine).await;
+    let undo = ruling(Resolution::Compensate { output: json!(7) });
+    bench.engine.resolve_doubt(&doubt.as_seen(), undo).await.unwrap();
+    bench.until_step(run, "go", StepStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("pay", workflow).unwrap();
+    second.signal(run, "go", &(), None).await.unwrap();
+    assert!(second.run(run).await.unwrap().result::<bool>().await.unwrap());
+    bench.check().await;
+}
+
+/// A run that is to end waits for a compensation to succeed, also if it must be tried again.
+#[tokio::test]
+async fn a_compensation_in_a_cancelled_run_comes_to_its_end() {
+    let bench = Bench::new();
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let workflow = move |ctx: Ctx, (): ()| {
+        let tries = counted.clone();
+        async move {
+            let branches: Vec<StepFuture<'_, u32>> = vec![
+                Box::pin(async {
+                    ctx.step("wire", |_| async { Err::<u32, _>(Failure::unknown("connection reset")) })
+                        .claimed()
+                        .compensate(move |_, _: u32| {
+                            let tried = tries.fetch_add(1, Ordering::SeqCst);
+                            async move { if tried == 0 { Err(Failure::retryable("busy")) } else { Ok(()) } }
+                        })
+                        .await
+                }),
+                Box::pin(async { ctx.sleep(Duration::from_secs(365 * 24 * 3600)).await.map(|()| 0) }),
+            ];
+            ctx.select(branches).await?.1
+        }
+    };
+    bench.engine.register("pay", workflow).unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap().id();
+    let doubt = the_doubt(&bench, &bench.engine).await;
+    bench.engine.cancel(run, "not needed").await.unwrap();
+    let undo = ruling(Resolution::Compensate { output: json!(7) });
+    bench.engine.resolve_doubt(&doubt.as_seen(), undo).await.unwrap();
+    bench
+        .eventually("it ends", async || {
+            bench.engine.get(run).await.unwrap().head.status().is_closed().then_some(())
+        })
+        .await;
+    assert_eq!(tries.load(Ordering::SeqCst), 2);
+    bench.check().await;
+}
+
+/// A run that pauses in the turn in which its effect comes into doubt tells of it, and why.
+#[tokio::test]
+async fn a_pause_does_not_hide_a_doubt() {
+    let bench = Bench::new();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    bench
+        .engine
+        .register("pay", move |ctx: Ctx, (): ()| {
+            let gate = gate.clone();
+            async move {
+                ctx.step("wire", move |_| {
+                    let mut gate = gate.clone();
+                    async move {
+                        gate.wait_for(|open| *open).await.map_err(Failure::unknown)?;
+                        Err::<u32, _>(Failure::unknown("connection reset"))
+                    }
+                })
+                .claimed()
+                .await
+            }
+        })
+        .unwrap();
+    let run = bench.engine.start("pay", &()).await.unwrap().id();
+    bench.until_step(run, "wire", StepStatus::Running).await;
+    bench.engine.pause(run).await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    open.send_replace(true);
+    bench.until(run, RunStatus::Paused).await;
+    let doubt = bench.engine.list_doubts(None, 1).await.unwrap().doubts.remove(0);
+    assert_eq!(doubt.failure.message(), "connection reset");
+    bench.check().await;
+}
+
+/// A doubt of a branch that was dropped is settled on paper only: nothing can be run or undone for it.
+#[tokio::test]
+async fn nobody_is_told_that_something_will_be_done_where_nothing_can_be() {
+    let bench = Bench::new();
+    bench
+        .engine
+        .register("race", |ctx: Ctx, generation: u32| async move {
+            if generation == 1 {
+                return Ok::<_, Failure>(());
+            }
+            let branches: Vec<StepFuture<'_, ()>> = vec![
+                Box::pin(async {
+                    ctx.step("wire", |_| async { std::future::pending::<Result<(), Failure>>().await })
+                        .claimed()
+                        .await
+                }),
+                Box::pin(async { ctx.create_promise("enough").await }),
+            ];
+            ctx.select(branches).await?.1?;
+            ctx.continue_as_new(&1)
+        })
+        .unwrap();
+    let run = bench.engine.start("race", &0).await.unwrap();
+    bench.until_step(run.id(), "wire", StepStatus::Running).await;
+    bench.until_promise(&format!("{}:enough", run.id())).await;
+    bench.engine.resolve_promise(&format!("{}:enough", run.id()), &()).await.unwrap();
+    let error = run.result::<()>().await.unwrap_err().to_string();
+    assert!(error.contains("in_doubt"), "a new history would not know of it: {error}");
+    let doubt = the_doubt(&bench, &bench.engine).await;
+    bench.engine.retry(run.id(), None).await.unwrap();
+    bench.until(run.id(), RunStatus::Failed).await;
+    bench.engine.resolve_doubt(&doubt.as_seen(), ruling(Resolution::Abandon)).await.unwrap();
+    run.retry(None).await.unwrap();
+    run.result::<()>().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_ruling_that_nobody_could_act_on_is_refused() {
+    let bench = Bench::new();
+    bench
+        .engine
+        .register("race", |ctx: Ctx, (): ()| async move {
+            let branches: Vec<StepFuture<'_, ()>> = vec![
+                Box::pin(async {
+                    ctx.step("wire", |_| async { std::future::pending::<Result<(), Failure>>().await })
+                        .claimed()
+                        .await
+                }),
+                Box::pin(async { ctx.create_promise("enough").await }),
+            ];
+            ctx.select(branches).await?.1
+        })
+        .unwrap();
+    let run = bench.engine.start("race", &()).await.unwrap();
+    bench.until_step(run.id(), "wire", StepStatus::Running).await;
+    bench.until_promise(&format!("{}:enough", run.id())).await;
+    bench.engine.resolve_promise(&format!("{}:enough", run.id()), &()).await.unwrap();
+    run.result::<()>().await.unwrap();
+    let doubt = the_doubt(&bench, &bench.engine).await.as_seen();
+    let refused = bench.engine.resolve_doubt(&doubt, ruling(Resolution::DidNotHappen)).await.unwrap_err();
+    assert!(matches!(refused, Error::NobodyActs { .. }), "{refused}");
+    bench.engine.resolve_doubt(&doubt, ruling(Resolution::Happened { output: json!(null) })).await.unwrap();
+}
+
+/// What is in doubt in a branch that lost decides nothing while the run is replayed.
+#[tokio::test]
+async fn a_doubt_of_a_branch_that_lost_takes_nothing_of_others_in_a_replay() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let workflow = |log: &Log| {
+        let log = log.clone();
+        move |ctx: Ctx, (): ()| {
+            let log = log.clone();
+            async move {
+                let branches: Vec<StepFuture<'_, ()>> = vec![
+                    Box::pin(async {
+                        let wired = ctx
+                            .step("wire", |_| async { std::future::pending::<Result<(), Failure>>().await })
+                            .claimed()
+                            .on_doubt(OnDoubt::Fail)
+                            .await;
+                        log.step(&ctx, "notify").await?;
+                        wired
+                    }),
+                    Box::pin(async { ctx.create_promise("enough").await }),
+                ];
+                ctx.select(branches).await?.1?;
+                log.step(&ctx, "notify").await?;
+                ctx.signal::<()>("go").await
+            }
+        }
+    };
+    bench.engine.register("race", workflow(&log)).unwrap();
+    let run = bench.engine.start("race", &()).await.unwrap().id();
+    bench.until_step(run, "wire", StepStatus::Running).await;
+    bench.until_promise(&format!("{run}:enough")).await;
+    bench.engine.resolve_promise(&format!("{run}:enough"), &()).await.unwrap();
+    bench.until_step(run, "go", StepStatus::Waiting).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("race", workflow(&log)).unwrap();
+    second.signal(run, "go", &(), None).await.unwrap();
+    second.run(run).await.unwrap().result::<()>().await.unwrap();
+    assert_eq!(log.read(), ["do notify"]);
+}
+
 /// An error that does not tell whether the effect happened is a doubt; one that does is a failed attempt.
 #[tokio::test]
 async fn only_an_outcome_that_is_unknown_is_in_doubt() {

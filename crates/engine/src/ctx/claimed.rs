@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 use super::scope::Undo;
 use super::step::{Effect, panicked};
 use super::{Attempt, recorded_outcome, refused};
-use crate::limits::{MAX_PROBE, PROBE_EVERY};
+use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, PROBE_EVERY};
 use crate::model::{
-    EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed, Promise, PromiseId, PromiseState,
-    Resolution, RetryDecision, RetryPolicy, Ruling, Settlement, StepKind, StepState, StepTransition,
-    Timestamp, decide_retry,
+    DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed, Promise, PromiseId,
+    PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, Settlement, StepKind, StepState,
+    StepTransition, Timestamp, decide_retry,
 };
 use crate::runtime::change::Change;
 use crate::runtime::desk::{Activation, Desk, Entered};
@@ -139,10 +139,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Err(next) => next,
                 },
                 Next::Doubt(failure) => {
-                    // A run that ends before the doubt is on record would leave it to nobody.
-                    let _held = self.activation.hold_doubt();
-                    // Not before the replay is over: until then it is not certain that the code is the one on record.
-                    self.activation.durable().await;
+                    self.replayed().await;
                     self.doubt(failure);
                     Next::Held
                 }
@@ -158,6 +155,16 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Settled::Again(failure) => Next::Doubt(failure),
                 },
             };
+        }
+    }
+
+    /// Waits until the replay is over: until then it is not certain that the code is the one on record, and nothing may be
+    /// decided. Where there is none, what is known is on record in the very turn in which it is: the run may be about to stop.
+    async fn replayed(&self) {
+        let is_replaying = self.activation.desk().replaying;
+        if is_replaying {
+            let _held = self.activation.hold_doubt();
+            self.activation.durable().await;
         }
     }
 
@@ -248,9 +255,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let (effect, activation) = (self.effect, self.activation);
         Counters::add(&activation.engine.counters.doubts);
         tracing::warn!(key = %self.key, %failure, "effect in doubt");
-        let round = self.last_round().map_or(1, |(round, _)| round + 1);
-        let (run, generation) = (activation.facts.id, activation.generation);
-        let id = PromiseId::of_doubt(run, generation, &effect.id, self.attempts, round);
+        let about = self.doubted();
+        let run = activation.facts.id;
+        let id = about.next(activation.desk().last_doubt(&about));
         let promise = Promise { id, run, deadline_at: None, state: PromiseState::Pending };
         activation.desk().keep_promise(promise.clone());
         let note =
@@ -263,14 +270,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         ]);
     }
 
-    /// The promise of the doubt that is open now.
-    fn last_round(&self) -> Option<(u32, PromiseId)> {
-        let (run, generation) = (self.activation.facts.id, self.activation.generation);
-        let desk = self.activation.desk();
-        let promise =
-            |round: &u32| PromiseId::of_doubt(run, generation, &self.effect.id, self.attempts, *round);
-        let last = (1..).take_while(|round| desk.find_promise(&promise(round)).is_some()).last()?;
-        Some((last, promise(&last)))
+    fn doubted(&self) -> DoubtedAttempt {
+        let Activation { facts, generation, .. } = self.activation;
+        DoubtedAttempt::new(facts.id, *generation, &self.effect.id, self.attempts)
     }
 
     /// Asks the provider, and where that does not help does as the step says, or waits for people.
@@ -278,10 +280,12 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let (effect, activation) = (self.effect, self.activation);
         // A run that ends would leave the doubt to nobody.
         let _held = activation.hold_doubt();
-        let promise = match self.last_round() {
-            Some((_, promise)) => promise,
-            None => return Settled::Again(Failure::unknown("the doubt had no promise").with_code("crashed")),
+        self.replayed().await;
+        let last = activation.desk().last_doubt(&self.doubted()).map(|promise| promise.id.clone());
+        let Some(promise) = last else {
+            return Settled::Again(Failure::unknown("the doubt had no promise").with_code("crashed"));
         };
+        let mut pause = PROBE_EVERY;
         loop {
             let is_ruled = activation.desk().is_settled(&promise);
             if !is_ruled && let Some(probe) = &self.claim.probe {
@@ -316,7 +320,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     return Settled::Failed(self.give_up("nobody knows whether it happened", "in_doubt"));
                 }
             }
-            let until = self.claim.probe.as_ref().map(|_| activation.now().plus(PROBE_EVERY));
+            let until = self.claim.probe.as_ref().map(|_| activation.now().plus(pause));
+            pause = (pause * 2).min(MAX_PROBE_PAUSE);
             let look =
                 |desk: &mut Desk, now: Timestamp| match desk.find_promise(&promise).map(|found| &found.state)
                 {
@@ -426,7 +431,11 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     }
 
     fn give_up(&self, text: &str, code: &str) -> Failure {
-        let failure = Failure::permanent(text).with_code(code);
+        let failure = match code {
+            "compensated" => Failure::permanent(text).with_code(code),
+            // Nobody will know, so a retry of the run may not run it again.
+            _ => Failure::unknown(text).with_code(code),
+        };
         let state = StepState::Failed { at: self.activation.now(), failure: failure.clone() };
         self.activation.queue([self.effect.change(
             StepTransition::Abandon,

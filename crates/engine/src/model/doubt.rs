@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Generation, PromiseId, RunId, StepId, Version};
+use super::{Generation, Promise, PromiseId, RunId, StepId, Version};
 
 /// What is to be done with a claimed effect whose outcome is lost and that no probe could settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -131,7 +131,8 @@ pub enum RulingRefused {
 
 /// Checks who decides what.
 pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingRefused> {
-    let is_named = |actor: &Actor| !actor.name.trim().is_empty();
+    let name = |actor: &Actor| actor.name.trim().to_lowercase();
+    let is_named = |actor: &Actor| !name(actor).is_empty();
     if !is_named(&ruling.by) {
         return Err(RulingRefused::Nobody);
     }
@@ -139,7 +140,7 @@ pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingRefused> {
         return Err(RulingRefused::NoReason);
     }
     let second =
-        ruling.seconded_by.as_ref().filter(|second| is_named(second) && second.name != ruling.by.name);
+        ruling.seconded_by.as_ref().filter(|second| is_named(second) && name(second) != name(&ruling.by));
     let is_manager = ruling.by.role == Role::Manager;
     match ruling.resolution.is_irreversible() && !is_manager && second.is_none() {
         true => Err(RulingRefused::NeedsManager(ruling.resolution.as_str())),
@@ -147,19 +148,49 @@ pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingRefused> {
     }
 }
 
-impl PromiseId {
-    /// The promise by which people settle the doubt about one attempt of a step: the `round`-th, for what they said before may
-    /// not have been of use. `~` cannot occur in a user's name.
-    pub fn of_doubt(run: RunId, generation: Generation, step: &StepId, attempt: u32, round: u32) -> Self {
-        PromiseId::from_stored(&format!(
-            "{}~doubt-{attempt}-{round}",
-            PromiseId::of_run(run, generation, step)
-        ))
+/// What stands in the id of every promise by which a doubt is settled; `~` cannot occur in a user's name.
+const OF_DOUBT: &str = "~doubt-";
+
+/// One attempt of a claimed effect, as a doubt about it is settled: by a promise, and by another one if what people said was of
+/// no use, or if the step was retried as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoubtedAttempt(String);
+
+impl DoubtedAttempt {
+    /// The attempt of `step`.
+    pub fn new(run: RunId, generation: Generation, step: &StepId, attempt: u32) -> Self {
+        DoubtedAttempt(format!("{}{OF_DOUBT}{attempt}-", PromiseId::of_run(run, generation, step)))
     }
 
+    /// The promise of this round.
+    pub fn round(&self, round: u64) -> PromiseId {
+        PromiseId::from_stored(&format!("{}{round}", self.0))
+    }
+
+    /// The promise of the round after `last`.
+    pub fn next(&self, last: Option<&Promise>) -> PromiseId {
+        let last = last.and_then(|promise| self.round_of(&promise.id));
+        self.round(last.map_or(1, |round| round + 1))
+    }
+
+    /// The last of them: the one that counts.
+    pub fn last_of<'a>(&self, promises: impl IntoIterator<Item = &'a Promise>) -> Option<&'a Promise> {
+        promises
+            .into_iter()
+            .filter_map(|promise| Some((self.round_of(&promise.id)?, promise)))
+            .max_by_key(|(round, _)| *round)
+            .map(|(_, promise)| promise)
+    }
+
+    fn round_of(&self, id: &PromiseId) -> Option<u64> {
+        id.as_str().strip_prefix(&self.0)?.parse().ok()
+    }
+}
+
+impl PromiseId {
     /// Is it one that only a ruling may settle?
     pub fn is_of_doubt(&self) -> bool {
-        self.as_str().contains("~doubt-")
+        self.as_str().contains(OF_DOUBT)
     }
 }
 
@@ -192,7 +223,7 @@ mod tests {
         assert_eq!(check_ruling(&ruling(Resolution::Abandon, Role::Manager)), Ok(()));
         let other = Some(Actor { name: "grace".into(), role: Role::Operator });
         assert_eq!(check_ruling(&Ruling { seconded_by: other, ..abandon.clone() }), Ok(()));
-        let herself = Some(abandon.by.clone());
+        let herself = Some(Actor { name: " Ada".into(), role: Role::Manager });
         assert!(check_ruling(&Ruling { seconded_by: herself, ..abandon }).is_err());
     }
 

@@ -1,11 +1,13 @@
 //! The ledger: for each effect, every time its code was entered, by whom, and what is known of it. Computed from the records of
 //! steps, the history and the journal, so that it costs an effect that goes well nothing.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::{
     Actor, EffectClass, EffectKey, EventKind, Failure, FailureClass, Fence, Generation, Note, Noted,
-    RunEvent, RunId, StepRecord, StepState, StepStatus,
+    Resolution, RunEvent, RunId, StepRecord, StepState, StepStatus,
 };
 
 /// One effect.
@@ -170,23 +172,25 @@ fn owner_of(fence: Fence, events: &[RunEvent]) -> Option<String> {
 
 /// An entry is a duplicate if an earlier one may have happened, and neither a probe nor a person said that it did not.
 fn count_duplicates(attempts: &[LedgerAttempt], about: &[&Note]) -> u32 {
-    let denials = about.iter().filter(|note| match &note.what {
-        Noted::Probed { answer } => answer == "did_not_happen",
-        Noted::Resolved { resolution, .. } => *resolution == super::Resolution::DidNotHappen,
-        _ => false,
-    });
-    let mut denied = denials.count();
+    let mut denied = BTreeSet::new();
+    let mut doubted = None;
+    for note in about {
+        match &note.what {
+            Noted::Doubted { attempt, .. } => doubted = Some(*attempt),
+            Noted::Probed { answer } if answer == "did_not_happen" => denied.extend(doubted),
+            Noted::Resolved { resolution: Resolution::DidNotHappen, .. } => denied.extend(doubted),
+            _ => {}
+        }
+    }
     let mut may_have_happened = false;
     let mut duplicates = 0;
     for attempt in attempts {
         duplicates += u32::from(may_have_happened);
-        match attempt.outcome {
-            LedgerOutcome::Failed => {}
-            LedgerOutcome::Unknown if denied > 0 => denied -= 1,
-            LedgerOutcome::Unknown | LedgerOutcome::Completed | LedgerOutcome::Open => {
-                may_have_happened = true
-            }
-        }
+        may_have_happened |= match attempt.outcome {
+            LedgerOutcome::Failed => false,
+            LedgerOutcome::Unknown => !denied.contains(&attempt.number),
+            LedgerOutcome::Completed | LedgerOutcome::Open => true,
+        };
     }
     duplicates
 }

@@ -1,8 +1,8 @@
 //! What people may do to a run from outside.
 
 use super::{
-    Asked, Drive, Ending, EventKind, Failure, RunEvent, RunHead, RunId, RunResult, RunState, RunStatus,
-    StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp, Version,
+    Asked, Drive, Ending, EventKind, Failure, FailureClass, RunEvent, RunHead, RunId, RunResult, RunState,
+    RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp, Version,
 };
 use crate::limits::MAX_MESSAGE_CHARS;
 
@@ -54,7 +54,9 @@ pub enum Refusal {
     #[error("steps of this run were undone, so it cannot go on; start a new run")]
     Undone,
     /// An effect that is to run again is in doubt.
-    #[error("step {0} is in doubt; say first whether it happened")]
+    #[error(
+        "step {0} may have happened, and a retry would run it again; rule on it while it is in doubt, or start a new run"
+    )]
     InDoubt(StepId),
     /// Another run has taken its key meanwhile.
     #[error("its key was released and now names run {0}")]
@@ -193,7 +195,14 @@ fn retry(
         let failed = has_failed(step) && (is_last(step) || is_overtaken(step));
         given_up || failed || from_version.is_some_and(|from| step.started_version >= from)
     };
-    let is_in_doubt = |step: &&StepRecord| step.state.status() == StepStatus::InDoubt;
+    // An effect that was given up in doubt may have happened as well as one that still is.
+    let is_in_doubt = |step: &&StepRecord| match &step.state {
+        StepState::InDoubt { .. } => true,
+        StepState::Failed { failure, .. } => {
+            step.kind == StepKind::Claimed && failure.class() == FailureClass::Unknown
+        }
+        _ => false,
+    };
     if let Some(step) = steps.iter().filter(runs_again).find(is_in_doubt) {
         return Err(Refusal::InDoubt(step.id.clone()));
     }
@@ -314,6 +323,20 @@ mod tests {
         assert_eq!(rerun(&[step("a", 2, false), StepRecord { started_at: NOW, ..step("b", 4, true) }]), "");
         let given_up = StepState::Cancelled { at: NOW };
         assert_eq!(rerun(&[step("a", 2, true), StepRecord { state: given_up, ..step("b", 4, true) }]), "b");
+    }
+
+    /// Nobody may run again, by the way of a retry, what people gave up because it may have happened.
+    #[test]
+    fn an_effect_that_was_given_up_in_doubt_is_not_retried() {
+        let wire = |failure| StepRecord {
+            kind: StepKind::Claimed,
+            state: StepState::Failed { at: NOW, failure },
+            ..step("wire", 4, false)
+        };
+        let retry = |step| decide_steer(&closed(Ending::Failed), &Steer::Retry { from: None }, &[step], NOW);
+        let refused = retry(wire(Failure::unknown("given up").with_code("abandoned"))).unwrap_err();
+        assert_eq!(refused, Refusal::InDoubt(StepId::from_stored("wire")));
+        assert!(retry(wire(Failure::permanent("no money"))).is_ok(), "it did not happen");
     }
 
     #[test]

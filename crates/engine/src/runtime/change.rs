@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::model::{
-    Advance, Advancing, Failure, IllegalChange, NewRun, Note, Noted, Payload, Post, Promise, PromiseId,
-    PromiseState, RunHead, RunId, RunResult, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus,
-    StepTransition, Timestamp,
+    Advance, Advancing, DoubtedAttempt, Failure, IllegalChange, NewRun, Note, Noted, Payload, Post, Promise,
+    PromiseId, PromiseState, RunHead, RunId, RunResult, StepChange, StepId, StepKind, StepRecord, StepState,
+    StepStatus, StepTransition, Timestamp,
 };
 
 /// One collected change. It says what happened, not which version it will take, so that it can be written again
@@ -140,7 +140,8 @@ fn doubt(write: &mut Advancing, record: &StepRecord, now: Timestamp) -> Result<(
     let head = write.head();
     let (run, generation) = (head.id(), head.generation);
     let promise = Promise {
-        id: PromiseId::of_doubt(run, generation, &record.id, record.attempts, 1),
+        // The version is above every round there was.
+        id: DoubtedAttempt::new(run, generation, &record.id, record.attempts).round(head.version.get()),
         run,
         deadline_at: None,
         state: PromiseState::Pending,

@@ -15,8 +15,9 @@ use super::stats::Counters;
 use super::transact::Pending;
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
-    Asked, Generation, Name, Note, Noted, Payload, Promise, PromiseId, PromiseState, RunFacts, RunHead,
-    RunId, RunResult, Signal, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp,
+    Asked, DoubtedAttempt, Generation, Name, Note, Noted, Payload, Promise, PromiseId, PromiseState,
+    RunFacts, RunHead, RunId, RunResult, Signal, StepId, StepKind, StepRecord, StepState, StepStatus,
+    StepTransition, Timestamp,
 };
 use crate::store::RunLog;
 
@@ -73,6 +74,8 @@ pub(crate) struct Desk {
     /// How many doubts are held for people: a run that is to end does not end before they have ruled.
     pub(crate) doubts_held: u32,
     pub(crate) gated: usize,
+    /// How many of those do not heed that the run is to stop.
+    pub(crate) gated_through: usize,
     pub(crate) in_flight: usize,
     /// True while a write is under way that gives the lease back: what it does not tell of must not begin.
     pub(crate) leaving: bool,
@@ -205,6 +208,10 @@ impl Activation {
                 kind.as_str()
             ));
             return Entered::Fresh;
+        }
+        if record.state.status() == StepStatus::Failed {
+            // People may have had it undone, which belongs to it: the code does not ask for that by itself.
+            desk.recorded.remove(&id.undo());
         }
         match record.state.status() {
             StepStatus::Cancelled => Entered::GivenUp,
@@ -357,6 +364,7 @@ impl Desk {
             waits: HashMap::new(),
             doubts_held: 0,
             gated: 0,
+            gated_through: 0,
             in_flight: 0,
             leaving: false,
             promises: HashMap::new(),
@@ -528,21 +536,19 @@ impl Desk {
         self.promises.get(id).is_some_and(|promise| matches!(promise.state, PromiseState::Settled { .. }))
     }
 
-    /// Has an effect been claimed whose outcome is not known, written or not?
+    /// Has an effect been claimed of which nobody has said whether it happened?
     pub(crate) fn has_doubt(&self) -> bool {
-        let is_open = |state: &StepState| matches!(state.status(), StepStatus::Running | StepStatus::InDoubt);
-        let collected = self.changes.iter().rev().filter_map(|change| match change {
-            Change::Step { id, kind: StepKind::Claimed, state, .. } => Some((id, state)),
-            _ => None,
-        });
-        let mut last: HashMap<&StepId, &StepState> = HashMap::new();
-        for (id, state) in collected {
-            last.entry(id).or_insert(state);
-        }
-        for record in self.open.values().filter(|record| record.kind == StepKind::Claimed) {
-            last.entry(&record.id).or_insert(&record.state);
-        }
-        last.into_values().any(is_open)
+        let is_open_doubt =
+            |promise: &Promise| promise.id.is_of_doubt() && promise.state == PromiseState::Pending;
+        let is_claimed = |record: &StepRecord| {
+            record.kind == StepKind::Claimed && record.state.status() == StepStatus::Running
+        };
+        self.promises.values().any(is_open_doubt) || self.open.values().any(is_claimed)
+    }
+
+    /// The last promise by which the doubt about an attempt is to be settled.
+    pub(crate) fn last_doubt(&self, doubt: &DoubtedAttempt) -> Option<&Promise> {
+        doubt.last_of(self.promises.values())
     }
 
     pub(crate) fn find_promise(&self, id: &PromiseId) -> Option<&Promise> {
@@ -627,8 +633,7 @@ impl Future for Gate<'_> {
         let stopped = self.heeds_stops && desk.is_stopped();
         if !blocked && !stopped && activation.engine.may_start_effects(&activation.active()) {
             if self.counted {
-                desk.gated -= 1;
-                self.counted = false;
+                self.uncount(&mut desk);
                 return Poll::Ready(desk.first_wave);
             }
             // Not in the turn in which it is asked for: see `WaitFor`.
@@ -636,6 +641,7 @@ impl Future for Gate<'_> {
         }
         if !self.counted {
             desk.gated += 1;
+            desk.gated_through += usize::from(!self.heeds_stops);
             self.counted = true;
         }
         desk.await_change(&mut self.place, cx);
@@ -643,10 +649,19 @@ impl Future for Gate<'_> {
     }
 }
 
+impl Gate<'_> {
+    fn uncount(&mut self, desk: &mut Desk) {
+        desk.gated -= 1;
+        desk.gated_through -= usize::from(!self.heeds_stops);
+        self.counted = false;
+    }
+}
+
 impl Drop for Gate<'_> {
     fn drop(&mut self) {
         if self.counted {
-            self.activation.desk().gated -= 1;
+            let activation = self.activation;
+            self.uncount(&mut activation.desk());
         }
     }
 }

@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::{Engine, Error};
 use crate::model::{
-    DoubtRef, EffectKey, Failure, Generation, Note, Noted, Payload, PromiseId, PromiseState, Ruling, RunId,
-    Settlement, StepId, StepRecord, StepState, Timestamp, Version, WorkspaceId, check_ruling,
+    DoubtRef, DoubtedAttempt, EffectKey, Failure, Generation, Note, Noted, Payload, PromiseId, PromiseState,
+    Resolution, Ruling, RunId, RunStatus, Settlement, StepId, StepRecord, StepState, Timestamp, Version,
+    WorkspaceId, check_ruling,
 };
 use crate::store::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, RunLog, SettleOutcome, StoredDoubt};
 
@@ -121,6 +122,11 @@ impl Engine {
         if !matches!(record.state, StepState::InDoubt { .. }) || record.changed_version != doubt.seen {
             return Err(gone());
         }
+        let needs_code =
+            matches!(ruling.resolution, Resolution::DidNotHappen | Resolution::Compensate { .. });
+        if needs_code && !is_acted_on(&log, &since(record).1) {
+            return Err(Error::NobodyActs { run, step: step.clone() });
+        }
         let resolved = || Error::DoubtResolved { run, step: step.clone() };
         let promise = open_promise(&log, record).ok_or_else(resolved)?;
         let note = Note {
@@ -191,9 +197,15 @@ fn since(step: &StepRecord) -> (Timestamp, Failure) {
 
 /// The promise by which the doubt is settled, unless it is.
 fn open_promise(log: &RunLog, step: &StepRecord) -> Option<PromiseId> {
-    let (run, generation) = (log.head.id(), log.head.generation);
-    let of = |round: u32| PromiseId::of_doubt(run, generation, &step.id, step.attempts, round);
-    let find = |id: &PromiseId| log.promises.iter().find(|promise| promise.id == *id);
-    let last = (1..).map(of).map_while(|id| find(&id)).last()?;
+    let about = DoubtedAttempt::new(log.head.id(), log.head.generation, &step.id, step.attempts);
+    let last = about.last_of(&log.promises)?;
     (last.state == PromiseState::Pending).then(|| last.id.clone())
+}
+
+/// Will code of the run ever act on a ruling? Not if it has ended for good, nor if the branch that took the step was dropped.
+fn is_acted_on(log: &RunLog, failure: &Failure) -> bool {
+    match log.head.status() {
+        RunStatus::Failed => true,
+        status => !status.is_closed() && failure.code() != Some("cut_off"),
+    }
 }

@@ -427,6 +427,7 @@ impl Driver {
             }
             let is_to_end = matches!(desk.stop, Some(Stop::Cancel | Stop::Deadline)) && desk.shields == 0;
             if is_to_end
+                && desk.gated_through == 0
                 && desk.doubts_held > 0
                 && !desk.waits.is_empty()
                 && !self.turn.wanted.load(Ordering::SeqCst)

@@ -46,6 +46,17 @@ pub enum Error {
         /// The step.
         step: crate::model::StepId,
     },
+    /// No code is left that could do what the ruling asks for.
+    #[error(
+        "no code of run {run} waits for step {step} any more, so nothing can be run or undone; see to it by hand, and rule \
+         that it happened or abandon it"
+    )]
+    NobodyActs {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: crate::model::StepId,
+    },
     /// The ruling is not one that counts.
     #[error(transparent)]
     Ruling(#[from] crate::model::RulingRefused),

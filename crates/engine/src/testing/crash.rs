@@ -168,6 +168,10 @@ impl CrashEverywhere {
                 order.push(step.clone());
             }
         }
+        // What is entered only after a crash is judged as well: without one it is not entered at all.
+        let strange = lives.iter().flat_map(|(.., life)| life.seen.entered.keys().cloned());
+        let strange: BTreeSet<String> = strange.filter(|step| !order.contains(step)).collect();
+        order.extend(strange);
         for step in order {
             let class =
                 lives.iter().map(|(.., life)| life).chain([usual]).find_map(|life| life.steps.get(&step));

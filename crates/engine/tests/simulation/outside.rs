@@ -96,6 +96,7 @@ impl Outside {
                         Error::Store(_)
                         | Error::NoSuchRun(_)
                         | Error::NoSuchDoubt { .. }
+                        | Error::NobodyActs { .. }
                         | Error::DoubtResolved { .. },
                     ) => {}
                     Err(error) => outside.world.break_off(format!("resolving {seen:?}: {error}")),

@@ -259,7 +259,7 @@ impl Stage {
                 node.thawed().await;
             }
             if inside.entry <= effort.fails {
-                inside.fail(effort.is_final || inside.entry % 2 == 0);
+                inside.fail(effort.is_final || inside.entry.is_multiple_of(2));
                 return Err(match (effort.is_final, inside.entry % 2) {
                     (true, _) => Failure::permanent("no").with_code("planned"),
                     (false, 0) => Failure::retryable("not now").with_code("planned"),

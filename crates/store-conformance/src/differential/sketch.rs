@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Advance, Advancing, Asked, ClosePolicy, EffectKey, Failure, Fence, KeyRetention, NewRun, Parent, Post,
-    PostState, Priority, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult, RunState,
-    STEP_TRANSITIONS, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition,
-    Timestamp, Version, WriteToken,
+    Advance, Advancing, Asked, ClosePolicy, DoubtedAttempt, EffectKey, Failure, Fence, KeyRetention, NewRun,
+    Parent, Post, PostState, Priority, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult,
+    RunState, STEP_TRANSITIONS, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus,
+    StepTransition, Timestamp, Version, WriteToken,
 };
 use hapax_engine::store::RunLog;
 
@@ -156,7 +156,8 @@ impl<'a> Sketch<'a> {
     /// Opens the promise by which people settle a doubt; each time it is doubted anew it is another one.
     fn ask_people(&mut self, id: &StepId) {
         let (attempt, round) = (self.records[id].attempts, self.drafter.rng.u32(..));
-        let promise = PromiseId::of_doubt(self.head.id(), self.advancing.generation(), id, attempt, round);
+        let promise =
+            DoubtedAttempt::new(self.head.id(), self.advancing.generation(), id, attempt).round(round.into());
         self.advancing.open_promise(Promise {
             id: promise,
             run: self.head.id(),
