@@ -36,29 +36,28 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
         concurrency: options.concurrency.unwrap_or(256),
     };
     let opened = place.open(EngineOptions::default()).await?;
-    let without = EngineOptions { ledger: false, ..EngineOptions::default() };
-    let without = Engine::launch(opened.store.clone(), Arc::new(SystemClock::new()), without)?;
     register(&opened.engine)?;
-    register(&without)?;
+    let engines = Engines::launch(&opened)?;
     let keys = Arc::new(KeySeries::new(options.keys));
     warm_up(&opened, &keys).await?;
 
     let mut report = Report::new("effects", place);
-    let bar = progress::bar("effects", load.runs * u64::from(options.rounds) * 4);
-    let both = Both { with: &opened.engine, without: &without };
-    let going_well = both.compare(WORKFLOW, load, options.rounds, &keys, &bar).await?;
-    let failing = both.compare(FAILING, load, options.rounds, &keys, &bar).await?;
+    let bar = progress::bar("effects", load.runs * u64::from(options.rounds) * 6);
+    let going_well = engines.compare(WORKFLOW, load, options.rounds, &keys, &bar).await?;
+    let failing = engines.compare(FAILING, load, options.rounds, &keys, &bar).await?;
     bar.finish_and_clear();
-    without.kill();
+    engines.0.iter().for_each(Engine::kill);
 
     let steps = f64::from(load.steps);
     report.measure("runs_per_second", going_well.with);
     report.measure("steps_per_second", going_well.with.map(|runs| runs * steps));
     report.measure("steps_per_second_without_ledger", going_well.without.map(|runs| runs * steps));
-    report.judge("ledger_ratio", going_well.ratio(), "at least 0.95");
+    report.judge("ledger_ratio", going_well.ratio, "at least 0.95");
+    report.measure("noise_ratio", going_well.noise);
     report.measure("failing_steps_per_second", failing.with.map(|runs| runs * steps));
     report.measure("failing_steps_per_second_without_ledger", failing.without.map(|runs| runs * steps));
-    report.measure("ledger_ratio_with_failures", failing.ratio());
+    report.measure("ledger_ratio_with_failures", failing.ratio);
+    report.measure("noise_ratio_with_failures", failing.noise);
     time_alone(&mut report, &opened, load.steps, options, &keys).await?;
     count_writes(&mut report, &opened, load.steps, &keys).await?;
     opened.close().await?;
@@ -108,25 +107,35 @@ async fn take_failing_steps(ctx: Ctx, job: Job) -> Result<u64, Failure> {
     Ok(sum)
 }
 
-/// Two engines on one store.
-struct Both<'a> {
-    with: &'a Engine,
-    without: &'a Engine,
-}
+/// Engines on one store, all alike but for the ledger.
+struct Engines([Engine; 3]);
 
-/// Runs per second, medians.
+const WITH: usize = 0;
+const WITHOUT: usize = 1;
+/// Another one without it: how far that is from the first is noise.
+const CONTROL: usize = 2;
+
+/// How a load went with and without the ledger.
 struct Compared {
+    /// Runs per second, medians.
     with: Option<f64>,
     without: Option<f64>,
+    /// The medians of what neighbours in time had to do with each other.
+    ratio: Option<f64>,
+    noise: Option<f64>,
 }
 
-impl Compared {
-    fn ratio(&self) -> Option<f64> {
-        self.with.zip(self.without).map(|(with, without)| with / without)
+impl Engines {
+    fn launch(opened: &Opened) -> Result<Self> {
+        let launch = |ledger: bool| {
+            let options = EngineOptions { ledger, ..EngineOptions::default() };
+            let engine = Engine::launch(opened.store.clone(), Arc::new(SystemClock::new()), options)?;
+            register(&engine)?;
+            anyhow::Ok(engine)
+        };
+        Ok(Engines([launch(true)?, launch(false)?, launch(false)?]))
     }
-}
 
-impl Both<'_> {
     async fn compare(
         &self,
         workflow: &'static str,
@@ -136,17 +145,23 @@ impl Both<'_> {
         bar: &ProgressBar,
     ) -> Result<Compared> {
         let part = Load { runs: load.runs.div_ceil(PARTS), ..load };
-        let (mut with, mut without) = (Vec::new(), Vec::new());
-        for nth in 0..u64::from(rounds) * PARTS {
-            // Neither always comes after the other.
-            for is_with in [nth % 2 == 0, nth % 2 == 1] {
-                let engine = if is_with { self.with } else { self.without };
-                let round = drive_workflow(workflow, engine, part, keys, bar).await?;
-                let figures = if is_with { &mut with } else { &mut without };
-                figures.push(round.runs_per_second());
+        let mut figures = [const { Vec::new() }; 3];
+        for nth in 0..rounds as usize * PARTS as usize {
+            // None always comes after another.
+            let mut order = [WITH, WITHOUT, CONTROL];
+            order.rotate_left(nth % 3);
+            if nth % 2 == 1 {
+                order.reverse();
+            }
+            for which in order {
+                let round = drive_workflow(workflow, &self.0[which], part, keys, bar).await?;
+                figures[which].push(round.runs_per_second());
             }
         }
-        Ok(Compared { with: median(with), without: median(without) })
+        let [with, without, control] = figures;
+        let ratio = |of: &[f64]| median(of.iter().zip(&without).map(|(of, to)| of / to).collect());
+        let (ratio, noise) = (ratio(&with), ratio(&control));
+        Ok(Compared { with: median(with), without: median(without), ratio, noise })
     }
 }
 
