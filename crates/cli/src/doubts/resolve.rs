@@ -86,9 +86,9 @@ pub(super) async fn run(options: Options) -> Result<()> {
     let (run, step) = (doubt.run.to_string(), doubt.step);
     match options.json {
         true => output::print_json(&json!({ "run": run, "step": step.as_str(), "resolution": decided })),
-        false => output::print(&format!(
-            "step {step} of run {run}: {decided}; the run goes on where its workflow is registered\n"
-        )),
+        false => {
+            output::print(&format!("step {step} of run {run}: {decided}; a run that waits for it goes on\n"))
+        }
     }
 }
 
@@ -110,6 +110,7 @@ fn with_remedy(error: Error) -> anyhow::Error {
         Error::NoSuchDoubt { .. } => "`hapax doubts list` shows them as they are now",
         Error::DoubtResolved { .. } => "`hapax audit` tells by whom and why",
         Error::Ruling(RulingRefused::NeedsManager(_)) => "give --role manager or --seconded-by another NAME",
+        Error::NobodyActs { .. } => "give --happened JSON or --abandon",
         Error::NoSuchRun(_) => "check the run, the --store and the --workspace",
         _ => return error.into(),
     };
