@@ -69,7 +69,10 @@ async fn tables_of_a_newer_program_are_left_alone() {
     let database = Database::empty().await.unwrap();
     assert!(migrate(&database.url(), &[]).status.success());
     let admin = database.connect().await.unwrap();
-    admin.batch_execute("INSERT INTO hapax.schema_versions (version, oldest_program) VALUES (4711, 4711)").await.unwrap();
+    admin
+        .batch_execute("INSERT INTO hapax.schema_versions (version, oldest_program) VALUES (4711, 4711)")
+        .await
+        .unwrap();
     for further in [&["--check"][..], &[]] {
         let refused = migrate(&database.url(), further);
         assert_eq!(refused.status.code(), Some(1));
