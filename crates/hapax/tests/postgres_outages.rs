@@ -216,7 +216,7 @@ async fn fall_silent_for(silence: Duration) {
     for (_, error) in &errors {
         let text = error.to_string();
         assert!(error.is_retryable(), "{text}");
-        let is_clear = ["did not answer in time", "no connection to", "connection closed"];
+        let is_clear = ["did not answer in time", "no connection to", "connection closed", "for its turn"];
         assert!(is_clear.iter().any(|words| text.contains(words)), "{text}");
     }
     // Runs that were open at the time are, and nothing else.
