@@ -131,7 +131,10 @@ async fn an_after_effect_that_cannot_be_delivered_is_dead_until_people_say_other
     let by = Actor { name: "ada".into(), role: Role::Operator };
     bench.engine.redeliver(&dead.id, by.clone(), "the route is back").await.unwrap();
     until_status(&bench, &bench.engine, 1, PostStatus::Delivered).await;
-    assert_eq!(bench.engine.list_audit(0, 10).await.unwrap().len(), 1);
+    let audit = bench.engine.list_audit(0, 10).await.unwrap();
+    assert_eq!((audit.len(), audit[0].step.as_deref()), (1, Some("mail")));
+    let nobody = Actor { name: " ".into(), role: Role::Operator };
+    assert!(bench.engine.redeliver(&dead.id, nobody, "why").await.is_err());
     let unknown = EffectKey::from_stored("run_0:mail");
     let refused = bench.engine.redeliver(&unknown, by, "why").await.unwrap_err();
     assert!(matches!(refused, Error::NoSuchPost(_)), "{refused}");

@@ -17,8 +17,8 @@ use super::stats::Counters;
 use super::{Engine, Error};
 use crate::limits::{MAX_DELIVERIES_PER_TARGET, MAX_DELIVERY};
 use crate::model::{
-    Actor, EffectKey, Failure, Name, Note, Noted, Payload, Post, PostStatus, RetryPolicy, Timestamp,
-    WorkspaceId, decide_post,
+    Actor, EffectKey, Failure, Name, Note, Noted, Payload, Post, PostStatus, RetryPolicy, RulingRefused,
+    StepId, Timestamp, WorkspaceId, decide_post,
 };
 use crate::store::{ClaimPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
 
@@ -162,6 +162,12 @@ impl Engine {
 
     /// Delivers an after-effect that was delivered or given up once more, under the same id.
     pub async fn redeliver(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<Post, Error> {
+        if by.name.trim().is_empty() {
+            return Err(RulingRefused::Nobody.into());
+        }
+        if reason.trim().is_empty() {
+            return Err(RulingRefused::NoReason.into());
+        }
         // What not every store can keep is refused before anything is asked of it.
         Payload::of(&(&by.name, reason))?;
         let workspace = self.workspace.clone();
@@ -170,7 +176,7 @@ impl Engine {
             workspace: workspace.clone(),
             run: known.run,
             generation: Default::default(),
-            step: None,
+            step: id.as_str().split_once(':').map(|(_, step)| StepId::from_stored(step)),
             at: self.inner.store.now(),
             fence: Default::default(),
             owner: None,
