@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(crate) const MAX_BATCH: usize = 1_024;
 /// How long the writer looks for the next operation, and a caller that is alone for its answer, before they sleep.
 pub(crate) const LINGER: Duration = Duration::from_micros(250);
+/// How often whoever lingers is told to be idle before it looks again.
+pub(crate) const BREATH: u32 = 32;
 /// Most operations that wait for the writer; the next caller waits to be let in.
 pub(crate) const MAX_QUEUED: usize = 8_192;
 /// Most reads at the same time, each on a connection of its own.

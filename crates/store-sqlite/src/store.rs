@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::append_notes::AppendNotes;
 use crate::connect::open_for_reading;
 use crate::job::{Job, Verb};
-use crate::limits::LINGER;
+use crate::limits::{BREATH, LINGER};
 use crate::open::{open, open_read_only};
 use crate::open_error::OpenError;
 use crate::options::SqliteOptions;
@@ -148,10 +148,17 @@ fn linger<T>(told: &mut oneshot::Receiver<StoreResult<T>>) -> Option<StoreResult
             Ok(answer) => return Some(answer),
             // Not to be awaited any more: there will be no answer.
             Err(TryRecvError::Closed) => return Some(Err(unanswered())),
-            Err(TryRecvError::Empty) => std::hint::spin_loop(),
+            Err(TryRecvError::Empty) => breathe(),
         }
     }
     None
+}
+
+/// Leaves the core to its other hardware thread for about a microsecond: that may be the one that writes.
+pub(crate) fn breathe() {
+    for _ in 0..BREATH {
+        std::hint::spin_loop();
+    }
 }
 
 impl Drop for SqliteStore {

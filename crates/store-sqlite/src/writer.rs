@@ -21,6 +21,7 @@ use crate::open::Opened;
 use crate::owner_lock::OwnerLock;
 use crate::session::{Numbers, Session};
 use crate::statements::Statements;
+use crate::store::breathe;
 
 /// What reaches the writer.
 pub(crate) enum Message {
@@ -97,7 +98,7 @@ fn receive(inbox: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>, was
             }
             return true;
         }
-        std::hint::spin_loop();
+        breathe();
     }
     inbox.blocking_recv_many(messages, MAX_BATCH) > 0
 }
