@@ -1,5 +1,6 @@
 //! Drives runs: starts them, holds their leases, runs their steps, and writes down what happened.
 
+mod activation;
 mod active;
 pub(crate) mod change;
 pub(crate) mod desk;
@@ -23,6 +24,7 @@ mod start;
 pub(crate) mod stats;
 pub(crate) mod transact;
 mod waiters;
+pub(crate) mod waits;
 
 pub use doubts::{AuditEntry, Doubt, DoubtPage};
 pub use engine::{Engine, Settling};
@@ -35,5 +37,5 @@ pub use run_handle::RunHandle;
 pub use start::{PreparedStart, Start};
 pub use stats::Stats;
 
-pub(crate) use desk::Activation;
+pub(crate) use activation::Activation;
 pub(crate) use inner::Inner;

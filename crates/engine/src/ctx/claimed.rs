@@ -17,8 +17,9 @@ use crate::model::{
     PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, Settlement, StepKind, StepState,
     StepTransition, Timestamp, decide_retry,
 };
+use crate::runtime::Activation;
 use crate::runtime::change::Change;
-use crate::runtime::desk::{Activation, Desk, Entered};
+use crate::runtime::desk::{Desk, Entered};
 use crate::runtime::stats::Counters;
 
 /// Asks the provider what became of an effect.

@@ -18,8 +18,9 @@ use crate::model::{
     EffectClass, EffectKey, Failure, Name, Noted, OnDoubt, Payload, Probed, RetryDecision, RetryPolicy,
     RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp, decide_retry,
 };
-use crate::runtime::desk::{Activation, Entered, Gate};
-use crate::runtime::{Point, PointWatcher, change::Change, drive::panic_text, stats::Counters};
+use crate::runtime::desk::Entered;
+use crate::runtime::waits::Gate;
+use crate::runtime::{Activation, Point, PointWatcher, change::Change, drive::panic_text, stats::Counters};
 
 /// One try at a step, as its code sees it.
 #[derive(Debug, Clone)]

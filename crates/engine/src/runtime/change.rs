@@ -33,6 +33,20 @@ pub(crate) enum Change {
     GiveUp(StepId),
 }
 
+impl Change {
+    /// A step that ends in the same write in which it began, or ends what was marked before.
+    pub(crate) fn finished(
+        id: &StepId,
+        kind: StepKind,
+        transition: StepTransition,
+        state: StepState,
+        attempts: u32,
+        started_at: Timestamp,
+    ) -> Change {
+        Change::Step { id: id.clone(), kind, transition, state, attempts, started_at, child: None }
+    }
+}
+
 /// What a write does to the run beyond its steps.
 #[derive(Debug, Clone)]
 pub(crate) enum Closing {

@@ -1,36 +1,17 @@
 //! What a workflow's code and its driver share: the records, the collected changes, and who waits for what.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::task::{Context, Waker};
 
-use super::active::{Active, News};
+use super::active::News;
 use super::change::Change;
-use super::inner::{Inner, Phase};
-use super::point::Point;
-use super::registry::Declared;
-use super::stats::Counters;
 use super::transact::Pending;
-use crate::limits::MAX_STEPS_PER_RUN;
+use super::waits::Wait;
 use crate::model::{
-    Asked, DoubtedAttempt, Generation, Name, Note, Noted, Payload, Promise, PromiseId, PromiseState,
-    RunFacts, RunHead, RunId, RunResult, Signal, StepId, StepKind, StepRecord, StepState, StepStatus,
-    StepTransition, Timestamp,
+    Asked, DoubtedAttempt, Name, Payload, Promise, PromiseId, PromiseState, RunHead, RunId, RunResult,
+    Signal, StepId, StepKind, StepRecord, StepStatus, Timestamp,
 };
 use crate::store::RunLog;
-
-/// One stretch of driving a run, from its lease to its end, its parking or its loss.
-pub(crate) struct Activation {
-    pub(crate) engine: Arc<Inner>,
-    pub(crate) facts: Arc<RunFacts>,
-    pub(crate) generation: Generation,
-    /// What the workflow declares about its effects.
-    pub(crate) declared: Arc<Declared>,
-    active: Mutex<Arc<Active>>,
-    desk: Mutex<Desk>,
-}
 
 /// Why no new effect may be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,18 +37,18 @@ pub(crate) struct Desk {
     pub(crate) undoing: bool,
     pub(crate) shields: u32,
     /// Records the code has not asked for yet.
-    recorded: HashMap<StepId, StepRecord>,
+    pub(super) recorded: HashMap<StepId, StepRecord>,
     /// Outcomes on record that a replay has yet to give to the code, in the order in which it was given them before.
-    outcomes: VecDeque<StepId>,
+    pub(super) outcomes: VecDeque<StepId>,
     /// Who waits for one of them.
-    asked_for: BTreeMap<StepId, Waker>,
+    pub(super) asked_for: BTreeMap<StepId, Waker>,
     /// While this names a step, no other may give the code its outcome: their order would not be the recorded one.
-    turn_of: Option<StepId>,
+    pub(super) turn_of: Option<StepId>,
     pub(crate) open: HashMap<StepId, StepRecord>,
-    ordinals: HashMap<Name, u32>,
-    steps: u32,
+    pub(super) ordinals: HashMap<Name, u32>,
+    pub(super) steps: u32,
     pub(crate) changes: Vec<Change>,
-    queued: u64,
+    pub(super) queued: u64,
     pub(crate) durable: u64,
     pub(crate) transactions: VecDeque<Pending>,
     pub(crate) waits: HashMap<StepId, Wait>,
@@ -79,18 +60,18 @@ pub(crate) struct Desk {
     pub(crate) in_flight: usize,
     /// True while a write is under way that gives the lease back: what it does not tell of must not begin.
     pub(crate) leaving: bool,
-    promises: HashMap<PromiseId, Promise>,
-    signals: Vec<Signal>,
-    children: HashMap<RunId, RunResult>,
+    pub(super) promises: HashMap<PromiseId, Promise>,
+    pub(super) signals: Vec<Signal>,
+    pub(super) children: HashMap<RunId, RunResult>,
     /// How many arrivals are known here; equal to the store's count exactly when nothing was missed.
     pub(crate) arrivals_seen: u64,
     /// Up to this count every arrival is known here; beyond it only some may be.
-    arrivals_known: u64,
+    pub(super) arrivals_known: u64,
     pub(crate) continue_with: Option<Payload>,
     pub(crate) violation: Option<String>,
     /// By place, so that all are woken in the order in which they first waited.
-    wakers: BTreeMap<u64, Waker>,
-    last_place: u64,
+    pub(super) wakers: BTreeMap<u64, Waker>,
+    pub(super) last_place: u64,
 }
 
 /// What the records say of a step that the code asks for.
@@ -105,242 +86,8 @@ pub(crate) enum Entered {
     Fresh,
 }
 
-impl Activation {
-    /// For a run without any records.
-    pub(crate) fn fresh(engine: Arc<Inner>, active: Arc<Active>, head: RunHead) -> Self {
-        Self::with_desk(engine, active, Desk::empty(head))
-    }
-
-    /// For a run rebuilt from its log.
-    pub(crate) fn replaying(engine: Arc<Inner>, active: Arc<Active>, log: RunLog) -> Self {
-        let mut desk = Desk::empty(log.head);
-        desk.arrivals_seen = desk.head.arrivals;
-        desk.arrivals_known = desk.head.arrivals;
-        desk.replaying = !log.steps.is_empty();
-        desk.first_wave = true;
-        desk.steps = u32::try_from(log.steps.len()).unwrap_or(u32::MAX);
-        desk.outcomes = in_order_of_outcome(&log.steps);
-        for step in log.steps {
-            if !step.state.status().is_final() {
-                desk.open.insert(step.id.clone(), step.clone());
-            }
-            desk.recorded.insert(step.id.clone(), step);
-        }
-        desk.promises = log.promises.into_iter().map(|promise| (promise.id.clone(), promise)).collect();
-        desk.signals = log.signals;
-        desk.children = log.children.into_iter().filter_map(|(run, result)| Some((run, result?))).collect();
-        Self::with_desk(engine, active, desk)
-    }
-
-    /// For the next generation of a run that continues as new; unread signals go with it.
-    pub(crate) fn continued(&self, head: RunHead) -> Self {
-        let mut desk = Desk::empty(head);
-        let mut before = self.desk();
-        desk.signals = std::mem::take(&mut before.signals);
-        desk.arrivals_seen = before.arrivals_seen;
-        desk.arrivals_known = before.arrivals_known;
-        drop(before);
-        Self::with_desk(self.engine.clone(), self.active(), desk)
-    }
-
-    fn with_desk(engine: Arc<Inner>, active: Arc<Active>, desk: Desk) -> Self {
-        let workflow = engine.registry.find(&desk.head.facts.workflow);
-        let declared = workflow.map(|workflow| workflow.declared.clone()).unwrap_or_default();
-        Activation {
-            engine,
-            facts: desk.head.facts.clone(),
-            generation: desk.head.generation,
-            declared,
-            active: Mutex::new(active),
-            desk: Mutex::new(desk),
-        }
-    }
-
-    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().expect("the desk is never held across user code")
-    }
-
-    pub(crate) fn active(&self) -> Arc<Active> {
-        self.active.lock().expect("no holder panics").clone()
-    }
-
-    /// A parked run goes on under a new lease.
-    pub(crate) fn regrant(&self, active: Arc<Active>, head: RunHead) {
-        *self.active.lock().expect("no holder panics") = active;
-        let mut desk = self.desk();
-        desk.head = head;
-        desk.first_wave = false;
-    }
-
-    pub(crate) fn now(&self) -> Timestamp {
-        self.engine.store.now()
-    }
-
-    /// Tells the watcher; goes no further if it killed the engine, as nothing goes on after a crash.
-    pub(crate) async fn reached(&self, point: impl FnOnce() -> Point) {
-        self.engine.reached(point);
-        if self.engine.phase() == Phase::Killed {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// Asks the records about a step, and checks that the code asks for what was recorded.
-    pub(crate) fn enter(&self, id: &StepId, kind: StepKind) -> Entered {
-        let mut desk = self.desk();
-        let Some(record) = desk.recorded.remove(id) else {
-            desk.steps += 1;
-            if desk.steps > MAX_STEPS_PER_RUN {
-                desk.violation.get_or_insert(format!(
-                    "the run has more than {MAX_STEPS_PER_RUN} steps; use continue_as_new to begin a new history"
-                ));
-            }
-            return Entered::Fresh;
-        };
-        let fits = match record.state.status().is_final() {
-            true => kind.takes_outcome_of(record.kind),
-            false => kind == record.kind,
-        };
-        if !fits {
-            desk.violation.get_or_insert(format!(
-                "the history has a {} step at {:?}, but the code asks for a {} step there",
-                record.kind.as_str(),
-                id.as_str(),
-                kind.as_str()
-            ));
-            return Entered::Fresh;
-        }
-        if record.state.status() == StepStatus::Failed {
-            // People may have had it undone, which belongs to it: the code does not ask for that by itself.
-            desk.recorded.remove(&id.undo());
-        }
-        match record.state.status() {
-            StepStatus::Cancelled => Entered::GivenUp,
-            status if status.is_final() => Entered::Done(record),
-            _ => Entered::Open(record),
-        }
-    }
-
-    /// Waits until a recorded outcome is to be given to the code. Outcomes come one by one, each after the code has gone as
-    /// far as it can with those before, in the order in which they came when they were recorded: so code that does
-    /// things side by side asks for its next steps in the order it did then, and finds the records that are its own.
-    pub(crate) fn its_turn<'a>(&'a self, id: &'a StepId) -> ItsTurn<'a> {
-        ItsTurn { activation: self, id, place: 0 }
-    }
-
-    /// The id of the next use of `name`.
-    pub(crate) fn next_id(&self, name: &Name) -> StepId {
-        let mut desk = self.desk();
-        match desk.ordinals.get_mut(name) {
-            Some(ordinal) => {
-                *ordinal += 1;
-                StepId::new(name, *ordinal)
-            }
-            None => {
-                desk.ordinals.insert(name.clone(), 1);
-                StepId::new(name, 1)
-            }
-        }
-    }
-
-    /// Waits until an effect may begin: the replay is over, nothing stops the run, and all that happened so far
-    /// is durable.
-    pub(crate) fn gate(&self) -> Gate<'_> {
-        let need = self.desk().queued;
-        Gate { activation: self, need, heeds_stops: true, counted: false, place: 0 }
-    }
-
-    /// Counts an effect as begun until the guard is dropped.
-    pub(crate) fn begin_effect(&self) -> InFlight<'_> {
-        self.desk().in_flight += 1;
-        Counters::add(&self.engine.counters.effects);
-        InFlight { activation: self }
-    }
-
-    /// Waits until all that happened so far is durable, whether or not the run is to stop meanwhile.
-    pub(crate) fn durable(&self) -> Gate<'_> {
-        Gate { heeds_stops: false, ..self.gate() }
-    }
-
-    /// Keeps the run from parking or stopping until the guard is dropped.
-    pub(crate) fn stay(&self) -> InFlight<'_> {
-        self.desk().in_flight += 1;
-        InFlight { activation: self }
-    }
-
-    /// An entry of the journal about `step`, by this engine.
-    pub(crate) fn note(&self, step: &StepId, what: Noted) -> Change {
-        let fence = self.desk().head.fence;
-        Change::Note(Box::new(Note {
-            workspace: self.facts.workspace.clone(),
-            run: self.facts.id,
-            generation: self.generation,
-            step: Some(step.clone()),
-            at: self.now(),
-            fence,
-            owner: Some(self.engine.owner),
-            by: None,
-            what,
-        }))
-    }
-
-    /// Collects changes; the driver writes them.
-    pub(crate) fn queue(&self, changes: impl IntoIterator<Item = Change>) {
-        let mut desk = self.desk();
-        for change in changes {
-            desk.changes.push(change);
-            desk.queued += 1;
-        }
-    }
-
-    /// The steps that something waits at.
-    pub(crate) fn waiting(&self) -> BTreeSet<StepId> {
-        self.desk().waits.keys().cloned().collect()
-    }
-
-    /// Forgets what was collected since `queued` was the count. In a replay nothing is written, so all of it is here.
-    pub(crate) fn forget_since(&self, queued: u64) {
-        let mut desk = self.desk();
-        while desk.queued > queued && desk.changes.pop().is_some() {
-            desk.queued -= 1;
-        }
-    }
-
-    /// Waits, durably, until `check` finds what it looks for; `until` is the timer the run must be woken by.
-    pub(crate) fn wait_for<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
-    where
-        C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
-    {
-        WaitFor { activation: self, id, wait: Wait { until, heeds_stops: true }, check, place: 0 }
-    }
-
-    /// The same, also for a run that is to stop: for what must be known before it may.
-    pub(crate) fn wait_through<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
-    where
-        C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
-    {
-        WaitFor { activation: self, id, wait: Wait { until, heeds_stops: false }, check, place: 0 }
-    }
-
-    /// Keeps a run that is to end from ending until the guard is dropped.
-    pub(crate) fn hold_doubt(&self) -> DoubtHeld<'_> {
-        self.desk().doubts_held += 1;
-        DoubtHeld(self)
-    }
-
-    /// Lets everything that waits look again.
-    pub(crate) fn wake_all(&self) {
-        let mut desk = self.desk();
-        let wakers = std::mem::take(&mut desk.wakers);
-        let asked_for = std::mem::take(&mut desk.asked_for);
-        drop(desk);
-        for waker in wakers.into_values().chain(asked_for.into_values()) {
-            waker.wake();
-        }
-    }
-}
-
 impl Desk {
-    fn empty(head: RunHead) -> Self {
+    pub(super) fn empty(head: RunHead) -> Self {
         Desk {
             head,
             replaying: false,
@@ -411,7 +158,7 @@ impl Desk {
         self.turn_of.take().is_some()
     }
 
-    fn is_others_turn(&self, step: &StepId) -> bool {
+    pub(super) fn is_others_turn(&self, step: &StepId) -> bool {
         self.turn_of.as_ref().is_some_and(|turn_of| turn_of != step)
     }
 
@@ -463,7 +210,7 @@ impl Desk {
     }
 
     /// Keeps the waker of whoever waits at `place`, one for each however often it looks.
-    fn await_change(&mut self, place: &mut u64, cx: &Context<'_>) {
+    pub(super) fn await_change(&mut self, place: &mut u64, cx: &Context<'_>) {
         if *place == 0 {
             self.last_place += 1;
             *place = self.last_place;
@@ -596,105 +343,8 @@ impl Desk {
     }
 }
 
-impl Change {
-    /// A step that ends in the same write in which it began, or ends what was marked before.
-    pub(crate) fn finished(
-        id: &StepId,
-        kind: StepKind,
-        transition: StepTransition,
-        state: StepState,
-        attempts: u32,
-        started_at: Timestamp,
-    ) -> Change {
-        Change::Step { id: id.clone(), kind, transition, state, attempts, started_at, child: None }
-    }
-}
-
-/// See [`Activation::gate`]. Answers whether the effect is among the first after a replay.
-pub(crate) struct Gate<'a> {
-    activation: &'a Activation,
-    need: u64,
-    heeds_stops: bool,
-    counted: bool,
-    place: u64,
-}
-
-impl Future for Gate<'_> {
-    type Output = bool;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
-        let activation = self.activation;
-        let mut desk = activation.desk();
-        let blocked = desk.replaying
-            || desk.is_held
-            || desk.leaving
-            || desk.durable < self.need
-            || desk.violation.is_some();
-        let stopped = self.heeds_stops && desk.is_stopped();
-        if !blocked && !stopped && activation.engine.may_start_effects(&activation.active()) {
-            if self.counted {
-                self.uncount(&mut desk);
-                return Poll::Ready(desk.first_wave);
-            }
-            // Not in the turn in which it is asked for: see `WaitFor`.
-            cx.waker().wake_by_ref();
-        }
-        if !self.counted {
-            desk.gated += 1;
-            desk.gated_through += usize::from(!self.heeds_stops);
-            self.counted = true;
-        }
-        desk.await_change(&mut self.place, cx);
-        Poll::Pending
-    }
-}
-
-impl Gate<'_> {
-    fn uncount(&mut self, desk: &mut Desk) {
-        desk.gated -= 1;
-        desk.gated_through -= usize::from(!self.heeds_stops);
-        self.counted = false;
-    }
-}
-
-impl Drop for Gate<'_> {
-    fn drop(&mut self) {
-        if self.counted {
-            let activation = self.activation;
-            self.uncount(&mut activation.desk());
-        }
-    }
-}
-
-/// See [`Activation::its_turn`].
-pub(crate) struct ItsTurn<'a> {
-    activation: &'a Activation,
-    id: &'a StepId,
-    place: u64,
-}
-
-impl Future for ItsTurn<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut desk = self.activation.desk();
-        let is_its_own = desk.turn_of.as_ref() == Some(self.id);
-        if is_its_own {
-            desk.turn_of = None;
-        }
-        if is_its_own || (!desk.replaying && desk.turn_of.is_none()) {
-            return Poll::Ready(());
-        }
-        match desk.replaying {
-            true => drop(desk.asked_for.insert(self.id.clone(), cx.waker().clone())),
-            false => desk.await_change(&mut self.place, cx),
-        }
-        Poll::Pending
-    }
-}
-
 /// The steps that came to an outcome the code was told of, first to last.
-fn in_order_of_outcome(steps: &[StepRecord]) -> VecDeque<StepId> {
+pub(super) fn in_order_of_outcome(steps: &[StepRecord]) -> VecDeque<StepId> {
     let is_told = |step: &&StepRecord| match step.kind {
         // Known in the very turn in which the code asks.
         StepKind::Value | StepKind::Select | StepKind::AfterEffect => false,
@@ -703,79 +353,4 @@ fn in_order_of_outcome(steps: &[StepRecord]) -> VecDeque<StepId> {
     let mut told: Vec<&StepRecord> = steps.iter().filter(is_told).collect();
     told.sort_by_key(|step| step.changed_version);
     told.into_iter().map(|step| step.id.clone()).collect()
-}
-
-/// See [`Activation::begin_effect`].
-pub(crate) struct InFlight<'a> {
-    activation: &'a Activation,
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.activation.desk().in_flight -= 1;
-    }
-}
-
-/// See [`Activation::hold_doubt`].
-pub(crate) struct DoubtHeld<'a>(&'a Activation);
-
-impl Drop for DoubtHeld<'_> {
-    fn drop(&mut self) {
-        self.0.desk().doubts_held -= 1;
-    }
-}
-
-/// What a step waits by.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wait {
-    until: Option<Timestamp>,
-    heeds_stops: bool,
-}
-
-/// See [`Activation::wait_for`].
-pub(crate) struct WaitFor<'a, C> {
-    activation: &'a Activation,
-    id: StepId,
-    wait: Wait,
-    check: C,
-    place: u64,
-}
-
-impl<R, C> Future for WaitFor<'_, C>
-where
-    C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
-{
-    type Output = R;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<R> {
-        let activation = self.activation;
-        let now = activation.now();
-        let mut desk = activation.desk();
-        // A stopped run takes no further turn: what it waits for may be there, but it must not act on it. Nor does one
-        // that replays, until every branch of it has asked for what it has on record.
-        let stopped = self.wait.heeds_stops && desk.is_stopped();
-        let held = stopped || desk.replaying || desk.is_others_turn(&self.id);
-        // Not in the turn in which it is asked for, even if it is there already: a replay could not tell that from what
-        // came in the next turn, after other branches had theirs.
-        let is_first_look = self.place == 0;
-        if is_first_look {
-            cx.waker().wake_by_ref();
-        }
-        if !held
-            && !is_first_look
-            && let Some(found) = (self.check)(&mut desk, now)
-        {
-            desk.waits.remove(&self.id);
-            return Poll::Ready(found);
-        }
-        desk.waits.insert(self.id.clone(), self.wait);
-        desk.await_change(&mut self.place, cx);
-        Poll::Pending
-    }
-}
-
-impl<C> Drop for WaitFor<'_, C> {
-    fn drop(&mut self) {
-        self.activation.desk().waits.remove(&self.id);
-    }
 }

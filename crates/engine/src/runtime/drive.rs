@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
+use super::activation::Activation;
 use super::active::{Active, Mail};
 use super::change::{Change, Closing, build};
-use super::desk::{Activation, Stop};
+use super::desk::Stop;
 use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::registry::{Workflow, WorkflowFuture};

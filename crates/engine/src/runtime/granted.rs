@@ -3,8 +3,8 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
+use super::activation::Activation;
 use super::active::{Active, News};
-use super::desk::Activation;
 use super::drive::{Driver, End};
 use super::inner::{Inner, Phase};
 use super::outside_lease;

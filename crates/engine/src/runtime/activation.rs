@@ -1,0 +1,263 @@
+//! One stretch of driving a run, as its code reaches it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::active::Active;
+use super::change::Change;
+use super::desk::{Desk, Entered, in_order_of_outcome};
+use super::inner::{Inner, Phase};
+use super::point::Point;
+use super::registry::Declared;
+use super::stats::Counters;
+use super::waits::{DoubtHeld, Gate, InFlight, ItsTurn, Wait, WaitFor};
+use crate::limits::MAX_STEPS_PER_RUN;
+use crate::model::{
+    Generation, Name, Note, Noted, RunFacts, RunHead, StepId, StepKind, StepStatus, Timestamp,
+};
+use crate::store::RunLog;
+
+/// One stretch of driving a run, from its lease to its end, its parking or its loss.
+pub(crate) struct Activation {
+    pub(crate) engine: Arc<Inner>,
+    pub(crate) facts: Arc<RunFacts>,
+    pub(crate) generation: Generation,
+    /// What the workflow declares about its effects.
+    pub(crate) declared: Arc<Declared>,
+    active: Mutex<Arc<Active>>,
+    desk: Mutex<Desk>,
+}
+
+impl Activation {
+    /// For a run without any records.
+    pub(crate) fn fresh(engine: Arc<Inner>, active: Arc<Active>, head: RunHead) -> Self {
+        Self::with_desk(engine, active, Desk::empty(head))
+    }
+
+    /// For a run rebuilt from its log.
+    pub(crate) fn replaying(engine: Arc<Inner>, active: Arc<Active>, log: RunLog) -> Self {
+        let mut desk = Desk::empty(log.head);
+        desk.arrivals_seen = desk.head.arrivals;
+        desk.arrivals_known = desk.head.arrivals;
+        desk.replaying = !log.steps.is_empty();
+        desk.first_wave = true;
+        desk.steps = u32::try_from(log.steps.len()).unwrap_or(u32::MAX);
+        desk.outcomes = in_order_of_outcome(&log.steps);
+        for step in log.steps {
+            if !step.state.status().is_final() {
+                desk.open.insert(step.id.clone(), step.clone());
+            }
+            desk.recorded.insert(step.id.clone(), step);
+        }
+        desk.promises = log.promises.into_iter().map(|promise| (promise.id.clone(), promise)).collect();
+        desk.signals = log.signals;
+        desk.children = log.children.into_iter().filter_map(|(run, result)| Some((run, result?))).collect();
+        Self::with_desk(engine, active, desk)
+    }
+
+    /// For the next generation of a run that continues as new; unread signals go with it.
+    pub(crate) fn continued(&self, head: RunHead) -> Self {
+        let mut desk = Desk::empty(head);
+        let mut before = self.desk();
+        desk.signals = std::mem::take(&mut before.signals);
+        desk.arrivals_seen = before.arrivals_seen;
+        desk.arrivals_known = before.arrivals_known;
+        drop(before);
+        Self::with_desk(self.engine.clone(), self.active(), desk)
+    }
+
+    fn with_desk(engine: Arc<Inner>, active: Arc<Active>, desk: Desk) -> Self {
+        let workflow = engine.registry.find(&desk.head.facts.workflow);
+        let declared = workflow.map(|workflow| workflow.declared.clone()).unwrap_or_default();
+        Activation {
+            engine,
+            facts: desk.head.facts.clone(),
+            generation: desk.head.generation,
+            declared,
+            active: Mutex::new(active),
+            desk: Mutex::new(desk),
+        }
+    }
+
+    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().expect("the desk is never held across user code")
+    }
+
+    pub(crate) fn active(&self) -> Arc<Active> {
+        self.active.lock().expect("no holder panics").clone()
+    }
+
+    /// A parked run goes on under a new lease.
+    pub(crate) fn regrant(&self, active: Arc<Active>, head: RunHead) {
+        *self.active.lock().expect("no holder panics") = active;
+        let mut desk = self.desk();
+        desk.head = head;
+        desk.first_wave = false;
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.engine.store.now()
+    }
+
+    /// Tells the watcher; goes no further if it killed the engine, as nothing goes on after a crash.
+    pub(crate) async fn reached(&self, point: impl FnOnce() -> Point) {
+        self.engine.reached(point);
+        if self.engine.phase() == Phase::Killed {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Asks the records about a step, and checks that the code asks for what was recorded.
+    pub(crate) fn enter(&self, id: &StepId, kind: StepKind) -> Entered {
+        let mut desk = self.desk();
+        let Some(record) = desk.recorded.remove(id) else {
+            desk.steps += 1;
+            if desk.steps > MAX_STEPS_PER_RUN {
+                desk.violation.get_or_insert(format!(
+                    "the run has more than {MAX_STEPS_PER_RUN} steps; use continue_as_new to begin a new history"
+                ));
+            }
+            return Entered::Fresh;
+        };
+        let fits = match record.state.status().is_final() {
+            true => kind.takes_outcome_of(record.kind),
+            false => kind == record.kind,
+        };
+        if !fits {
+            desk.violation.get_or_insert(format!(
+                "the history has a {} step at {:?}, but the code asks for a {} step there",
+                record.kind.as_str(),
+                id.as_str(),
+                kind.as_str()
+            ));
+            return Entered::Fresh;
+        }
+        if record.state.status() == StepStatus::Failed {
+            // People may have had it undone, which belongs to it: the code does not ask for that by itself.
+            desk.recorded.remove(&id.undo());
+        }
+        match record.state.status() {
+            StepStatus::Cancelled => Entered::GivenUp,
+            status if status.is_final() => Entered::Done(record),
+            _ => Entered::Open(record),
+        }
+    }
+
+    /// Waits until a recorded outcome is to be given to the code. Outcomes come one by one, each after the code has gone as
+    /// far as it can with those before, in the order in which they came when they were recorded: so code that does
+    /// things side by side asks for its next steps in the order it did then, and finds the records that are its own.
+    pub(crate) fn its_turn<'a>(&'a self, id: &'a StepId) -> ItsTurn<'a> {
+        ItsTurn { activation: self, id, place: 0 }
+    }
+
+    /// The id of the next use of `name`.
+    pub(crate) fn next_id(&self, name: &Name) -> StepId {
+        let mut desk = self.desk();
+        match desk.ordinals.get_mut(name) {
+            Some(ordinal) => {
+                *ordinal += 1;
+                StepId::new(name, *ordinal)
+            }
+            None => {
+                desk.ordinals.insert(name.clone(), 1);
+                StepId::new(name, 1)
+            }
+        }
+    }
+
+    /// Waits until an effect may begin: the replay is over, nothing stops the run, and all that happened so far
+    /// is durable.
+    pub(crate) fn gate(&self) -> Gate<'_> {
+        let need = self.desk().queued;
+        Gate { activation: self, need, heeds_stops: true, counted: false, place: 0 }
+    }
+
+    /// Counts an effect as begun until the guard is dropped.
+    pub(crate) fn begin_effect(&self) -> InFlight<'_> {
+        self.desk().in_flight += 1;
+        Counters::add(&self.engine.counters.effects);
+        InFlight { activation: self }
+    }
+
+    /// Waits until all that happened so far is durable, whether or not the run is to stop meanwhile.
+    pub(crate) fn durable(&self) -> Gate<'_> {
+        Gate { heeds_stops: false, ..self.gate() }
+    }
+
+    /// Keeps the run from parking or stopping until the guard is dropped.
+    pub(crate) fn stay(&self) -> InFlight<'_> {
+        self.desk().in_flight += 1;
+        InFlight { activation: self }
+    }
+
+    /// An entry of the journal about `step`, by this engine.
+    pub(crate) fn note(&self, step: &StepId, what: Noted) -> Change {
+        let fence = self.desk().head.fence;
+        Change::Note(Box::new(Note {
+            workspace: self.facts.workspace.clone(),
+            run: self.facts.id,
+            generation: self.generation,
+            step: Some(step.clone()),
+            at: self.now(),
+            fence,
+            owner: Some(self.engine.owner),
+            by: None,
+            what,
+        }))
+    }
+
+    /// Collects changes; the driver writes them.
+    pub(crate) fn queue(&self, changes: impl IntoIterator<Item = Change>) {
+        let mut desk = self.desk();
+        for change in changes {
+            desk.changes.push(change);
+            desk.queued += 1;
+        }
+    }
+
+    /// The steps that something waits at.
+    pub(crate) fn waiting(&self) -> BTreeSet<StepId> {
+        self.desk().waits.keys().cloned().collect()
+    }
+
+    /// Forgets what was collected since `queued` was the count. In a replay nothing is written, so all of it is here.
+    pub(crate) fn forget_since(&self, queued: u64) {
+        let mut desk = self.desk();
+        while desk.queued > queued && desk.changes.pop().is_some() {
+            desk.queued -= 1;
+        }
+    }
+
+    /// Waits, durably, until `check` finds what it looks for; `until` is the timer the run must be woken by.
+    pub(crate) fn wait_for<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
+    where
+        C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
+    {
+        WaitFor { activation: self, id, wait: Wait { until, heeds_stops: true }, check, place: 0 }
+    }
+
+    /// The same, also for a run that is to stop: for what must be known before it may.
+    pub(crate) fn wait_through<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
+    where
+        C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
+    {
+        WaitFor { activation: self, id, wait: Wait { until, heeds_stops: false }, check, place: 0 }
+    }
+
+    /// Keeps a run that is to end from ending until the guard is dropped.
+    pub(crate) fn hold_doubt(&self) -> DoubtHeld<'_> {
+        self.desk().doubts_held += 1;
+        DoubtHeld(self)
+    }
+
+    /// Lets everything that waits look again.
+    pub(crate) fn wake_all(&self) {
+        let mut desk = self.desk();
+        let wakers = std::mem::take(&mut desk.wakers);
+        let asked_for = std::mem::take(&mut desk.asked_for);
+        drop(desk);
+        for waker in wakers.into_values().chain(asked_for.into_values()) {
+            waker.wake();
+        }
+    }
+}
