@@ -34,7 +34,8 @@ pub use arrival::{Arrival, decide_arrival};
 pub use canonical::canonical_json;
 pub use chance::seed_chance;
 pub use doubt::{
-    Actor, DoubtRef, DoubtedAttempt, OnDoubt, Probed, Resolution, Role, Ruling, RulingRefused, check_ruling,
+    Actor, DoubtRef, DoubtedAttempt, OnDoubt, Probed, Resolution, Role, Ruling, RulingRefused,
+    can_be_carried_out, check_ruling,
 };
 pub use effect::EffectClass;
 pub use effect_key::EffectKey;

@@ -318,7 +318,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 }
                 OnDoubt::Fail => {
                     activation.queue([Change::TimeOutPromise(promise.clone())]);
-                    return Settled::Failed(self.give_up("nobody knows whether it happened", "in_doubt"));
+                    let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
+                    return Settled::Failed(self.give_up(failure));
                 }
             }
             let until = self.claim.probe.as_ref().map(|_| activation.now().plus(pause));
@@ -408,13 +409,13 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Settled::Again(Failure::unknown(text).with_code("no_compensation"))
                 }
             },
-            Resolution::Abandon => Settled::Failed(self.give_up("people gave it up", "abandoned")),
+            Resolution::Abandon => Settled::Failed(self.give_up(abandoned())),
         }
     }
 
     /// Undoes what may have happened; the step has failed then.
     async fn compensate(&self, output: Payload) -> Failure {
-        let Some(undo) = self.undo else { return self.give_up("people gave it up", "abandoned") };
+        let Some(undo) = self.undo else { return self.give_up(abandoned()) };
         let _held = self.activation.hold_doubt();
         let effect = Effect {
             id: self.effect.id.undo(),
@@ -424,19 +425,16 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             heeds_stops: false,
         };
         match effect.run(self.activation, |attempt| undo.code(attempt, output.clone())).await {
-            Ok(_) => self.give_up("people had it undone", "compensated"),
+            Ok(_) => self.give_up(Failure::permanent("people had it undone").with_code("compensated")),
             Err(failure) => {
-                self.give_up(&format!("people had it undone, which failed: {failure}"), "undo_failed")
+                let text = format!("people had it undone, which failed: {failure}");
+                self.give_up(Failure::unknown(text).with_code("undo_failed"))
             }
         }
     }
 
-    fn give_up(&self, text: &str, code: &str) -> Failure {
-        let failure = match code {
-            "compensated" => Failure::permanent(text).with_code(code),
-            // Nobody will know, so a retry of the run may not run it again.
-            _ => Failure::unknown(text).with_code(code),
-        };
+    /// The step has failed. Of an unknown failure a retry of the run does not run it again.
+    fn give_up(&self, failure: Failure) -> Failure {
         let state = StepState::Failed { at: self.activation.now(), failure: failure.clone() };
         self.activation.queue([self.effect.change(
             StepTransition::Abandon,
@@ -498,6 +496,10 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             }
         }
     }
+}
+
+fn abandoned() -> Failure {
+    Failure::unknown("people gave it up").with_code("abandoned")
 }
 
 /// How far an attempt has got.

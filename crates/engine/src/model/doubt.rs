@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Generation, Promise, PromiseId, RunId, StepId, Version};
+use super::{Failure, Generation, Promise, PromiseId, RunId, RunStatus, StepId, Version};
 
 /// What is to be done with a claimed effect whose outcome is lost and that no probe could settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -148,6 +148,18 @@ pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingRefused> {
     }
 }
 
+/// Can the run do what is decided? To run or undo an effect takes code that waits for the ruling: there is none if the run has ended
+/// for good (a failed one may be retried), nor if the branch that took the step was dropped, which `failure` tells.
+pub fn can_be_carried_out(resolution: &Resolution, run: RunStatus, failure: &Failure) -> bool {
+    match resolution {
+        Resolution::Happened { .. } | Resolution::Abandon => true,
+        Resolution::DidNotHappen | Resolution::Compensate { .. } => match run {
+            RunStatus::Failed => true,
+            status => !status.is_closed() && failure.code() != Some("cut_off"),
+        },
+    }
+}
+
 /// What stands in the id of every promise by which a doubt is settled; `~` cannot occur in a user's name.
 const OF_DOUBT: &str = "~doubt-";
 
@@ -225,6 +237,16 @@ mod tests {
         assert_eq!(check_ruling(&Ruling { seconded_by: other, ..abandon.clone() }), Ok(()));
         let herself = Some(Actor { name: " Ada".into(), role: Role::Manager });
         assert!(check_ruling(&Ruling { seconded_by: herself, ..abandon }).is_err());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_can_only_be_noted() {
+        let (lost, dropped) = (Failure::unknown("lost"), Failure::unknown("dropped").with_code("cut_off"));
+        assert!(can_be_carried_out(&Resolution::DidNotHappen, RunStatus::Waiting, &lost));
+        assert!(!can_be_carried_out(&Resolution::DidNotHappen, RunStatus::Waiting, &dropped));
+        assert!(!can_be_carried_out(&Resolution::DidNotHappen, RunStatus::Completed, &lost));
+        assert!(can_be_carried_out(&Resolution::DidNotHappen, RunStatus::Failed, &dropped));
+        assert!(can_be_carried_out(&Resolution::Abandon, RunStatus::Completed, &dropped));
     }
 
     #[test]

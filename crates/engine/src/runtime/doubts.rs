@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::{Engine, Error};
 use crate::model::{
     DoubtRef, DoubtedAttempt, EffectKey, Failure, Generation, Note, Noted, Payload, PromiseId, PromiseState,
-    Resolution, Ruling, RunId, RunStatus, Settlement, StepId, StepRecord, StepState, Timestamp, Version,
-    WorkspaceId, check_ruling,
+    Ruling, RunId, Settlement, StepId, StepRecord, StepState, Timestamp, Version, WorkspaceId,
+    can_be_carried_out, check_ruling,
 };
 use crate::store::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, RunLog, SettleOutcome, StoredDoubt};
 
@@ -122,9 +122,7 @@ impl Engine {
         if !matches!(record.state, StepState::InDoubt { .. }) || record.changed_version != doubt.seen {
             return Err(gone());
         }
-        let needs_code =
-            matches!(ruling.resolution, Resolution::DidNotHappen | Resolution::Compensate { .. });
-        if needs_code && !is_acted_on(&log, &since(record).1) {
+        if !can_be_carried_out(&ruling.resolution, log.head.status(), &since(record).1) {
             return Err(Error::NobodyActs { run, step: step.clone() });
         }
         let resolved = || Error::DoubtResolved { run, step: step.clone() };
@@ -200,12 +198,4 @@ fn open_promise(log: &RunLog, step: &StepRecord) -> Option<PromiseId> {
     let about = DoubtedAttempt::new(log.head.id(), log.head.generation, &step.id, step.attempts);
     let last = about.last_of(&log.promises)?;
     (last.state == PromiseState::Pending).then(|| last.id.clone())
-}
-
-/// Will code of the run ever act on a ruling? Not if it has ended for good, nor if the branch that took the step was dropped.
-fn is_acted_on(log: &RunLog, failure: &Failure) -> bool {
-    match log.head.status() {
-        RunStatus::Failed => true,
-        status => !status.is_closed() && failure.code() != Some("cut_off"),
-    }
 }
