@@ -1,0 +1,1 @@
+//! What goes over the wire: types, the table of errors, the typed client.

@@ -1,0 +1,1 @@
+//! Step workflows as documents: parsed, checked, and run by the engine.

@@ -1,0 +1,1 @@
+//! HTTP requests to the outside world, held to where they may go and how much may come back.

@@ -1,0 +1,1 @@
+//! Hapax as a server: REST over the engine.
