@@ -26,6 +26,16 @@ pub const MAX_RENEWALS: usize = 4_096;
 pub const MAX_PURGE: usize = 1_000;
 /// Most attempts a retry policy may ask for.
 pub const MAX_ATTEMPTS: u32 = 1_000;
+/// Most JSON paths kept of a request, to say where another one differs.
+pub const MAX_OUTLINE_PATHS: usize = 256;
+/// Most differing JSON paths one answer names.
+pub const MAX_DIFFERENCES: usize = 32;
+/// Largest answer kept whole under a request key, in bytes.
+pub const MAX_STORED_ANSWER_BYTES: usize = 1024 * 1024;
+/// Most keys whose uses are counted in one write.
+pub const MAX_KEY_USES: usize = 1_000;
+/// Longest name of a thing in the catalog, in characters.
+pub const MAX_ITEM_NAME_CHARS: usize = 255;
 /// Longest delay, sleep, timeout or deadline: ten years.
 pub const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// Shortest lease; below it renewals could not keep up with a slow disk.

@@ -5,9 +5,11 @@
 //! time it recognises its own write.
 
 mod advance_run;
+mod catalog;
 mod claim_runs;
 mod error;
 mod journal;
+mod key_book;
 mod outbox;
 mod purge;
 mod read;
@@ -25,9 +27,11 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 pub use advance_run::AdvanceOutcome;
+pub use catalog::{Catalog, ListItems, PutItem, PutOutcome};
 pub use claim_runs::{ClaimRuns, Claimed};
 pub use error::StoreError;
 pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
+pub use key_book::{KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Uses};
 pub use outbox::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
 pub use purge::{Purge, Purged};
 pub use read::{KeyRecord, ListRuns, RunLog, RunPage, RunView, StoredKey};
@@ -59,6 +63,16 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     ///
     /// Only a hint: it may be late, be lost, or come for nothing. `None` if the store has no way to know.
     fn hints(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Keys of requests; `None` if the store keeps none.
+    fn key_book(&self) -> Option<&dyn KeyBook> {
+        None
+    }
+
+    /// What is set up in workspaces; `None` if the store keeps no such things.
+    fn catalog(&self) -> Option<&dyn Catalog> {
         None
     }
 
