@@ -34,7 +34,7 @@ impl KeyBook for MemoryStore {
         let mut state = self.state();
         Ok(match decide_finish(state.requests.get(&place), &request, self.now()) {
             FinishDecision::Write(record) => {
-                state.requests.insert(place, record);
+                state.requests.insert(place, *record);
                 true
             }
             FinishDecision::Delete => {

@@ -254,7 +254,7 @@ pub struct FinishRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FinishDecision {
     /// Write this.
-    Write(RequestRecord),
+    Write(Box<RequestRecord>),
     /// Delete the record.
     Delete,
     /// Somebody else works on it, or it has ended: change nothing.
@@ -281,7 +281,7 @@ pub fn decide_finish(
                 expires_at,
                 free_at: expires_at.plus(*grace),
             };
-            FinishDecision::Write(RequestRecord { state, ..found.clone() })
+            FinishDecision::Write(Box::new(RequestRecord { state, ..found.clone() }))
         }
     }
 }
@@ -329,7 +329,7 @@ mod tests {
             end: RequestEnd::Answered { answer, keep_for: DAY, grace },
         };
         match decide_finish(Some(record), &finish, now) {
-            FinishDecision::Write(record) => record,
+            FinishDecision::Write(record) => *record,
             other => panic!("{other:?}"),
         }
     }
