@@ -58,7 +58,7 @@ fn table(entries: &[AuditEntry]) -> String {
             for_people::plain(&entry.by.name),
             entry.by.role.as_str().into(),
             for_people::plain(&what),
-            entry.run.clone(),
+            entry.run.clone().unwrap_or_default(),
             entry.step.clone().unwrap_or_else(|| "-".into()),
             for_people::plain(second.unwrap_or("-")),
             for_people::plain(reason),

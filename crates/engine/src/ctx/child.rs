@@ -81,7 +81,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                     let workflow = activation
                         .engine
                         .registry
-                        .newest(&self.workflow)
+                        .newest(&activation.facts.workspace, &self.workflow)
                         .map_err(|error| Failure::permanent(error).with_code("unknown_workflow"))?;
                     let child = RunId::new(now);
                     let parent =

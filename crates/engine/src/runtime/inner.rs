@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -14,7 +14,7 @@ use super::drive::Driver;
 use super::granted::{Source, drive_to_its_end};
 use super::outbox::Targets;
 use super::point::Point;
-use super::registry::Registry;
+use super::registry::{LoadWorkflow, Registry};
 use super::stats::Counters;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) owner: OwnerId,
     pub(crate) options: EngineOptions,
     pub(crate) registry: Registry,
+    /// Asked for workflows that are not registered.
+    pub(crate) loader: OnceLock<Arc<dyn LoadWorkflow>>,
     pub(crate) active: ActiveRuns,
     pub(crate) waiters: Waiters,
     pub(crate) counters: Counters,
@@ -60,6 +62,7 @@ impl Inner {
             owner: OwnerId::fresh(),
             options,
             registry: Registry::default(),
+            loader: OnceLock::new(),
             active: ActiveRuns::default(),
             waiters: Waiters::default(),
             counters: Counters::default(),
