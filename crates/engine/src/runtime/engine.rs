@@ -19,7 +19,7 @@ use crate::model::{
     Settlement, Signal, SignalId, Steer, StepId, Version, WorkspaceId,
 };
 use crate::store::{
-    ListRuns, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
+    ListNotes, PlacedNote, ListRuns, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
     SteerOutcome, SteerRun, Store,
 };
 
@@ -123,6 +123,11 @@ impl Engine {
         Start::new(self.clone(), workflow, Payload::of(input))
     }
 
+    /// Starts a run with an input that is a payload already.
+    pub fn start_payload(&self, workflow: &str, input: Payload) -> Start {
+        Start::new(self.clone(), workflow, Ok(input))
+    }
+
     /// A handle on a run that exists.
     pub async fn run(&self, run: RunId) -> Result<RunHandle, Error> {
         self.get(run).await?;
@@ -160,8 +165,18 @@ impl Engine {
         payload: &T,
         id: Option<&str>,
     ) -> Result<bool, Error> {
+        self.signal_payload(run, name, Payload::of(payload)?, id).await
+    }
+
+    /// Sends a signal whose value is a payload already.
+    pub async fn signal_payload(
+        &self,
+        run: RunId,
+        name: &str,
+        payload: Payload,
+        id: Option<&str>,
+    ) -> Result<bool, Error> {
         let name = Name::new("signal name", name)?;
-        let payload = Payload::of(payload)?;
         let id = id.map(SignalId::new).transpose()?;
         let since = self.inner.clock.monotonic();
         let request = SendSignal {
@@ -350,6 +365,40 @@ impl Engine {
             SteerOutcome::Refused(refusal, head) => Ok(Err((refusal, head))),
             SteerOutcome::NoSuchRun => Err(Error::NoSuchRun(run)),
         }
+    }
+
+    /// Writes down what a person has to say about a run, or about a step of it.
+    pub async fn remark(&self, run: RunId, step: Option<&str>, by: Actor, text: &str) -> Result<Note, Error> {
+        let head = self.get(run).await?.head;
+        let note = Note {
+            workspace: self.workspace.clone(),
+            run,
+            generation: head.generation,
+            step: step.map(StepId::from_stored),
+            at: self.inner.store.now(),
+            fence: head.fence,
+            owner: None,
+            by: Some(by),
+            what: Noted::Remarked { text: text.into() },
+        };
+        self.inner.answer(self.inner.store.append_notes(vec![note.clone()])).await?;
+        Ok(note)
+    }
+
+    /// Entries of the journal: of one run or of the workspace, of everybody or only of people, oldest first, after `after`.
+    pub async fn list_notes(
+        &self,
+        run: Option<RunId>,
+        by_people: bool,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<PlacedNote>, Error> {
+        if let Some(run) = run {
+            self.get(run).await?;
+        }
+        let workspace = self.workspace.clone();
+        let request = ListNotes { workspace, run, by_people, after, limit };
+        Ok(self.inner.answer(self.inner.store.list_notes(request)).await?)
     }
 
     /// Takes up due runs now, without waiting for the next look; answers how many.

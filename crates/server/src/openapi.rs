@@ -1,0 +1,108 @@
+//! The description of the API: for programs, and for people.
+
+use std::sync::LazyLock;
+
+use utoipa::OpenApi;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+
+use crate::routes;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Hapax",
+        description = "Durable workflows whose effects happen once. Every mutating request takes `Idempotency-Key`; `/api/v1/idempotency-policy` tells the contract in force.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    paths(
+        routes::definitions::upload, routes::definitions::list, routes::definitions::show,
+        routes::runs::create, routes::runs::create_batch, routes::runs::list, routes::runs::show,
+        routes::runs::cancel, routes::runs::pause, routes::runs::resume, routes::runs::retry,
+        routes::runs::signal, routes::runs::result,
+        routes::events::list, routes::events::stream,
+        routes::evidence::ledger_of_run, routes::evidence::notes, routes::evidence::add_note,
+        routes::evidence::ledger, routes::evidence::audit,
+        routes::keys::show, routes::keys::release,
+        routes::doubts::list, routes::doubts::resolve,
+        routes::setup::create_workspace, routes::setup::list_workspaces, routes::setup::show_workspace,
+        routes::setup::create_credential, routes::setup::list_credentials, routes::setup::show_credential,
+        routes::setup::rotate_credential, routes::setup::revoke_credential,
+        routes::meta::policy, routes::meta::health, routes::meta::readiness, routes::meta::metrics,
+    ),
+    components(schemas(hapax_api::StoredRequest, hapax_api::DefinitionProblem)),
+    tags(
+        (name = "runs", description = "Start, look, steer"),
+        (name = "definitions", description = "Documents that can be run"),
+        (name = "doubts", description = "Effects of which nobody knows whether they happened"),
+        (name = "keys", description = "Idempotency keys"),
+        (name = "evidence", description = "What happened, for people and auditors"),
+        (name = "setup", description = "Workspaces and credentials"),
+        (name = "about", description = "The server itself"),
+    ),
+)]
+struct Described;
+
+static TEXT: LazyLock<String> = LazyLock::new(|| {
+    let mut api = Described::openapi();
+    let schemes = &mut api.components.get_or_insert_default().security_schemes;
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    schemes.insert("bearer".into(), SecurityScheme::Http(bearer));
+    schemes.insert("apiKey".into(), SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("x-api-key"))));
+    let mut value = serde_json::to_value(&api).expect("a description is JSON");
+    // Who may call it: the same table that admits callers.
+    for route in crate::routes::table() {
+        let method = route.method.as_str().to_ascii_lowercase();
+        let Some(operation) = value.pointer_mut(&format!("/paths/{}/{method}", route.path.replace('~', "~0").replace('/', "~1"))) else { continue };
+        let (security, role) = match route.access {
+            crate::access::Access::Open => (serde_json::json!([]), "nobody in particular"),
+            access => (serde_json::json!([{"bearer": []}, {"apiKey": []}]), access.least_role()),
+        };
+        operation["security"] = security;
+        operation["x-required-role"] = role.into();
+    }
+    let mut text = serde_json::to_string_pretty(&value).expect("a description is JSON");
+    text.push('\n');
+    text
+});
+
+/// The description as JSON.
+pub fn text() -> &'static str {
+    &TEXT
+}
+
+/// The description as a page, without anything from elsewhere.
+pub fn page() -> String {
+    let value: serde_json::Value = serde_json::from_str(text()).expect("just written");
+    let mut body = String::new();
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let text_of = |value: &serde_json::Value| escaped(value.as_str().unwrap_or_default());
+    for tag in value["tags"].as_array().into_iter().flatten() {
+        body.push_str(&format!("<h2>{}</h2><p>{}</p>", text_of(&tag["name"]), text_of(&tag["description"])));
+        for (path, methods) in value["paths"].as_object().into_iter().flatten() {
+            for (method, operation) in methods.as_object().into_iter().flatten() {
+                if operation["tags"][0] != tag["name"] {
+                    continue;
+                }
+                let summary = operation["summary"].as_str().or(operation["description"].as_str()).unwrap_or_default();
+                body.push_str(&format!(
+                    "<section><h3><code>{} {}</code></h3><p>{}</p><p>Needs: {}.</p><ul>",
+                    method.to_ascii_uppercase(),
+                    escaped(path),
+                    escaped(summary),
+                    text_of(&operation["x-required-role"]),
+                ));
+                for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
+                    body.push_str(&format!("<li><code>{status}</code> {}</li>", text_of(&answer["description"])));
+                }
+                body.push_str("</ul></section>");
+            }
+        }
+    }
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Hapax API</title></head><body><main><h1>Hapax API</h1>\
+         <p>{}</p><p>For programs: <a href=\"/openapi.json\">/openapi.json</a>. The schema of documents: \
+         <a href=\"/schemas/workflow-definition.json\">/schemas/workflow-definition.json</a>. What went wrong: \
+         <a href=\"/errors\">/errors</a>.</p>{body}</main></body></html>",
+        text_of(&value["info"]["description"]),
+    )
+}
