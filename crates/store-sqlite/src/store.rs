@@ -13,10 +13,10 @@ use hapax_engine::model::{
     Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyRecord, ListDoubts,
-    ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases,
-    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome,
-    SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyBook, KeyRecord,
+    ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome,
+    RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
+    StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact,
     TransactOutcome,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -92,7 +92,11 @@ impl SqliteStore {
         &self.path
     }
 
-    async fn write<V: Verb>(&self, request: V) -> StoreResult<V::Outcome> {
+    pub(crate) fn readers(&self) -> &Arc<Readers> {
+        &self.readers
+    }
+
+    pub(crate) async fn write<V: Verb>(&self, request: V) -> StoreResult<V::Outcome> {
         let Some(inbox) = &self.inbox else {
             return Err(StoreError::Refused("the file was opened read-only".into()));
         };
@@ -177,6 +181,14 @@ impl Drop for SqliteStore {
 impl Store for SqliteStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn key_book(&self) -> Option<&dyn KeyBook> {
+        Some(self)
+    }
+
+    fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
     }
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {

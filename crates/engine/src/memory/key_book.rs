@@ -4,14 +4,14 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::state::State;
-use crate::limits::{MAX_KEY_USES, MAX_PURGE};
+use crate::limits::MAX_PURGE;
 use crate::model::{
     BeginRequest, Begun, FinishDecision, FinishRequest, IdempotencyKey, KeyKind, RequestRecord, RequestScope,
     RequestState, Timestamp, decide_begin, decide_finish,
 };
 use crate::store::{
-    KeyBook, KeyPlace, KeyRecord, KeyUse, ReleaseKey, ReleaseOutcome, Store, StoreError, StoreResult,
-    StoredKey, Uses,
+    KeyBook, KeyPlace, KeyRecord, KeyUse, ReleaseKey, ReleaseOutcome, Store, StoreResult, StoredKey, Uses,
+    check_uses,
 };
 
 #[async_trait]
@@ -58,18 +58,13 @@ impl KeyBook for MemoryStore {
     }
 
     async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
-        if uses.len() > MAX_KEY_USES {
-            return Err(StoreError::Refused(format!(
-                "{} keys are more than the {MAX_KEY_USES} that may be counted at once",
-                uses.len()
-            )));
-        }
+        check_uses(&uses)?;
         let mut state = self.state();
         for KeyUse { place, uses } in uses {
             if state.has_key(&place) {
                 let counted = state.uses.entry(place).or_default();
-                counted.replays += uses.replays;
-                counted.conflicts += uses.conflicts;
+                counted.replays = counted.replays.saturating_add(uses.replays);
+                counted.conflicts = counted.conflicts.saturating_add(uses.conflicts);
             }
         }
         Ok(())
@@ -132,11 +127,7 @@ impl State {
                 let place = (scope, key);
                 match self.requests.get(&place).filter(|record| !record.is_free(now)) {
                     None => return ReleaseOutcome::NoSuchKey,
-                    Some(RequestRecord { state: RequestState::InFlight { until, .. }, .. })
-                        if *until > now =>
-                    {
-                        return ReleaseOutcome::InUse { run: None };
-                    }
+                    Some(record) if record.is_held(now) => return ReleaseOutcome::InUse { run: None },
                     Some(_) => self.remove_request(place),
                 }
             }

@@ -128,6 +128,11 @@ impl RequestRecord {
     pub fn is_free(&self, now: Timestamp) -> bool {
         matches!(self.state, RequestState::Answered { free_at, .. } if free_at <= now)
     }
+
+    /// Does somebody work on it at `now`, as far as anybody knows?
+    pub fn is_held(&self, now: Timestamp) -> bool {
+        matches!(self.state, RequestState::InFlight { until, .. } if until > now)
+    }
 }
 
 /// A request comes in under a key.

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::StoreResult;
+use super::{StoreError, StoreResult};
+use crate::limits::MAX_ITEM_NAME_CHARS;
 use crate::model::{Item, ItemKind, Name, Note, Payload, Timestamp, Version, WorkspaceId};
 
 /// Keeps what is set up: workspaces, credentials, definitions.
@@ -13,7 +14,8 @@ pub trait Catalog: Send + Sync {
     /// Absent is expected: an item of that kind and id (in any workspace) is `Exists`, then one of that name in the workspace is
     /// `NameTaken`; else it is made, with version 1. A version is expected: `Missing` if there is no such item in the workspace, `Stale` if it has another
     /// version, `NameTaken` if another item has the name; else it is written with the next version, and keeps when it was made. The
-    /// note is appended to the journal in the same write, and only if it takes effect.
+    /// note is appended to the journal in the same write, and only if it takes effect. A name that cannot be kept
+    /// ([`PutItem::check`]) is [`StoreError::Refused`].
     async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome>;
 
     /// One item by its id, in whatever workspace.
@@ -48,6 +50,47 @@ pub struct PutItem {
     pub expected: Option<Version>,
     /// Who did it, for the journal.
     pub note: Option<Note>,
+}
+
+impl PutItem {
+    /// Refuses a name that is too long, or has the one character that not every store can keep.
+    pub fn check(&self) -> StoreResult<()> {
+        match self.name.chars().count() {
+            _ if self.name.contains('\0') => {
+                Err(StoreError::Refused("the name of an item may not contain the character NUL".into()))
+            }
+            length if length > MAX_ITEM_NAME_CHARS => Err(StoreError::Refused(format!(
+                "the name of an item has {length} characters; at most {MAX_ITEM_NAME_CHARS} are kept"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Decides what becomes of it at `now`, given the item with its id and the one with its name in its workspace. A store
+    /// writes the item of [`PutOutcome::Put`] and nothing else.
+    pub fn decide(&self, found: Option<Item>, namesake: Option<Item>, now: Timestamp) -> PutOutcome {
+        let (version, created_at) = match (self.expected, found) {
+            (None, Some(found)) => return PutOutcome::Exists(found),
+            (None, None) => (Version::new(1), now),
+            (Some(_), None) => return PutOutcome::Missing,
+            (Some(_), Some(found)) if found.workspace != self.workspace => return PutOutcome::Missing,
+            (Some(expected), Some(found)) if found.version != expected => return PutOutcome::Stale(found),
+            (Some(expected), Some(found)) => (expected.next(), found.created_at),
+        };
+        if let Some(other) = namesake.filter(|other| other.id != self.id) {
+            return PutOutcome::NameTaken(other);
+        }
+        PutOutcome::Put(Item {
+            workspace: self.workspace.clone(),
+            kind: self.kind,
+            id: self.id.clone(),
+            name: self.name.clone(),
+            version,
+            body: self.body.clone(),
+            created_at,
+            changed_at: now,
+        })
+    }
 }
 
 /// What it came to.

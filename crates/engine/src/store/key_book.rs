@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::StoreResult;
+use super::{StoreError, StoreResult};
+use crate::limits::MAX_KEY_USES;
 use crate::model::{
     BeginRequest, Begun, FinishRequest, IdempotencyKey, Note, RequestRecord, RequestScope, RunId, Timestamp,
     WorkspaceId,
@@ -28,10 +29,13 @@ pub trait KeyBook: Send + Sync {
         key: &IdempotencyKey,
     ) -> StoreResult<Option<RequestRecord>>;
 
-    /// Frees a key before its time, and appends `note` to the journal in the same write.
+    /// Frees a key before its time, and appends `note` to the journal in the same write, if it takes effect. A run key expires
+    /// now; a request key is deleted. The note says [`crate::model::Noted::KeyReleased`], by which [`crate::fsck`] knows that nothing
+    /// is wrong with a run whose key ended early.
     async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome>;
 
-    /// Adds to the counts of keys that are there; those that are not are left out. At most
+    /// Adds to the counts of keys that are there; those that are not are left out. They are counted anew when the key is
+    /// given to another run or operation, and go with the key. At most
     /// [`crate::limits::MAX_KEY_USES`] at once; more are [`super::StoreError::Refused`].
     async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()>;
 
@@ -115,4 +119,14 @@ pub struct Uses {
     pub replays: u64,
     /// With another one.
     pub conflicts: u64,
+}
+
+/// Refuses more counts than may come at once.
+pub fn check_uses(uses: &[KeyUse]) -> StoreResult<()> {
+    match uses.len() {
+        many if many > MAX_KEY_USES => Err(StoreError::Refused(format!(
+            "{many} keys are more than the {MAX_KEY_USES} that may be counted at once"
+        ))),
+        _ => Ok(()),
+    }
 }
