@@ -122,7 +122,7 @@ fn given_key(headers: &HeaderMap) -> Option<ApiKey> {
     let plain = headers.get_all("x-api-key").iter().map(|value| value.to_str().ok());
     let mut given = bearer.chain(plain);
     match (given.next(), given.next()) {
-        (Some(Some(key)), None) => ApiKey::parse(key),
+        (Some(Some(key)), None) => ApiKey::parse(key).ok(),
         _ => None,
     }
 }

@@ -36,16 +36,49 @@ struct Kept {
     role: Role,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     requester: Option<String>,
+    #[serde(with = "hash_as_hex")]
     secret: SecretHash,
     /// The secret before the last rotation, and until when it counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    old_secret: Option<(SecretHash, i64)>,
+    old_secret: Option<OldSecret>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     revoked_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_used_at: Option<i64>,
+}
+
+/// A secret that counts for a while longer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct OldSecret {
+    #[serde(with = "hash_as_hex")]
+    hash: SecretHash,
+    until: i64,
+}
+
+mod hash_as_hex {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::credentials::SecretHash;
+
+    pub(super) fn serialize<S: Serializer>(hash: &SecretHash, serializer: S) -> Result<S::Ok, S::Error> {
+        let hex: String = hash.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        serializer.serialize_str(&hex)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretHash, D::Error> {
+        let hex = String::deserialize(deserializer)?;
+        let mut bytes = [0; 32];
+        if hex.len() != 64 || !hex.is_ascii() {
+            return Err(D::Error::custom("a hash has 64 hex digits"));
+        }
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&hex[2 * place..2 * place + 2], 16).map_err(D::Error::custom)?;
+        }
+        Ok(SecretHash::from_bytes(bytes))
+    }
 }
 
 /// A credential as it is kept.
@@ -79,8 +112,13 @@ impl StoredCredential {
     /// Is this key one of its own, at `now`? Takes as long whichever secret it is, and if none.
     pub fn admits(&self, key: &ApiKey, now: Timestamp) -> bool {
         let now = now.as_millis();
-        let is_current = self.kept.secret.is_of(key);
-        let is_old = self.kept.old_secret.as_ref().map_or(false, |(hash, until)| hash.is_of(key) & (now < *until));
+        let given = key.hash();
+        let is_current = self.kept.secret.matches(&given);
+        let (old, until) = match &self.kept.old_secret {
+            Some(old) => (old.hash, old.until),
+            None => (SecretHash::of_nobody(), i64::MIN),
+        };
+        let is_old = old.matches(&given) & (now < until);
         let is_alive = self.kept.revoked_at.is_none() & self.kept.expires_at.is_none_or(|at| now < at);
         (is_current | is_old) & is_alive
     }
@@ -102,7 +140,7 @@ impl StoredCredential {
             created_at: self.created_at.to_string(),
             expires_at: time(self.kept.expires_at),
             revoked_at: time(self.kept.revoked_at),
-            old_secret_until: time(self.kept.old_secret.as_ref().map(|(_, until)| *until)),
+            old_secret_until: time(self.kept.old_secret.as_ref().map(|old| old.until)),
             last_used_at: time(self.kept.last_used_at),
         }
     }
@@ -185,7 +223,7 @@ impl Directory {
         let changed = self
             .change(workspace, id, by, "rotated", |kept| {
                 let old = std::mem::replace(&mut kept.secret, key.hash());
-                kept.old_secret = (!overlap.is_zero()).then_some((old, until));
+                kept.old_secret = (!overlap.is_zero()).then_some(OldSecret { hash: old, until });
             })
             .await?;
         Ok((changed, key))

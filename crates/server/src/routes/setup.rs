@@ -121,7 +121,7 @@ pub(crate) async fn create_credential(
     }
     let new = NewCredential { name: asked.name, role: asked.role, requester: asked.requester, lives_for };
     let (credential, key) = app.directory.create_credential(&workspace, new, identity.actor(None)).await?;
-    let issued = api::IssuedCredential { credential: credential.shown(), api_key: key.expose().to_owned() };
+    let issued = api::IssuedCredential { credential: credential.shown(), api_key: key.reveal().to_owned() };
     Ok((StatusCode::CREATED, Json(issued)).into_response())
 }
 
@@ -185,7 +185,7 @@ pub(crate) async fn rotate_credential(
     let by = identity.actor(None);
     let (credential, key) = app.directory.rotate_credential(&identity.workspace, &id, overlap, by).await?;
     app.authenticator.forget(&credential.id);
-    Ok(Json(api::IssuedCredential { credential: credential.shown(), api_key: key.expose().to_owned() }))
+    Ok(Json(api::IssuedCredential { credential: credential.shown(), api_key: key.reveal().to_owned() }))
 }
 
 /// Ends a credential: at once here, within five seconds everywhere.
