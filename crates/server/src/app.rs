@@ -7,7 +7,8 @@ use hapax_engine::model::WorkspaceId;
 use hapax_engine::store::{KeyBook, Store};
 
 use crate::authenticate::Authenticator;
-use crate::cursor::CursorKey;
+use crate::cursor::Cursors;
+use crate::pages::List;
 use crate::definitions::Definitions;
 use crate::directory::Directory;
 use crate::event_stream::Streams;
@@ -28,7 +29,7 @@ pub struct App {
     /// Documents that can be run.
     pub definitions: Arc<Definitions>,
     /// Signs cursors.
-    pub cursors: CursorKey,
+    pub cursors: Cursors,
     /// Live streams that are open.
     pub streams: Streams,
     /// What is counted.
@@ -46,6 +47,11 @@ impl App {
     /// The engine, speaking for a workspace.
     pub fn engine_in(&self, workspace: &WorkspaceId) -> Engine {
         self.engine.workspace(workspace.clone())
+    }
+
+    /// A list that is read page by page, by whoever asks.
+    pub(crate) fn list<'a>(&'a self, identity: &'a Identity, route: &'a str, filter: &'a str) -> List<'a> {
+        List { cursors: &self.cursors, workspace: identity.workspace.as_str(), route, filter }
     }
 
     /// Keys of requests.

@@ -14,12 +14,12 @@ use crate::credentials::ApiKey;
 use crate::directory::{Directory, StoredCredential};
 use crate::identity::Identity;
 use crate::limits::{CREDENTIAL_CACHE_FOR, LAST_USED_RESOLUTION, MAX_CACHED_CREDENTIALS};
-use crate::rate_limit::FailedAuthLimiter;
+use crate::rate_limit::FailedAuth;
 
 /// Tells callers apart.
 pub struct Authenticator {
     directory: Directory,
-    failures: FailedAuthLimiter,
+    failures: FailedAuth,
     known: Mutex<HashMap<Name, Remembered>>,
 }
 
@@ -31,7 +31,7 @@ struct Remembered {
 impl Authenticator {
     /// Tells those apart whom `directory` knows.
     pub fn new(directory: Directory) -> Self {
-        Authenticator { directory, failures: FailedAuthLimiter::default(), known: Mutex::default() }
+        Authenticator { directory, failures: FailedAuth::default(), known: Mutex::default() }
     }
 
     /// Who sent these headers from `address`.
@@ -43,12 +43,12 @@ impl Authenticator {
         address: Option<IpAddr>,
         now: Timestamp,
     ) -> Result<Identity, Problem> {
-        self.failures.check_address(address)?;
-        let key = match given_key(headers) {
-            Some(key) => key,
-            None => return Err(self.refuse(address, None)),
-        };
-        self.failures.check_key(key.id())?;
+        let key = given_key(headers);
+        let id = key.as_ref().map(|key| key.id().as_str());
+        if let Some(address) = address {
+            self.failures.check(address, id, Instant::now()).map_err(|refused| refused.problem().clone())?;
+        }
+        let Some(key) = key else { return Err(self.refuse(address, None)) };
         match self.find(&key).await? {
             Some(credential) if credential.admits(&key, now) => {
                 self.note_use(&credential, now);
@@ -70,7 +70,9 @@ impl Authenticator {
     }
 
     fn refuse(&self, address: Option<IpAddr>, key: Option<&ApiKey>) -> Problem {
-        self.failures.failed(address, key.map(ApiKey::id));
+        if let Some(address) = address {
+            self.failures.record_failure(address, key.map(|key| key.id().as_str()), Instant::now());
+        }
         Problem::new(
             Code::Unauthorized,
             "Send a valid key as `Authorization: Bearer hpx_…` or `x-api-key: hpx_…`, once.",

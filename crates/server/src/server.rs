@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use crate::app::App;
 use crate::authenticate::Authenticator;
 use crate::credentials::ApiKey;
-use crate::cursor::CursorKey;
+use crate::cursor::Cursors;
 use crate::definitions::Definitions;
 use crate::directory::{Directory, NewCredential};
 use crate::event_stream::Streams;
@@ -67,7 +67,7 @@ impl Server {
         let keys = IdempotencyLayer::new(store.clone(), options.keys.clone())?
             .refusing_with(ServerProblems)
             .observed_by(metrics.clone());
-        let cursors = CursorKey::new(&cursor_secret(&*store).await?);
+        let cursors = Cursors::new(cursor_secret(&*store).await?);
         let definitions = Definitions::new(engine.clone(), store.clone(), Arc::new(hands));
         definitions.learn_all().await?;
         tokio::spawn(Definitions::keep_learning(Arc::downgrade(&definitions)));
@@ -126,10 +126,10 @@ impl std::fmt::Debug for Server {
 }
 
 /// The secret that signs cursors: made once, the same on all nodes.
-async fn cursor_secret(store: &dyn Store) -> Result<Vec<u8>, LaunchError> {
+async fn cursor_secret(store: &dyn Store) -> Result<[u8; 32], LaunchError> {
     #[derive(Serialize, Deserialize)]
     struct Kept {
-        secret: Vec<u8>,
+        secret: [u8; 32],
     }
     let catalog = store.catalog().ok_or(LaunchError::NoCatalog)?;
     let id = Name::new("setting", "cursor-secret").expect("a plain word");
@@ -138,9 +138,9 @@ async fn cursor_secret(store: &dyn Store) -> Result<Vec<u8>, LaunchError> {
     {
         return Ok(secret);
     }
-    let mut secret = vec![0; 32];
+    let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| LaunchError::NoRandom(error.to_string()))?;
-    let body = Payload::of(&Kept { secret: secret.clone() }).expect("bytes are JSON");
+    let body = Payload::of(&Kept { secret }).expect("bytes are JSON");
     let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
     let request = PutItem {
         workspace,

@@ -85,7 +85,7 @@ pub(crate) async fn list(
     QueryOf(filter): QueryOf<DefinitionFilter>,
 ) -> Result<Json<api::Page<api::DefinitionSummary>>, Refused> {
     let limit = page_limit(filter.limit.as_deref())?;
-    let pages = app.cursors.list(&identity.workspace, "definitions", "");
+    let pages = app.list(&identity, "definitions", "");
     let after = filter.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
     let after = after.map(|after: String| Name::new("definition id", &after)).transpose();
     let after = after.map_err(|_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`."))?;

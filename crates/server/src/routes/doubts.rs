@@ -46,7 +46,7 @@ pub(crate) async fn list(
     QueryOf(page): QueryOf<PageOf>,
 ) -> Result<Json<api::Page<api::Doubt>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
-    let pages = app.cursors.list(&identity.workspace, "doubts", "");
+    let pages = app.list(&identity, "doubts", "");
     let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
     let after = after.map(|place: String| place_of(&place)).transpose()?;
     let engine = app.engine_for(&identity);
@@ -93,7 +93,7 @@ pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf((run, step)): PathOf<(String, String)>,
-    StrictJson(asked): StrictJson<api::ResolveDoubt>,
+    StrictJson { value: asked, .. }: StrictJson<api::ResolveDoubt>,
 ) -> Result<Json<api::ResolvedDoubt>, Refused> {
     let run = run_id(&run)?;
     let by = identity.actor(asked.by.as_deref());

@@ -37,7 +37,7 @@ pub(crate) async fn list(
 ) -> Result<Json<api::Page<api::RunEvent>>, Refused> {
     let run = run_id(&id)?;
     let limit = page_limit(page.limit.as_deref())?;
-    let pages = app.cursors.list(&identity.workspace, "events", &id);
+    let pages = app.list(&identity, "events", &id);
     let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
     let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
     let after = after.map(|place: String| place.parse::<u64>()).transpose().map_err(refused)?;

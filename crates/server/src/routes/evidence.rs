@@ -55,7 +55,7 @@ pub(crate) async fn ledger(
     QueryOf(page): QueryOf<PageOf>,
 ) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
-    let pages = app.cursors.list(&identity.workspace, "ledger", "");
+    let pages = app.list(&identity, "ledger", "");
     let before = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
     let before = before.map(|place: String| run_id(&place)).transpose()?;
     let engine = app.engine_for(&identity);
@@ -117,7 +117,7 @@ async fn journal(
     page: PageOf,
 ) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
-    let pages = app.cursors.list(&identity.workspace, "journal", run.unwrap_or_default());
+    let pages = app.list(identity, "journal", run.unwrap_or_default());
     let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
     let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
     let after = after.map(|place: String| place.parse::<u64>()).transpose().map_err(refused)?;
@@ -147,7 +147,7 @@ pub(crate) async fn add_note(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
-    StrictJson(asked): StrictJson<api::AddNote>,
+    StrictJson { value: asked, .. }: StrictJson<api::AddNote>,
 ) -> Result<Response, Refused> {
     let run = run_id(&id)?;
     let length = asked.text.chars().count();

@@ -73,7 +73,7 @@ pub(crate) async fn release(
     Caller(identity): Caller,
     PathOf((scope, key)): PathOf<(String, String)>,
     QueryOf(of): QueryOf<Of>,
-    StrictJson(asked): StrictJson<api::ReleaseKey>,
+    StrictJson { value: asked, .. }: StrictJson<api::ReleaseKey>,
 ) -> Result<Json<api::KeyRecord>, Refused> {
     if asked.reason.trim().is_empty() {
         return Err(Refused::new(Code::InvalidRequest, "Say why the key is freed.").with("path", "/reason"));

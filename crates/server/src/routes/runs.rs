@@ -42,7 +42,7 @@ pub(crate) async fn create(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     operation: Option<Extension<OperationId>>,
-    StrictJson(asked): StrictJson<api::CreateRun>,
+    StrictJson { value: asked, .. }: StrictJson<api::CreateRun>,
 ) -> Result<Response, Refused> {
     let id = operation.map(|Extension(OperationId(id))| id.as_run());
     let (created, is_new) = start(&app, &identity, asked, id).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn create_batch(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     operation: Option<Extension<OperationId>>,
-    StrictJson(asked): StrictJson<api::CreateRunBatch>,
+    StrictJson { value: asked, .. }: StrictJson<api::CreateRunBatch>,
 ) -> Result<Json<api::CreatedRunBatch>, Refused> {
     if asked.runs.is_empty() || asked.runs.len() > api::MAX_BATCH_RUNS {
         let detail = format!("A batch holds 1 to {} runs; this one holds {}.", api::MAX_BATCH_RUNS, asked.runs.len());
@@ -260,7 +260,7 @@ pub(crate) async fn list(
     let workflow = filter.workflow.as_deref().map(|name| Name::new("workflow name", name)).transpose();
     let workflow = workflow.map_err(|invalid| of_invalid(&invalid))?;
     let bound = format!("{:?} {:?}", filter.status, filter.workflow);
-    let list = app.cursors.list(&identity.workspace, "runs", &bound);
+    let list = app.list(&identity, "runs", &bound);
     let before = filter.cursor.as_deref().map(|cursor| list.open(cursor)).transpose()?;
     let before = before.map(|place: String| run_id(&place)).transpose()?;
     let request = ListRuns { workspace: None, statuses, workflow, before, limit };
@@ -293,7 +293,7 @@ macro_rules! steers {
             headers: HeaderMap,
             asked: Option<StrictJson<api::SteerRun>>,
         ) -> Result<Response, Refused> {
-            let reason = asked.and_then(|StrictJson(asked)| asked.reason).unwrap_or_default();
+            let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason).unwrap_or_default();
             let command: fn(String) -> Steer = $command;
             steer(&app, &identity, &id, &headers, command(reason.clone()), &reason).await
         }
@@ -334,7 +334,7 @@ pub(crate) async fn retry(
     headers: HeaderMap,
     asked: Option<StrictJson<api::RetryRun>>,
 ) -> Result<Response, Refused> {
-    let asked = asked.map(|StrictJson(asked)| asked).unwrap_or_default();
+    let asked = asked.map(|StrictJson { value: asked, .. }| asked).unwrap_or_default();
     let from = asked.from_step.as_deref().map(StepId::from_stored);
     let reason = asked.reason.unwrap_or_default();
     steer(&app, &identity, &id, &headers, Steer::Retry { from }, &reason).await
@@ -379,7 +379,7 @@ pub(crate) async fn signal(
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
     operation: Option<Extension<OperationId>>,
-    StrictJson(asked): StrictJson<api::SendSignal>,
+    StrictJson { value: asked, .. }: StrictJson<api::SendSignal>,
 ) -> Result<Json<api::SentSignal>, Refused> {
     let run = run_id(&id)?;
     let value = asked.value.as_ref().map_or("null", |value| value.text());

@@ -35,7 +35,7 @@ use crate::strict_json::StrictJson;
 pub(crate) async fn create_workspace(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
-    StrictJson(asked): StrictJson<api::CreateWorkspace>,
+    StrictJson { value: asked, .. }: StrictJson<api::CreateWorkspace>,
 ) -> Result<Response, Refused> {
     let (workspace, is_new) = app.directory.create_workspace(&asked, identity.actor(None)).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -57,7 +57,7 @@ pub(crate) async fn list_workspaces(
     QueryOf(page): QueryOf<PageOf>,
 ) -> Result<Json<api::Page<api::Workspace>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
-    let pages = app.cursors.list(&identity.workspace, "workspaces", "");
+    let pages = app.list(&identity, "workspaces", "");
     let after = place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
     let items = app.directory.list_workspaces(after, limit).await?;
     let next_cursor = items.last().filter(|_| items.len() == limit).map(|last| pages.seal(&last.id));
@@ -106,7 +106,7 @@ pub(crate) async fn create_credential(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     QueryOf(of): QueryOf<InWorkspace>,
-    StrictJson(asked): StrictJson<api::CreateCredential>,
+    StrictJson { value: asked, .. }: StrictJson<api::CreateCredential>,
 ) -> Result<Response, Refused> {
     let workspace = workspace(&app, &identity, of).await?;
     for (path, text) in [("/name", Some(&asked.name)), ("/requester", asked.requester.as_ref())] {
@@ -140,7 +140,7 @@ pub(crate) async fn list_credentials(
     QueryOf(page): QueryOf<PageOf>,
 ) -> Result<Json<api::Page<api::Credential>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
-    let pages = app.cursors.list(&identity.workspace, "credentials", "");
+    let pages = app.list(&identity, "credentials", "");
     let after = place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
     let found = app.directory.list_credentials(&identity.workspace, after, limit).await?;
     let next_cursor = found.last().filter(|_| found.len() == limit).map(|last| pages.seal(last.id.as_str()));
@@ -180,7 +180,7 @@ pub(crate) async fn rotate_credential(
     PathOf(id): PathOf<String>,
     asked: Option<StrictJson<api::RotateCredential>>,
 ) -> Result<Json<api::IssuedCredential>, Refused> {
-    let overlap = asked.and_then(|StrictJson(asked)| asked.overlap_seconds).unwrap_or(0);
+    let overlap = asked.and_then(|StrictJson { value: asked, .. }| asked.overlap_seconds).unwrap_or(0);
     let overlap = Duration::from_secs(overlap);
     let by = identity.actor(None);
     let (credential, key) = app.directory.rotate_credential(&identity.workspace, &id, overlap, by).await?;
@@ -207,7 +207,7 @@ pub(crate) async fn revoke_credential(
     PathOf(id): PathOf<String>,
     asked: Option<StrictJson<api::RevokeCredential>>,
 ) -> Result<Json<api::Credential>, Refused> {
-    let reason = asked.and_then(|StrictJson(asked)| asked.reason);
+    let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason);
     let by = identity.actor(None);
     let credential = app.directory.revoke_credential(&identity.workspace, &id, reason.as_deref(), by).await?;
     app.authenticator.forget(&credential.id);
