@@ -51,7 +51,7 @@ fn duplicate_keys_are_refused_at_any_depth_and_in_any_spelling() {
     assert_refused(r#"{"a":1,"\u0061":2}"#);
     assert_refused(r#"{"":1,"":2}"#);
     assert!(is_taken(r#"{"a":{"a":1},"b":{"a":[{"a":1},{"a":2}]}}"#));
-    assert!(is_taken(r#"{"a":1,"A":2,"é":3,"é":4}"#), "NFC and NFD are two keys");
+    assert!(is_taken("{\"a\":1,\"A\":2,\"\u{e9}\":3,\"e\u{301}\":4}"), "NFC and NFD are two keys");
     assert_eq!(check_json(br#"{"x":[0,{"a/b":1,"a/b":2}]}"#).unwrap_err().path, "/x/1/a~1b");
 }
 
