@@ -1,0 +1,3 @@
+//! Credentials of callers: API keys.
+
+pub mod key;
