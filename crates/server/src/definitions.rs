@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock, Weak};
 
+use crate::documents_shim::{Checked, Hands};
 use async_trait::async_trait;
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, Hands};
 use hapax_engine::model::{Item, ItemKind, Name, Note, Noted, Payload, Timestamp, WorkflowRef, WorkspaceId};
 use hapax_engine::runtime::LoadWorkflow;
 use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, RunLog, Store};
@@ -119,9 +119,9 @@ impl Definitions {
             let detail = format!("This server holds at most {MAX_DEFINITIONS} definitions.");
             return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "definitions"));
         }
-        let what =
-            Noted::SetUp { kind: "definition".into(), id: id.to_string(), change: "created".into() };
-        let note = Note::on_workspace(identity.workspace.clone(), identity.actor(None), self.store.now(), what);
+        let what = Noted::SetUp { kind: "definition".into(), id: id.to_string(), change: "created".into() };
+        let note =
+            Note::on_workspace(identity.workspace.clone(), identity.actor(None), self.store.now(), what);
         let request = PutItem {
             workspace: identity.workspace.clone(),
             kind: ItemKind::Definition,
@@ -152,7 +152,10 @@ impl Definitions {
     /// One definition of a workspace.
     pub async fn get(&self, workspace: &WorkspaceId, id: &str) -> Result<Arc<Definition>, Problem> {
         let absent = || {
-            Problem::new(Code::DefinitionNotFound, "There is no such definition in this workspace; list them with GET /api/v1/workflow-definitions.")
+            Problem::new(
+                Code::DefinitionNotFound,
+                "There is no such definition in this workspace; list them with GET /api/v1/workflow-definitions.",
+            )
         };
         let id = Name::new("definition id", id).map_err(|_| absent())?;
         let found = match self.find_known(&id) {
@@ -193,7 +196,7 @@ impl Definitions {
     pub fn state_of(&self, log: &RunLog) -> Option<api::RawJson> {
         let facts = &log.head.facts;
         let id = definition_id(&facts.workspace, facts.workflow.name.as_str(), facts.workflow.version);
-        let state = hapax_documents::state_of(&self.find_known(&id)?.checked, log)?;
+        let state = crate::documents_shim::state_of(&self.find_known(&id)?.checked, log)?;
         api::RawJson::from_value(&state).ok()
     }
 
@@ -213,21 +216,28 @@ impl Definitions {
         }
         let broken = |cause: &dyn std::fmt::Display| {
             tracing::error!(definition = %item.id, %cause, "a stored definition cannot be read");
-            Problem::new(Code::StoreBroken, "A stored definition cannot be read. Report `traceId` to the operator.")
+            Problem::new(
+                Code::StoreBroken,
+                "A stored definition cannot be read. Report `traceId` to the operator.",
+            )
         };
         let kept: Kept = item.body.to().map_err(|error| broken(&error))?;
-        let checked = hapax_documents::parse_stored(kept.document.get()).map_err(|error| broken(&error))?;
+        let checked =
+            crate::documents_shim::parse_stored(kept.document.get()).map_err(|error| broken(&error))?;
         let definition = Arc::new(Definition {
             id: item.id.clone(),
             workspace: item.workspace.clone(),
             checked: Arc::new(checked),
-            document: api::RawJson::from_text(kept.document.get().to_owned()).map_err(|error| broken(&error))?,
+            document: api::RawJson::from_text(kept.document.get().to_owned())
+                .map_err(|error| broken(&error))?,
             digest: kept.digest,
             created_at: item.created_at,
         });
         let (checked, hands) = (definition.checked.clone(), self.hands.clone());
-        let code = move |ctx: Ctx, input: Value| hapax_documents::run(ctx, checked.clone(), input, hands.clone());
-        let options = hapax_documents::options(&definition.checked);
+        let code = move |ctx: Ctx, input: Value| {
+            crate::documents_shim::run(ctx, checked.clone(), input, hands.clone())
+        };
+        let options = crate::documents_shim::options(&definition.checked);
         match self.engine.workspace(item.workspace.clone()).register_own(definition.name(), options, code) {
             // Somebody learnt it at the same time.
             Ok(()) | Err(Error::AlreadyRegistered(_)) => {}
@@ -248,7 +258,9 @@ impl Definitions {
             tokio::time::sleep(DEFINITION_POLL).await;
             let Some(definitions) = this.upgrade() else { return };
             // Looked back a little, because a write may become visible after a later one.
-            let since = Timestamp::from_millis(definitions.store.now().as_millis() - DEFINITION_OVERLAP.as_millis() as i64);
+            let since = Timestamp::from_millis(
+                definitions.store.now().as_millis() - DEFINITION_OVERLAP.as_millis() as i64,
+            );
             if let Err(problem) = definitions.learn_since(Some(since)).await {
                 tracing::warn!(%problem, "looking for new definitions failed; trying again");
             }

@@ -71,3 +71,38 @@ pub const FAILED_AUTH_BURST_PER_KEY: u32 = 10;
 pub const FAILED_AUTH_REFILL: Duration = Duration::from_secs(6);
 /// Smallest buffer that HTTP/1 can be read with.
 pub const MIN_HTTP1_BUFFER: usize = 8 * 1024;
+
+/// Longest wait for the result of a run that `Prefer: wait=N` may ask for.
+pub const MAX_RESULT_WAIT: Duration = Duration::from_secs(60);
+/// When to come again if the store could not be reached.
+pub const STORE_RETRY_AFTER_SECONDS: u64 = 1;
+/// Most credentials of a workspace, revoked ones included.
+pub const MAX_CREDENTIALS_PER_WORKSPACE: usize = 1_000;
+/// Longest time that the secret before a rotation may still count.
+pub const MAX_KEY_OVERLAP: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a credential is remembered before it is looked up again: the longest time a revocation takes to count on other nodes.
+pub const CREDENTIAL_CACHE_FOR: Duration = Duration::from_secs(2);
+/// Most credentials remembered at once.
+pub const MAX_CACHED_CREDENTIALS: usize = 10_000;
+/// How exactly it is known when a credential was last used.
+pub const LAST_USED_RESOLUTION: Duration = Duration::from_secs(3600);
+/// Largest document, in bytes.
+pub const MAX_DOCUMENT_BYTES: usize = 512 * 1024;
+/// Most definitions of one installation: each claim looks for due runs of each.
+pub const MAX_DEFINITIONS: usize = 2_000;
+/// How often definitions that other nodes were given are looked for.
+pub const DEFINITION_POLL: Duration = Duration::from_secs(1);
+/// How far back that look goes: longer than any write takes to become visible.
+pub const DEFINITION_OVERLAP: Duration = Duration::from_secs(60);
+/// Most live streams of one credential.
+pub const MAX_STREAMS_PER_CREDENTIAL: usize = 32;
+/// Most live streams.
+pub const MAX_STREAMS: usize = 1_024;
+/// How soon after a change a live stream looks again.
+pub const STREAM_POLL: Duration = Duration::from_millis(100);
+/// How long it may go without looking.
+pub const STREAM_POLL_MAX: Duration = Duration::from_secs(2);
+/// How often a live stream that has nothing to tell shows that it is alive.
+pub const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long one live stream lasts; the client then comes again and goes on where it was.
+pub const STREAM_LIFETIME: Duration = Duration::from_secs(3600);

@@ -27,9 +27,8 @@ use crate::access::Access;
 use crate::answer::{Refused, dress};
 use crate::app::App;
 use crate::connection::Peer;
-use crate::negotiate::require_json_accepted;
 use crate::error_pages;
-
+use crate::negotiate::require_json_accepted;
 
 /// One route. There is no way to make one without saying who may call it.
 pub(crate) struct Route {
@@ -102,7 +101,8 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/credentials", Administer, setup::create_credential).answers_with_a_secret(),
         read("/api/v1/credentials", Administer, setup::list_credentials),
         read("/api/v1/credentials/{id}", Administer, setup::show_credential),
-        write("/api/v1/credentials/{id}/rotate", Administer, setup::rotate_credential).answers_with_a_secret(),
+        write("/api/v1/credentials/{id}/rotate", Administer, setup::rotate_credential)
+            .answers_with_a_secret(),
         write("/api/v1/credentials/{id}/revoke", Administer, setup::revoke_credential),
         read("/api/v1/idempotency-policy", Open, meta::policy),
         read("/healthz", Open, meta::health),

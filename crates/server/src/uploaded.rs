@@ -1,10 +1,10 @@
 //! A document as it was sent: JSON or YAML.
 
+use crate::documents_shim::{Checked, Format, Hands};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, Format, Hands};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::value::RawValue;
 
@@ -26,7 +26,7 @@ impl Uploaded {
 
     /// Checks it; all that is wrong is told at once.
     pub(crate) fn check(&self, hands: &Hands) -> Result<Checked, Problem> {
-        hapax_documents::check(&self.text, self.format, Some(hands)).map_err(|report| {
+        crate::documents_shim::check(&self.text, self.format, Some(hands)).map_err(|report| {
             let problems: Vec<api::DefinitionProblem> = report
                 .errors()
                 .map(|problem| api::DefinitionProblem {
@@ -36,10 +36,17 @@ impl Uploaded {
                 })
                 .collect();
             let detail = match problems.first() {
-                Some(first) => format!("{} problem(s); the first, at {:?}: {}", problems.len(), first.path, first.message),
+                Some(first) => format!(
+                    "{} problem(s); the first, at {:?}: {}",
+                    problems.len(),
+                    first.path,
+                    first.message
+                ),
                 None => "The document cannot be read.".into(),
             };
-            let code = match problems.iter().all(|problem| problem.rule == "unprotected_effect") && !problems.is_empty() {
+            let code = match problems.iter().all(|problem| problem.rule == "unprotected_effect")
+                && !problems.is_empty()
+            {
                 true => Code::UnprotectedEffect,
                 false => Code::DefinitionInvalid,
             };
@@ -49,11 +56,15 @@ impl Uploaded {
 
     /// The document as JSON, as it was sent if it was.
     pub(crate) fn document(&self) -> Result<Box<RawValue>, Problem> {
-        let refused = |error: &dyn std::fmt::Display| Problem::new(Code::DefinitionInvalid, error.to_string());
+        let refused =
+            |error: &dyn std::fmt::Display| Problem::new(Code::DefinitionInvalid, error.to_string());
         match self.format {
-            Format::Json => RawValue::from_string(self.text.trim().to_owned()).map_err(|error| refused(&error)),
+            Format::Json => {
+                RawValue::from_string(self.text.trim().to_owned()).map_err(|error| refused(&error))
+            }
             Format::Yaml => {
-                let value = hapax_documents::to_json(&self.text, Format::Yaml).map_err(|error| refused(&error))?;
+                let value = crate::documents_shim::to_json(&self.text, Format::Yaml)
+                    .map_err(|error| refused(&error))?;
                 serde_json::value::to_raw_value(&value).map_err(|error| refused(&error))
             }
         }
@@ -79,7 +90,10 @@ impl<S: Send + Sync> FromRequest<S> for Uploaded {
 
 fn format_of(headers: &http::HeaderMap) -> Result<Format, Refused> {
     let refused = || {
-        Refused::new(Code::UnsupportedMediaType, "Send the document as application/json or application/yaml, in UTF-8, not encoded otherwise.")
+        Refused::new(
+            Code::UnsupportedMediaType,
+            "Send the document as application/json or application/yaml, in UTF-8, not encoded otherwise.",
+        )
     };
     if headers.contains_key(CONTENT_ENCODING) {
         return Err(refused());
