@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock, Weak};
 
-use crate::documents_shim::{Checked, Hands};
+use hapax_documents::{Checked, Hands};
 use async_trait::async_trait;
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::model::{Item, ItemKind, Name, Note, Noted, Payload, Timestamp, WorkflowRef, WorkspaceId};
 use hapax_engine::runtime::LoadWorkflow;
-use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, RunLog, Store};
+use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, Store};
 use hapax_engine::{Ctx, Engine, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,12 +42,17 @@ pub struct Definition {
 impl Definition {
     /// The name of its workflow.
     pub fn name(&self) -> &str {
-        self.checked.name()
+        &self.checked.document().name
     }
 
     /// Its version.
     pub fn version(&self) -> u32 {
-        self.checked.version()
+        self.checked.document().version
+    }
+
+    /// The document.
+    pub(crate) fn document(&self) -> &hapax_documents::Document {
+        self.checked.document()
     }
 
     /// As it is shown.
@@ -56,7 +61,7 @@ impl Definition {
             id: self.id.to_string(),
             name: self.name().to_owned(),
             version: self.version(),
-            description: self.checked.description().map(ToOwned::to_owned),
+            description: self.checked.document().description.clone(),
             idempotency: self.key_rule(),
             document: self.document.clone(),
             digest: self.digest.clone(),
@@ -69,14 +74,14 @@ impl Definition {
             id: self.id.to_string(),
             name: self.name().to_owned(),
             version: self.version(),
-            description: self.checked.description().map(ToOwned::to_owned),
+            description: self.checked.document().description.clone(),
             idempotency: self.key_rule(),
             created_at: self.created_at.to_string(),
         }
     }
 
     fn key_rule(&self) -> api::KeyRule {
-        match self.checked.requires_key() {
+        match self.checked.document().key_required {
             true => api::KeyRule::Required,
             false => api::KeyRule::Optional,
         }
@@ -110,9 +115,10 @@ impl Definitions {
         uploaded: Uploaded,
     ) -> Result<(api::Definition, bool), Problem> {
         let checked = uploaded.check(&self.hands)?;
-        let document = uploaded.document()?;
+        let document = uploaded.document(&checked)?;
+        let (name, version) = (&checked.document().name, checked.document().version);
         let digest = digest_of(&checked);
-        let id = definition_id(&identity.workspace, checked.name(), checked.version());
+        let id = definition_id(&identity.workspace, name, version);
         let kept = Kept { digest: digest.clone(), document };
         let body = Payload::of(&kept).map_err(|invalid| crate::errors::of_invalid(&invalid))?;
         if self.count() >= MAX_DEFINITIONS && self.find_known(&id).is_none() {
@@ -126,7 +132,7 @@ impl Definitions {
             workspace: identity.workspace.clone(),
             kind: ItemKind::Definition,
             id,
-            name: format!("{}@{}", checked.name(), checked.version()),
+            name: format!("{name}@{version}"),
             body,
             expected: None,
             note: Some(note),
@@ -188,16 +194,12 @@ impl Definitions {
 
     /// The id of the definition behind a workflow, if it is one.
     pub fn id_of(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Option<String> {
-        let id = definition_id(workspace, workflow.name.as_str(), workflow.version);
-        self.find_known(&id).map(|found| found.id.to_string())
+        self.find_document(workspace, workflow).map(|found| found.id.to_string())
     }
 
-    /// What the steps of a run have put together so far, if it runs a document.
-    pub fn state_of(&self, log: &RunLog) -> Option<api::RawJson> {
-        let facts = &log.head.facts;
-        let id = definition_id(&facts.workspace, facts.workflow.name.as_str(), facts.workflow.version);
-        let state = crate::documents_shim::state_of(&self.find_known(&id)?.checked, log)?;
-        api::RawJson::from_value(&state).ok()
+    /// The document of a definition that is known here.
+    pub(crate) fn find_document(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Option<Arc<Definition>> {
+        self.find_known(&definition_id(workspace, workflow.name.as_str(), workflow.version))
     }
 
     /// How many are known here.
@@ -222,8 +224,9 @@ impl Definitions {
             )
         };
         let kept: Kept = item.body.to().map_err(|error| broken(&error))?;
-        let checked =
-            crate::documents_shim::parse_stored(kept.document.get()).map_err(|error| broken(&error))?;
+        let known = hapax_documents::Known::default();
+        let checked = hapax_documents::check(kept.document.get(), hapax_documents::Format::Json, &known);
+        let checked = checked.map_err(|problems| broken(&format!("{} problems", problems.len())))?;
         let definition = Arc::new(Definition {
             id: item.id.clone(),
             workspace: item.workspace.clone(),
@@ -235,9 +238,9 @@ impl Definitions {
         });
         let (checked, hands) = (definition.checked.clone(), self.hands.clone());
         let code = move |ctx: Ctx, input: Value| {
-            crate::documents_shim::run(ctx, checked.clone(), input, hands.clone())
+            hapax_documents::run(ctx, checked.clone(), input, hands.clone())
         };
-        let options = crate::documents_shim::options(&definition.checked);
+        let options = hapax_documents::options(&definition.checked);
         match self.engine.workspace(item.workspace.clone()).register_own(definition.name(), options, code) {
             // Somebody learnt it at the same time.
             Ok(()) | Err(Error::AlreadyRegistered(_)) => {}

@@ -16,6 +16,7 @@ pub mod directory;
 pub mod drain;
 pub mod error_pages;
 pub mod exposure;
+pub mod http_caller;
 pub mod identity;
 pub mod limits;
 pub mod listen;
@@ -30,7 +31,6 @@ pub mod uploaded;
 
 mod app;
 mod base62;
-mod documents_shim;
 mod errors;
 mod event_stream;
 mod metrics;

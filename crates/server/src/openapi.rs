@@ -18,7 +18,7 @@ use crate::routes;
         routes::definitions::upload, routes::definitions::list, routes::definitions::show,
         routes::runs::create, routes::runs::create_batch, routes::runs::list, routes::runs::show,
         routes::runs::cancel, routes::runs::pause, routes::runs::resume, routes::runs::retry,
-        routes::runs::signal, routes::runs::result,
+        routes::runs::signal, routes::approvals::answer, routes::runs::result,
         routes::events::list, routes::events::stream,
         routes::evidence::ledger_of_run, routes::evidence::notes, routes::evidence::add_note,
         routes::evidence::ledger, routes::evidence::audit,

@@ -1,5 +1,6 @@
 //! Every route, in one table: what it answers to, who may call it, and whether request keys count on it.
 
+pub(crate) mod approvals;
 pub(crate) mod definitions;
 pub(crate) mod doubts;
 pub(crate) mod events;
@@ -83,6 +84,7 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/workflow-runs/{id}/resume", Operate, runs::resume),
         write("/api/v1/workflow-runs/{id}/retry", Operate, runs::retry),
         write("/api/v1/workflow-runs/{id}/signals", Operate, runs::signal),
+        write("/api/v1/workflow-runs/{id}/approvals/{step}", Operate, approvals::answer),
         read("/api/v1/workflow-runs/{id}/result", Read, runs::result),
         read("/api/v1/workflow-runs/{id}/events", Read, events::list),
         read("/api/v1/workflow-runs/{id}/events/stream", Read, events::stream),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::documents_shim::Hands;
+use hapax_documents::Hands;
 use hapax_api::{Problem, Role};
 use hapax_engine::Engine;
 use hapax_engine::model::{Actor, ItemKind, Name, Payload, Role as Rank, WorkspaceId};

@@ -79,7 +79,7 @@ pub(crate) async fn openapi() -> Response {
 /// The JSON Schema of documents.
 pub(crate) async fn document_schema() -> Response {
     let kind = HeaderValue::from_static("application/schema+json");
-    ([(header::CONTENT_TYPE, kind)], crate::documents_shim::json_schema().to_string()).into_response()
+    ([(header::CONTENT_TYPE, kind)], hapax_documents::json_schema().to_string()).into_response()
 }
 
 /// The description, for people.

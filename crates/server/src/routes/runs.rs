@@ -211,8 +211,7 @@ pub(crate) async fn show(
     let engine = app.engine_for(&identity);
     let log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
     let view = engine.get(id).await.map_err(|error| problem_of(&error))?;
-    let state = app.definitions.state_of(&log);
-    let detail = shown_run_with_steps(&view, &log, definition_of(&app, &view), state);
+    let detail = shown_run_with_steps(&view, &log, definition_of(&app, &view));
     let version = view.head.version;
     Ok(([(header::ETAG, etag(version))], Json(detail)).into_response())
 }
@@ -387,6 +386,10 @@ pub(crate) async fn signal(
     StrictJson { value: asked, .. }: StrictJson<api::SendSignal>,
 ) -> Result<Json<api::SentSignal>, Refused> {
     let run = run_id(&id)?;
+    if asked.name.starts_with(hapax_documents::APPROVAL_SIGNAL) {
+        let detail = "Approvals are answered under the name of whoever answers: POST /api/v1/workflow-runs/{id}/approvals/{step}.";
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/name"));
+    }
     let value = asked.value.as_ref().map_or("null", |value| value.text());
     let payload = Payload::parse(value).map_err(|invalid| of_invalid(&invalid))?;
     // A request that is taken up again after a crash must not send a second signal.

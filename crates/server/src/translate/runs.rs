@@ -42,7 +42,6 @@ pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run 
         generation: head.generation.get().into(),
         current_step_name: None,
         input: raw(input),
-        state: None,
         output,
         failure,
         idempotency_key: facts.key.as_ref().map(ToString::to_string),
@@ -71,13 +70,11 @@ pub(crate) fn shown_run_with_steps(
     view: &RunView,
     log: &RunLog,
     definition: Option<String>,
-    state: Option<api::RawJson>,
 ) -> api::RunDetail {
     let mut run = shown_run(view, definition);
     let is_open = |status: StepStatus| !status.is_final();
     let current = log.steps.iter().find(|step| is_open(step.state.status())).or(log.steps.last());
     run.current_step_name = current.map(|step| step.id.to_string());
-    run.state = state;
     api::RunDetail { run, steps: shown_steps(log) }
 }
 
