@@ -1,4 +1,5 @@
 //! Step workflows as documents: parsed, checked, and run by the engine.
+#![doc = include_str!("../README.md")]
 
 mod check;
 mod decode;

@@ -168,8 +168,18 @@ fn step() -> BoxedStrategy<Value> {
 fn name_steps(value: &mut Value, next: &mut u32) {
     match value {
         Value::Object(fields) => {
-            let kinds =
-                ["task", "http", "wait", "promise", "signal", "approval", "child", "condition", "parallel", "for_each"];
+            let kinds = [
+                "task",
+                "http",
+                "wait",
+                "promise",
+                "signal",
+                "approval",
+                "child",
+                "condition",
+                "parallel",
+                "for_each",
+            ];
             let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
             if kinds.contains(&kind) {
                 *next += 1;
