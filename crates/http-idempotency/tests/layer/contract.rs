@@ -340,7 +340,7 @@ async fn what_did_not_begin_may_be_tried_again_under_its_key(stage: Stage) {
 async fn a_large_body_is_refused_with_or_without_its_length(stage: Stage) {
     let world = World::new(&stage, Policy { max_body_bytes: 10, ..Policy::default() });
     let whole = request("POST", "/payments", "abc", "12345678901");
-    let chunks = ["123456", "78901"].map(|chunk| Ok::<_, std::io::Error>(chunk));
+    let chunks = ["123456", "78901"].map(Ok::<_, std::io::Error>);
     let chunked = axum::body::Body::from_stream(futures_util::stream::iter(chunks));
     let (parts, _) = request("POST", "/payments", "abc", "").into_parts();
     for large in [whole, axum::extract::Request::from_parts(parts, chunked)] {
