@@ -64,9 +64,12 @@ async fn a_beginning_that_stays_unknown_is_refused_and_given_back() {
         assert_eq!(world.shop.charges(), 0);
         // The first look fails, the second finds the hold and gives it back.
         until(|| store.calls(Verb::Find) >= 1).await;
-        while !is_free(&store).await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let freed = async {
+            while !is_free(&store).await {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), freed).await.expect("it is given back");
         let retried = world.send(also(pay("abc", 5), "prefer", "wait=0")).await;
         assert_eq!(retried.status, 201, "{lost:?}: nobody holds the key");
         assert_eq!(world.shop.operations().len(), 1);

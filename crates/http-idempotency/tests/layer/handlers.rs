@@ -279,6 +279,24 @@ async fn a_wait_is_as_long_as_promised() {
     until(|| world.layer.in_flight() == 0).await;
 }
 
+/// Nothing tells of the end of a request in another process, so the store is asked, soon at first and then less often.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_another_node_ends_soon_after_it_has_answered() {
+    let stage = memory();
+    let world = gated_world(&stage, Policy::default());
+    let other = world.other_node(stage.store.clone(), Policy::default());
+    let first = world.send_aside(pay("abc", 5));
+    world.shop.until_began(1).await;
+    let second = other.send_aside(pay("abc", 5));
+    until(|| other.layer.stats().waits == 1).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.shop.gate.add_permits(1);
+    first.await.unwrap();
+    let answered = tokio::time::Instant::now();
+    assert!(second.await.unwrap().is_replayed());
+    assert!(answered.elapsed() <= limits::LONGEST_POLL);
+}
+
 #[tokio::test]
 async fn a_body_that_breaks_off_begins_nothing() {
     let world = World::new(&memory(), Policy::default());

@@ -249,9 +249,11 @@ pub fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::new(text).unwrap()
 }
 
-/// Lets other tasks go on until `is_so`; on a paused clock no time passes.
+/// Lets other tasks go on until `is_so`; on a paused clock no time passes. Gives up when it never comes to be.
 pub async fn until(mut is_so: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
     while !is_so() {
+        assert!(began.elapsed().as_secs() < 30, "it never came to be");
         tokio::task::yield_now().await;
     }
 }
