@@ -29,6 +29,8 @@ pub(crate) struct Keyed {
     pub(crate) first_sent_at: Option<Timestamp>,
     pub(crate) wait_for: Duration,
     pub(crate) keep: Option<Keep>,
+    /// How much is held in memory while it waits.
+    pub(crate) body_bytes: usize,
 }
 
 /// What a caller is told instead of having the service called.
@@ -76,7 +78,7 @@ pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequ
             }
             Begun::InFlight { since, .. } => {
                 if seat.is_none() {
-                    seat = shared.flights.find_seat();
+                    seat = shared.flights.find_seat(keyed.body_bytes);
                     if seat.is_some() && Instant::now() < deadline {
                         shared.saw(&scope, Event::Waited);
                     }
