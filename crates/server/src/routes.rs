@@ -111,6 +111,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/readyz", Open, meta::readiness),
         read("/metrics", Read, meta::metrics),
         read("/openapi.json", Open, meta::openapi),
+        read("/schemas/workflow-definition.json", Open, meta::document_schema),
         read("/docs", Open, meta::docs),
     ]
 }

@@ -76,6 +76,12 @@ pub(crate) async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, kind)], crate::openapi::text()).into_response()
 }
 
+/// The JSON Schema of documents.
+pub(crate) async fn document_schema() -> Response {
+    let kind = HeaderValue::from_static("application/schema+json");
+    ([(header::CONTENT_TYPE, kind)], hapax_documents::json_schema().to_string()).into_response()
+}
+
 /// The description, for people.
 pub(crate) async fn docs() -> Html<String> {
     Html(crate::openapi::page())

@@ -146,7 +146,7 @@ impl TestServer {
     pub async fn echo(&self) -> String {
         let document = json!({
             "name": "echo", "version": 1,
-            "steps": [{ "name": "say", "task": { "handler": "echo", "input": { "said": "{{ input }}" } } }],
+            "steps": [{ "name": "say", "type": "task", "task": "echo", "input": { "said": "{{ input }}" } }],
         });
         self.upload(&document).await
     }
