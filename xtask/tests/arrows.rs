@@ -52,7 +52,7 @@ const ARROWS: &[Arrows] = &[
             STORE_CONFORMANCE,
             API,
             DOCUMENTS,
-            HTTP_CONFORMANCE,
+            OUTGOING, HTTP_CONFORMANCE,
             SERVER,
         ],
         in_tests_to: &[FACADE, ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE],

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::{audit, bench, completions, demo, doubts, ledger, migrate, outbox};
+use crate::{audit, bench, completions, demo, dev, doubts, ledger, migrate, outbox, serve};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -15,6 +15,7 @@ Data goes to standard output, everything else to standard error. NO_COLOR turns 
 
 const EXAMPLES: &str = "\
 Examples:
+  hapax dev                                    a server to try things out with
   hapax demo                                   see what Hapax is for, in ten seconds
   hapax bench steps                            see how fast it is on this disk
   hapax bench all --json > figures.json        every workload, for a program to read
@@ -36,6 +37,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Try Hapax out: a server on this machine, with a key and a sample, ready in a moment.
+    Dev(dev::Options),
+    /// Serve Hapax over HTTP, for production.
+    Serve(Box<serve::settings::ServeOptions>),
     /// Take orders, crash in the middle, and charge every card exactly once.
     Demo(demo::Options),
     /// The process that the demo crashes.

@@ -5,6 +5,7 @@ mod audit;
 mod bench;
 mod completions;
 mod demo;
+mod dev;
 mod doubts;
 mod effect_store;
 mod ledger;
@@ -12,6 +13,7 @@ mod migrate;
 mod outbox;
 mod output;
 mod person;
+mod serve;
 mod store_url;
 
 use std::process::ExitCode;
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<()> {
     log_to_stderr(arguments.log);
     match arguments.command {
+        Command::Dev(options) => serving(dev::run(options)),
+        Command::Serve(options) => serving(serve::run(*options)),
         Command::Demo(options) => in_runtime(demo::run(options)),
         Command::DemoWorker(options) => in_runtime(demo::work(options)),
         Command::Bench(options) => in_runtime(bench::run(options)),
@@ -56,6 +60,15 @@ fn log_to_stderr(level: LevelFilter) {
         .with_writer(anstream::stderr)
         .with_ansi(output::is_colourful())
         .init();
+}
+
+/// A server sees to signals by itself.
+fn serving(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("the threads of the server could not be started")?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
 }
 
 fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
