@@ -2,6 +2,8 @@
 
 pub(crate) mod assemble;
 mod config_file;
+#[cfg(test)]
+mod reference;
 mod secrets;
 pub(crate) mod settings;
 pub(crate) mod stopping;
