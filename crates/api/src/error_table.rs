@@ -282,4 +282,31 @@ mod tests {
             assert!(kind.remedy.len() > 30 && kind.remedy.ends_with('.'), "{}", kind.code);
         }
     }
+
+    /// The page of the docs that lists them, made from the table.
+    #[test]
+    fn the_docs_list_every_code() {
+        let mut page = String::from(
+            "# Errors\n\n\
+             <!-- made from the table of errors: HAPAX_UPDATE=1 cargo test -p hapax-api docs -->\n\n\
+             Every refusal is `application/problem+json` with `type`, `title`, `status`, `detail`, `code`, `retryable` and `traceId`, and what its code promises\n\
+             beyond that. Programs branch on `code`. A server explains each at `/errors/<code>`.\n",
+        );
+        for kind in ERRORS {
+            let again = if kind.retryable { "yes" } else { "no" };
+            page.push_str(&format!(
+                "\n## {}\n\n{} · {} · may succeed later: {again}\n\n{}\n",
+                kind.code, kind.status, kind.title, kind.remedy
+            ));
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
+        if std::env::var_os("HAPAX_UPDATE").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            kept == page,
+            "docs/errors.md is not up to date: HAPAX_UPDATE=1 cargo test -p hapax-api docs"
+        );
+    }
 }

@@ -32,6 +32,8 @@ pub const MAX_OUTLINE_PATHS: usize = 256;
 pub const MAX_DIFFERENCES: usize = 32;
 /// Largest answer kept whole under a request key, in bytes.
 pub const MAX_STORED_ANSWER_BYTES: usize = 1024 * 1024;
+/// How long after its hold ran out a request that nobody took over is forgotten.
+pub const ABANDONED_REQUEST_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Most keys whose uses are counted in one write.
 pub const MAX_KEY_USES: usize = 1_000;
 /// Longest name of a thing in the catalog, in characters.

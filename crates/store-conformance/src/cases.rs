@@ -293,6 +293,7 @@ macro_rules! with_every_case {
                 a_retried_run_keeps_the_counts_of_its_key
                 too_many_counts_are_refused
                 only_free_requests_are_purged
+                what_nobody_took_over_is_purged_at_last
                 the_longest_free_are_purged_first
                 the_oldest_request_is_known
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_engine::limits::MAX_PURGE;
+use hapax_engine::limits::{ABANDONED_REQUEST_FOR, MAX_PURGE};
 use hapax_engine::model::{
     BeginRequest, Begun, FinishRequest, IdempotencyKey, RequestRecord, RequestScope, Timestamp, decide_begin,
 };
@@ -97,7 +97,14 @@ async fn purge_requests(held: Arc<Held>, limit: usize, now: Timestamp) -> Result
     let limit = limit.clamp(1, MAX_PURGE) as i64;
     let delete = held.prepare_cached(include_str!("../sql/purge_requests.sql")).await?;
     let deleted = held.execute(&delete, &[&millis(now), &limit]).await?;
-    Ok(deleted as usize)
+    let left = limit - deleted as i64;
+    if left <= 0 {
+        return Ok(deleted as usize);
+    }
+    let since = millis(now).saturating_sub(ABANDONED_REQUEST_FOR.as_millis() as i64);
+    let delete = held.prepare_cached(include_str!("../sql/purge_abandoned_requests.sql")).await?;
+    let abandoned = held.execute(&delete, &[&since, &left]).await?;
+    Ok((deleted + abandoned) as usize)
 }
 
 async fn find_oldest_request(held: Arc<Held>, now: Timestamp) -> Result<Option<Timestamp>, Fault> {

@@ -1,6 +1,6 @@
 //! Forgetting requests whose keys are free, and how old the others are.
 
-use hapax_engine::limits::MAX_PURGE;
+use hapax_engine::limits::{ABANDONED_REQUEST_FOR, MAX_PURGE};
 use hapax_engine::model::Timestamp;
 use rusqlite::{Connection, params};
 
@@ -21,8 +21,9 @@ impl Verb for PurgeRequests {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<usize, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE) as i64;
+        let abandoned = millis(session.now).saturating_sub(ABANDONED_REQUEST_FOR.as_millis() as i64);
         let mut list = session.prepare(include_str!("../sql/list_free_requests.sql"))?;
-        let free = rows::collect(list.query(params![millis(session.now), limit])?, |mut row| {
+        let free = rows::collect(list.query(params![millis(session.now), limit, abandoned])?, |mut row| {
             Ok(RequestNo(row.get()?))
         })?;
         for number in &free {

@@ -31,7 +31,8 @@ fn render() -> String {
             Some(value) => format!("`--{long} {value}`"),
             None => format!("`--{long}`"),
         };
-        let variable = argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+        let variable =
+            argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
         let name = if long == "config" { String::new() } else { format!("`{long}`") };
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
         page.push_str(&format!("| {name} | {flag} | {variable} | {} |\n", help.replace('|', "\\|")));
@@ -51,5 +52,8 @@ fn the_reference_says_what_the_command_line_says() {
         std::fs::write(path, &page).unwrap();
     }
     let kept = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(kept == page, "docs/configuration.md is not up to date: HAPAX_UPDATE=1 cargo test -p hapax-cli reference");
+    assert!(
+        kept == page,
+        "docs/configuration.md is not up to date: HAPAX_UPDATE=1 cargo test -p hapax-cli reference"
+    );
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::state::State;
-use crate::limits::MAX_PURGE;
+use crate::limits::{ABANDONED_REQUEST_FOR, MAX_PURGE};
 use crate::model::{
     BeginRequest, Begun, FinishDecision, FinishRequest, IdempotencyKey, KeyKind, RequestRecord, RequestScope,
     RequestState, Timestamp, decide_begin, decide_finish,

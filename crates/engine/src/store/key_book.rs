@@ -43,7 +43,8 @@ pub trait KeyBook: Send + Sync {
     async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses>;
 
     /// Deletes request keys that are free ([`RequestRecord::is_free`]), with their counts, the longest free first; at most `limit`, cut to
-    /// [`crate::limits::MAX_PURGE`]. Answers how many. The counts of run keys go when [`super::Store::purge`] deletes the key.
+    /// [`crate::limits::MAX_PURGE`]. So go requests that nobody took over within [`crate::limits::ABANDONED_REQUEST_FOR`] of the end of
+    /// their hold. Answers how many. The counts of run keys go when [`super::Store::purge`] deletes the key.
     async fn purge_requests(&self, limit: usize) -> StoreResult<usize>;
 
     /// When the oldest request key that is not free yet first came, over all workspaces.

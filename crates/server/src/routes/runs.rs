@@ -87,7 +87,8 @@ pub(crate) async fn create_batch(
         }
     });
     let items: Vec<api::BatchItem> = futures_util::future::join_all(starts).await;
-    let may_succeed_later = |item: &api::BatchItem| item.problem.as_ref().is_some_and(|problem| problem.retryable);
+    let may_succeed_later =
+        |item: &api::BatchItem| item.problem.as_ref().is_some_and(|problem| problem.retryable);
     let is_settled = !items.iter().any(may_succeed_later);
     let mut response = Json(api::CreatedRunBatch { items }).into_response();
     if !is_settled {

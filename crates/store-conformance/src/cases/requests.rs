@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_engine::limits::{MAX_KEY_USES, MAX_STORED_ANSWER_BYTES};
+use hapax_engine::limits::{ABANDONED_REQUEST_FOR, MAX_KEY_USES, MAX_STORED_ANSWER_BYTES};
 use hapax_engine::model::{Begun, Outline, RequestEnd, RequestRecord, RequestState, StoredAnswer, Timestamp};
 use hapax_engine::store::{KeyPlace, KeyUse, ReleaseOutcome, StoreError};
 
@@ -401,6 +401,19 @@ pub(super) async fn only_free_requests_are_purged(t: &Stage) {
     }
     let next = free.again().begin().await;
     assert_eq!(next.answered(answer(b"next")).await.record().await.first_seen_at, t.now());
+}
+
+/// A request whose process vanished, and that nobody sent again, is not kept for ever.
+pub(super) async fn what_nobody_took_over_is_purged_at_last(t: &Stage) {
+    let left = t.ask("left").begin().await;
+    t.pass(ABANDONED_REQUEST_FOR);
+    let held = t.ask("held").begin().await;
+    assert_eq!(t.book().purge_requests(100).await.unwrap(), 0, "its hold ended later than it came");
+    t.pass(HOLD);
+    assert_eq!(t.book().purge_requests(100).await.unwrap(), 1);
+    assert_eq!(left.find().await, None);
+    assert_eq!(held.record().await.id, held.id());
+    assert_eq!(t.book().find_oldest_request().await.unwrap(), Some(held.record().await.first_seen_at));
 }
 
 /// The longest free go first, and never more than asked for.
