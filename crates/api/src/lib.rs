@@ -4,6 +4,8 @@
 //! ([`RawJson`], [`JsonObject`]) keep their text, so that what was stored goes out byte for byte.
 
 mod audit;
+#[cfg(feature = "client")]
+pub mod client;
 mod credential;
 mod definition;
 mod doubt;
