@@ -148,7 +148,7 @@ errors! {
     UnsupportedMediaType = "unsupported_media_type", 415, false, "The body is not sent as JSON",
         "Send `Content-Type: application/json` (in UTF-8) and no `Content-Encoding`.";
     HeadersTooLarge = "headers_too_large", 431, false, "The headers are too large",
-        "Send fewer or shorter headers.";
+        "Send fewer or shorter headers; put data into the body.";
 
     // Understood, and refused by a rule of the domain.
     IdempotencyKeyConflict = "idempotency_key_conflict", 422, false, "The key was used for another request",

@@ -164,9 +164,6 @@ pub struct Run {
     pub current_step_name: Option<String>,
     /// What it works on.
     pub input: RawJson,
-    /// What its steps have put together so far.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub state: Option<RawJson>,
     /// What it ended with, if it completed.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
@@ -258,6 +255,22 @@ pub struct SendSignal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub signal_id: Option<String>,
+}
+
+/// Answers an approval. Who answers is taken from the credential.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AnswerApproval {
+    /// What is decided: `approve`, `reject` or `edit`.
+    #[schema(pattern = "^(approve|reject|edit)$")]
+    pub decision: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096)]
+    pub comment: Option<String>,
+    /// What an edit gives: an object.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub value: Option<RawJson>,
 }
 
 /// What became of a signal.

@@ -1,1 +1,25 @@
 //! Step workflows as documents: parsed, checked, and run by the engine.
+
+mod check;
+mod decode;
+mod expression;
+mod fields;
+mod hands;
+pub mod limits;
+pub mod model;
+mod node;
+mod problem;
+mod run;
+mod scope;
+mod span;
+mod template;
+
+pub use check::{Checked, Known, check, check_bytes};
+pub use expression::Expression;
+pub use hands::{Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secrets, TaskCall};
+pub use model::Document;
+pub use node::Format;
+pub use problem::{Position, Problem, Severity};
+pub use run::{APPROVAL_SIGNAL, Answer, Decider, approval_signal, check_answer, options, register, run};
+pub use span::Span;
+pub use template::Template;

@@ -8,13 +8,13 @@ use hapax_engine::store::{KeyBook, Store};
 
 use crate::authenticate::Authenticator;
 use crate::cursor::Cursors;
-use crate::pages::List;
 use crate::definitions::Definitions;
 use crate::directory::Directory;
 use crate::event_stream::Streams;
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
+use crate::pages::List;
 
 /// The server's parts, as handlers see them.
 pub struct App {

@@ -10,7 +10,7 @@ use hapax_engine::model::{Name, Timestamp};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use crate::credentials::ApiKey;
+use crate::credentials::key::ApiKey;
 use crate::directory::{Directory, StoredCredential};
 use crate::identity::Identity;
 use crate::limits::{CREDENTIAL_CACHE_FOR, LAST_USED_RESOLUTION, MAX_CACHED_CREDENTIALS};

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock, Weak};
 
+use hapax_documents::{Checked, Hands};
 use async_trait::async_trait;
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, Hands};
 use hapax_engine::model::{Item, ItemKind, Name, Note, Noted, Payload, Timestamp, WorkflowRef, WorkspaceId};
 use hapax_engine::runtime::LoadWorkflow;
-use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, RunLog, Store};
+use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, Store};
 use hapax_engine::{Ctx, Engine, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,12 +42,17 @@ pub struct Definition {
 impl Definition {
     /// The name of its workflow.
     pub fn name(&self) -> &str {
-        self.checked.name()
+        &self.checked.document().name
     }
 
     /// Its version.
     pub fn version(&self) -> u32 {
-        self.checked.version()
+        self.checked.document().version
+    }
+
+    /// The document.
+    pub(crate) fn document(&self) -> &hapax_documents::Document {
+        self.checked.document()
     }
 
     /// As it is shown.
@@ -56,7 +61,7 @@ impl Definition {
             id: self.id.to_string(),
             name: self.name().to_owned(),
             version: self.version(),
-            description: self.checked.description().map(ToOwned::to_owned),
+            description: self.checked.document().description.clone(),
             idempotency: self.key_rule(),
             document: self.document.clone(),
             digest: self.digest.clone(),
@@ -69,14 +74,14 @@ impl Definition {
             id: self.id.to_string(),
             name: self.name().to_owned(),
             version: self.version(),
-            description: self.checked.description().map(ToOwned::to_owned),
+            description: self.checked.document().description.clone(),
             idempotency: self.key_rule(),
             created_at: self.created_at.to_string(),
         }
     }
 
     fn key_rule(&self) -> api::KeyRule {
-        match self.checked.requires_key() {
+        match self.checked.document().key_required {
             true => api::KeyRule::Required,
             false => api::KeyRule::Optional,
         }
@@ -110,23 +115,24 @@ impl Definitions {
         uploaded: Uploaded,
     ) -> Result<(api::Definition, bool), Problem> {
         let checked = uploaded.check(&self.hands)?;
-        let document = uploaded.document()?;
+        let document = uploaded.document(&checked)?;
+        let (name, version) = (&checked.document().name, checked.document().version);
         let digest = digest_of(&checked);
-        let id = definition_id(&identity.workspace, checked.name(), checked.version());
+        let id = definition_id(&identity.workspace, name, version);
         let kept = Kept { digest: digest.clone(), document };
         let body = Payload::of(&kept).map_err(|invalid| crate::errors::of_invalid(&invalid))?;
         if self.count() >= MAX_DEFINITIONS && self.find_known(&id).is_none() {
             let detail = format!("This server holds at most {MAX_DEFINITIONS} definitions.");
             return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "definitions"));
         }
-        let what =
-            Noted::SetUp { kind: "definition".into(), id: id.to_string(), change: "created".into() };
-        let note = Note::on_workspace(identity.workspace.clone(), identity.actor(None), self.store.now(), what);
+        let what = Noted::SetUp { kind: "definition".into(), id: id.to_string(), change: "created".into() };
+        let note =
+            Note::on_workspace(identity.workspace.clone(), identity.actor(None), self.store.now(), what);
         let request = PutItem {
             workspace: identity.workspace.clone(),
             kind: ItemKind::Definition,
             id,
-            name: format!("{}@{}", checked.name(), checked.version()),
+            name: format!("{name}@{version}"),
             body,
             expected: None,
             note: Some(note),
@@ -152,7 +158,10 @@ impl Definitions {
     /// One definition of a workspace.
     pub async fn get(&self, workspace: &WorkspaceId, id: &str) -> Result<Arc<Definition>, Problem> {
         let absent = || {
-            Problem::new(Code::DefinitionNotFound, "There is no such definition in this workspace; list them with GET /api/v1/workflow-definitions.")
+            Problem::new(
+                Code::DefinitionNotFound,
+                "There is no such definition in this workspace; list them with GET /api/v1/workflow-definitions.",
+            )
         };
         let id = Name::new("definition id", id).map_err(|_| absent())?;
         let found = match self.find_known(&id) {
@@ -185,16 +194,12 @@ impl Definitions {
 
     /// The id of the definition behind a workflow, if it is one.
     pub fn id_of(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Option<String> {
-        let id = definition_id(workspace, workflow.name.as_str(), workflow.version);
-        self.find_known(&id).map(|found| found.id.to_string())
+        self.find_document(workspace, workflow).map(|found| found.id.to_string())
     }
 
-    /// What the steps of a run have put together so far, if it runs a document.
-    pub fn state_of(&self, log: &RunLog) -> Option<api::RawJson> {
-        let facts = &log.head.facts;
-        let id = definition_id(&facts.workspace, facts.workflow.name.as_str(), facts.workflow.version);
-        let state = hapax_documents::state_of(&self.find_known(&id)?.checked, log)?;
-        api::RawJson::from_value(&state).ok()
+    /// The document of a definition that is known here.
+    pub(crate) fn find_document(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Option<Arc<Definition>> {
+        self.find_known(&definition_id(workspace, workflow.name.as_str(), workflow.version))
     }
 
     /// How many are known here.
@@ -213,20 +218,28 @@ impl Definitions {
         }
         let broken = |cause: &dyn std::fmt::Display| {
             tracing::error!(definition = %item.id, %cause, "a stored definition cannot be read");
-            Problem::new(Code::StoreBroken, "A stored definition cannot be read. Report `traceId` to the operator.")
+            Problem::new(
+                Code::StoreBroken,
+                "A stored definition cannot be read. Report `traceId` to the operator.",
+            )
         };
         let kept: Kept = item.body.to().map_err(|error| broken(&error))?;
-        let checked = hapax_documents::parse_stored(kept.document.get()).map_err(|error| broken(&error))?;
+        let known = hapax_documents::Known::default();
+        let checked = hapax_documents::check(kept.document.get(), hapax_documents::Format::Json, &known);
+        let checked = checked.map_err(|problems| broken(&format!("{} problems", problems.len())))?;
         let definition = Arc::new(Definition {
             id: item.id.clone(),
             workspace: item.workspace.clone(),
             checked: Arc::new(checked),
-            document: api::RawJson::from_text(kept.document.get().to_owned()).map_err(|error| broken(&error))?,
+            document: api::RawJson::from_text(kept.document.get().to_owned())
+                .map_err(|error| broken(&error))?,
             digest: kept.digest,
             created_at: item.created_at,
         });
         let (checked, hands) = (definition.checked.clone(), self.hands.clone());
-        let code = move |ctx: Ctx, input: Value| hapax_documents::run(ctx, checked.clone(), input, hands.clone());
+        let code = move |ctx: Ctx, input: Value| {
+            hapax_documents::run(ctx, checked.clone(), input, hands.clone())
+        };
         let options = hapax_documents::options(&definition.checked);
         match self.engine.workspace(item.workspace.clone()).register_own(definition.name(), options, code) {
             // Somebody learnt it at the same time.
@@ -248,7 +261,9 @@ impl Definitions {
             tokio::time::sleep(DEFINITION_POLL).await;
             let Some(definitions) = this.upgrade() else { return };
             // Looked back a little, because a write may become visible after a later one.
-            let since = Timestamp::from_millis(definitions.store.now().as_millis() - DEFINITION_OVERLAP.as_millis() as i64);
+            let since = Timestamp::from_millis(
+                definitions.store.now().as_millis() - DEFINITION_OVERLAP.as_millis() as i64,
+            );
             if let Err(problem) = definitions.learn_since(Some(since)).await {
                 tracing::warn!(%problem, "looking for new definitions failed; trying again");
             }

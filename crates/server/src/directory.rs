@@ -34,8 +34,7 @@ impl Directory {
 
     /// The note that tells who set something up.
     fn set_up(&self, workspace: &WorkspaceId, by: Actor, kind: ItemKind, id: &Name, change: &str) -> Note {
-        let what =
-            Noted::SetUp { kind: kind.as_str().into(), id: id.to_string(), change: change.into() };
+        let what = Noted::SetUp { kind: kind.as_str().into(), id: id.to_string(), change: change.into() };
         Note::on_workspace(workspace.clone(), by, self.store.now(), what)
     }
 
@@ -48,7 +47,10 @@ impl Directory {
 fn said<T: DeserializeOwned>(item: &Item) -> Result<T, Problem> {
     item.body.to().map_err(|error| {
         tracing::error!(id = %item.id, %error, "an item of the catalog cannot be read");
-        Problem::new(Code::StoreBroken, "An entry of the catalog cannot be read. Report `traceId` to the operator.")
+        Problem::new(
+            Code::StoreBroken,
+            "An entry of the catalog cannot be read. Report `traceId` to the operator.",
+        )
     })
 }
 

@@ -23,14 +23,18 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::Ruling(RulingRefused::Nobody | RulingRefused::NoReason) => {
             Problem::new(Code::RulingIncomplete, detail)
         }
-        Error::NoSuchPost(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => Problem::new(Code::NotFound, detail),
+        Error::NoSuchPost(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
+            Problem::new(Code::NotFound, detail)
+        }
         Error::PostUnderWay(_) => Problem::new(Code::DeliveryUnderWay, detail),
         Error::KeyMissing(_) => Problem::new(
             Code::IdempotencyKeyMissing,
             "This definition requires an idempotency key: send `idempotencyKey` in the body, derived from what triggers the request.",
         ),
         Error::KeyConflict { .. } => Problem::new(Code::IdempotencyKeyConflict, detail),
-        Error::KeySpent { run } => Problem::new(Code::IdempotencyKeySpent, detail).with("runId", run.to_string()),
+        Error::KeySpent { run } => {
+            Problem::new(Code::IdempotencyKeySpent, detail).with("runId", run.to_string())
+        }
         Error::SubjectBusy { run } => pending(run, detail),
         Error::AlreadySettled => Problem::new(Code::PromiseAlreadySettled, detail),
         Error::PromiseTimedOut => Problem::new(Code::PromiseTimedOut, detail),
@@ -38,14 +42,17 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::Concurrency { version, .. } => {
             Problem::new(Code::Concurrency, detail).with("version", version.get())
         }
-        Error::RunEnded { status, .. } => Problem::new(Code::RunEnded, detail).with("status", status.as_str()),
+        Error::RunEnded { status, .. } => {
+            Problem::new(Code::RunEnded, detail).with("status", status.as_str())
+        }
         Error::TooManySignals(_) => Problem::new(Code::TooManySignals, detail),
         Error::Failed { .. } => Problem::new(Code::RunFailed, detail),
         Error::Cancelled { .. } => Problem::new(Code::RunCancelled, detail),
-        Error::ShuttingDown => {
-            Problem::new(Code::ShuttingDown, "The server is shutting down; nothing was done. Send the request again.")
-                .retry_after(STORE_RETRY_AFTER_SECONDS)
-        }
+        Error::ShuttingDown => Problem::new(
+            Code::ShuttingDown,
+            "The server is shutting down; nothing was done. Send the request again.",
+        )
+        .retry_after(STORE_RETRY_AFTER_SECONDS),
         Error::Mismatch { .. } | Error::Options(_) => internal(&detail),
         // The enum may grow; a variant without a name of its own must not leak its text.
         _ => internal(&detail),
@@ -56,7 +63,9 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
 pub(crate) fn of_invalid(invalid: &Invalid) -> Problem {
     let detail = invalid.to_string();
     match invalid {
-        Invalid::Key { what } if *what == "idempotency key" => Problem::new(Code::InvalidIdempotencyKey, detail),
+        Invalid::Key { what } if *what == "idempotency key" => {
+            Problem::new(Code::InvalidIdempotencyKey, detail)
+        }
         Invalid::Key { .. }
         | Invalid::Name { .. }
         | Invalid::Id { .. }
@@ -91,8 +100,12 @@ fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
     match refusal {
         Refusal::Ended(status) => Problem::new(Code::RunEnded, detail).with("status", status.as_str()),
         Refusal::AlreadyAsked => Problem::new(Code::AlreadyAsked, detail),
-        Refusal::NotPaused(status) => Problem::new(Code::RunNotPaused, detail).with("status", status.as_str()),
-        Refusal::NotFailed(status) => Problem::new(Code::RunNotFailed, detail).with("status", status.as_str()),
+        Refusal::NotPaused(status) => {
+            Problem::new(Code::RunNotPaused, detail).with("status", status.as_str())
+        }
+        Refusal::NotFailed(status) => {
+            Problem::new(Code::RunNotFailed, detail).with("status", status.as_str())
+        }
         Refusal::NoSuchStep(_) => Problem::new(Code::NotFound, detail),
         Refusal::Undone => Problem::new(Code::RunUndone, detail),
         Refusal::InDoubt(step) => Problem::new(Code::StepInDoubt, detail).with("stepId", step.to_string()),

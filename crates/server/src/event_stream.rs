@@ -12,7 +12,9 @@ use hapax_engine::model::{Name, RunId, Version};
 use hapax_engine::{Engine, Error};
 
 use crate::drain::Draining;
-use crate::limits::{MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX};
+use crate::limits::{
+    MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX,
+};
 use crate::translate::{shown_event, shown_run, shown_steps};
 
 /// Streams that are open, by credential.
@@ -32,7 +34,9 @@ impl Streams {
         let mut open = self.0.lock().expect("no holder panics");
         let own = open.get(credential).copied().unwrap_or(0);
         if own >= MAX_STREAMS_PER_CREDENTIAL || open.values().sum::<usize>() >= MAX_STREAMS {
-            let detail = format!("A credential may keep {MAX_STREAMS_PER_CREDENTIAL} streams open, and the server {MAX_STREAMS}. Close one, or read the events page by page.");
+            let detail = format!(
+                "A credential may keep {MAX_STREAMS_PER_CREDENTIAL} streams open, and the server {MAX_STREAMS}. Close one, or read the events page by page."
+            );
             return Err(Problem::new(Code::TooManyStreams, detail).retry_after(5));
         }
         open.insert(credential.clone(), own + 1);
@@ -71,7 +75,13 @@ struct Follower {
 
 /// What happens to a run after the version `seen`, until it has ended, the server stops, or the stream has lived its time (the client then
 /// comes again with `Last-Event-ID`).
-pub(crate) fn of_run(engine: Engine, run: RunId, seen: Version, seat: Seat, draining: Draining) -> impl IntoResponse {
+pub(crate) fn of_run(
+    engine: Engine,
+    run: RunId,
+    seen: Version,
+    seat: Seat,
+    draining: Draining,
+) -> impl IntoResponse {
     let follower = Follower {
         engine,
         run,

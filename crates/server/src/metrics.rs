@@ -74,8 +74,11 @@ impl Metrics {
     }
 }
 
-impl Observe for Arc<Metrics> {
+/// Tells the counts what comes of request keys.
+pub(crate) struct KeysObserved(pub(crate) Arc<Metrics>);
+
+impl Observe for KeysObserved {
     fn saw(&self, scope: &RequestScope, event: Event) {
-        let _ = (scope, event);
+        let _ = (scope, event, &self.0);
     }
 }

@@ -18,7 +18,7 @@ use crate::routes;
         routes::definitions::upload, routes::definitions::list, routes::definitions::show,
         routes::runs::create, routes::runs::create_batch, routes::runs::list, routes::runs::show,
         routes::runs::cancel, routes::runs::pause, routes::runs::resume, routes::runs::retry,
-        routes::runs::signal, routes::runs::result,
+        routes::runs::signal, routes::approvals::answer, routes::runs::result,
         routes::events::list, routes::events::stream,
         routes::evidence::ledger_of_run, routes::evidence::notes, routes::evidence::add_note,
         routes::evidence::ledger, routes::evidence::audit,
@@ -46,13 +46,20 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
     let mut api = Described::openapi();
     let schemes = &mut api.components.get_or_insert_default().security_schemes;
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
-    schemes.insert("bearer".into(), SecurityScheme::Http(bearer));
-    schemes.insert("apiKey".into(), SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("x-api-key"))));
+    schemes.insert("bearer".into(), SecurityScheme::Http(bearer).into());
+    schemes.insert(
+        "apiKey".into(),
+        SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("x-api-key"))).into(),
+    );
     let mut value = serde_json::to_value(&api).expect("a description is JSON");
     // Who may call it: the same table that admits callers.
     for route in crate::routes::table() {
         let method = route.method.as_str().to_ascii_lowercase();
-        let Some(operation) = value.pointer_mut(&format!("/paths/{}/{method}", route.path.replace('~', "~0").replace('/', "~1"))) else { continue };
+        let Some(operation) = value
+            .pointer_mut(&format!("/paths/{}/{method}", route.path.replace('~', "~0").replace('/', "~1")))
+        else {
+            continue;
+        };
         let (security, role) = match route.access {
             crate::access::Access::Open => (serde_json::json!([]), "nobody in particular"),
             access => (serde_json::json!([{"bearer": []}, {"apiKey": []}]), access.least_role()),
@@ -83,7 +90,8 @@ pub fn page() -> String {
                 if operation["tags"][0] != tag["name"] {
                     continue;
                 }
-                let summary = operation["summary"].as_str().or(operation["description"].as_str()).unwrap_or_default();
+                let summary =
+                    operation["summary"].as_str().or(operation["description"].as_str()).unwrap_or_default();
                 body.push_str(&format!(
                     "<section><h3><code>{} {}</code></h3><p>{}</p><p>Needs: {}.</p><ul>",
                     method.to_ascii_uppercase(),
@@ -92,7 +100,10 @@ pub fn page() -> String {
                     text_of(&operation["x-required-role"]),
                 ));
                 for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
-                    body.push_str(&format!("<li><code>{status}</code> {}</li>", text_of(&answer["description"])));
+                    body.push_str(&format!(
+                        "<li><code>{status}</code> {}</li>",
+                        text_of(&answer["description"])
+                    ));
                 }
                 body.push_str("</ul></section>");
             }

@@ -23,7 +23,8 @@ impl Problems for ServerProblems {
         }
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = Response::new(Bytes::from(body));
-        *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() =
+            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = problem.retry_after_seconds {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -58,7 +59,12 @@ mod tests {
     fn every_refusal_of_the_layer_keeps_its_status() {
         for code in keys::Code::ALL {
             assert_eq!(code_of(code).kind().status, code.status().as_u16(), "{}", code.as_str());
-            assert_eq!(code_of(code).kind().retryable, code.is_retryable() && code != keys::Code::BodyUnreadable, "{}", code.as_str());
+            assert_eq!(
+                code_of(code).kind().retryable,
+                code.is_retryable() && code != keys::Code::BodyUnreadable,
+                "{}",
+                code.as_str()
+            );
         }
     }
 }

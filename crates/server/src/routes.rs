@@ -1,5 +1,6 @@
 //! Every route, in one table: what it answers to, who may call it, and whether request keys count on it.
 
+pub(crate) mod approvals;
 pub(crate) mod definitions;
 pub(crate) mod doubts;
 pub(crate) mod events;
@@ -27,9 +28,8 @@ use crate::access::Access;
 use crate::answer::{Refused, dress};
 use crate::app::App;
 use crate::connection::Peer;
-use crate::negotiate::require_json_accepted;
 use crate::error_pages;
-
+use crate::negotiate::require_json_accepted;
 
 /// One route. There is no way to make one without saying who may call it.
 pub(crate) struct Route {
@@ -84,6 +84,7 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/workflow-runs/{id}/resume", Operate, runs::resume),
         write("/api/v1/workflow-runs/{id}/retry", Operate, runs::retry),
         write("/api/v1/workflow-runs/{id}/signals", Operate, runs::signal),
+        write("/api/v1/workflow-runs/{id}/approvals/{step}", Operate, approvals::answer),
         read("/api/v1/workflow-runs/{id}/result", Read, runs::result),
         read("/api/v1/workflow-runs/{id}/events", Read, events::list),
         read("/api/v1/workflow-runs/{id}/events/stream", Read, events::stream),
@@ -102,7 +103,8 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/credentials", Administer, setup::create_credential).answers_with_a_secret(),
         read("/api/v1/credentials", Administer, setup::list_credentials),
         read("/api/v1/credentials/{id}", Administer, setup::show_credential),
-        write("/api/v1/credentials/{id}/rotate", Administer, setup::rotate_credential).answers_with_a_secret(),
+        write("/api/v1/credentials/{id}/rotate", Administer, setup::rotate_credential)
+            .answers_with_a_secret(),
         write("/api/v1/credentials/{id}/revoke", Administer, setup::revoke_credential),
         read("/api/v1/idempotency-policy", Open, meta::policy),
         read("/healthz", Open, meta::health),

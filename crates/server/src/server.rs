@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hapax_api::{Problem, Role};
 use hapax_documents::Hands;
+use hapax_api::{Problem, Role};
 use hapax_engine::Engine;
 use hapax_engine::model::{Actor, ItemKind, Name, Payload, Role as Rank, WorkspaceId};
 use hapax_engine::store::{PutItem, PutOutcome, Store, StoreError};
@@ -13,14 +13,14 @@ use tokio::net::TcpListener;
 
 use crate::app::App;
 use crate::authenticate::Authenticator;
-use crate::credentials::ApiKey;
+use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
 use crate::definitions::Definitions;
 use crate::directory::{Directory, NewCredential};
 use crate::event_stream::Streams;
 use crate::identity::INSTALLATION;
 use crate::listen::{Drained, ListenOptions, serve};
-use crate::metrics::Metrics;
+use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
 use crate::problems::ServerProblems;
 use crate::routes::router;
@@ -66,14 +66,15 @@ impl Server {
         let metrics = Arc::new(Metrics::new(store.clone()));
         let keys = IdempotencyLayer::new(store.clone(), options.keys.clone())?
             .refusing_with(ServerProblems)
-            .observed_by(metrics.clone());
+            .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(cursor_secret(&*store).await?);
         let definitions = Definitions::new(engine.clone(), store.clone(), Arc::new(hands));
         definitions.learn_all().await?;
         tokio::spawn(Definitions::keep_learning(Arc::downgrade(&definitions)));
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
-        let app = App { engine, store, directory, authenticator, definitions, cursors, streams, metrics, options };
+        let app =
+            App { engine, store, directory, authenticator, definitions, cursors, streams, metrics, options };
         Ok(Server { app: Arc::new(app), keys })
     }
 
@@ -100,13 +101,18 @@ impl Server {
         let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
         let by = Actor { name: "first start".into(), role: Rank::Manager };
         self.app.directory.ensure_workspace(&workspace, None, by.clone()).await?;
-        let new = NewCredential { name: "first admin".into(), role: Role::Admin, requester: None, lives_for: None };
+        let new =
+            NewCredential { name: "first admin".into(), role: Role::Admin, requester: None, lives_for: None };
         let (_, key) = self.app.directory.create_credential(&workspace, new, by).await?;
         Ok(Some(key))
     }
 
     /// Serves `listener` until the word to stop is given, then ends in good order: requests, operations under a key, runs.
-    pub async fn serve(&self, listener: TcpListener, listen: ListenOptions) -> Result<Drained, hapax_engine::Error> {
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        listen: ListenOptions,
+    ) -> Result<Drained, hapax_engine::Error> {
         let drained = serve(listener, self.router(), listen, self.app.options.draining.clone()).await;
         // Operations go on without their callers, and what was counted is written.
         let rest = tokio::time::timeout(self.app.options.grace, self.keys.drain()).await;
@@ -154,9 +160,11 @@ async fn cursor_secret(store: &dyn Store) -> Result<[u8; 32], LaunchError> {
     match catalog.put_item(request).await? {
         PutOutcome::Put(_) => Ok(secret),
         // Another node was faster; its secret counts.
-        PutOutcome::Exists(item) | PutOutcome::NameTaken(item) | PutOutcome::Stale(item) => {
-            item.body.to().map(|Kept { secret }| secret).map_err(|error| StoreError::Broken(error.to_string()).into())
-        }
+        PutOutcome::Exists(item) | PutOutcome::NameTaken(item) | PutOutcome::Stale(item) => item
+            .body
+            .to()
+            .map(|Kept { secret }| secret)
+            .map_err(|error| StoreError::Broken(error.to_string()).into()),
         PutOutcome::Missing => Err(StoreError::Broken("the secret of cursors vanished".into()).into()),
     }
 }

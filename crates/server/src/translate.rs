@@ -17,5 +17,6 @@ use hapax_engine::model::Payload;
 
 /// What was stored goes out as it is.
 pub(crate) fn raw(payload: &Payload) -> RawJson {
-    RawJson::from_text(payload.as_str().to_owned()).expect("a payload is one JSON value, checked when it came in")
+    RawJson::from_text(payload.as_str().to_owned())
+        .expect("a payload is one JSON value, checked when it came in")
 }

@@ -1,14 +1,14 @@
 //! A document as it was sent: JSON or YAML.
 
+use hapax_documents::{Checked, Format, Hands, Known, Severity};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, Format, Hands};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::value::RawValue;
 
-use crate::answer::Refused;
+use crate::answer::{Refused, echo};
 use crate::limits::MAX_DOCUMENT_BYTES;
 
 /// The text of a document, and what it is written in.
@@ -26,20 +26,25 @@ impl Uploaded {
 
     /// Checks it; all that is wrong is told at once.
     pub(crate) fn check(&self, hands: &Hands) -> Result<Checked, Problem> {
-        hapax_documents::check(&self.text, self.format, Some(hands)).map_err(|report| {
-            let problems: Vec<api::DefinitionProblem> = report
-                .errors()
+        let known = Known { tasks: hands.known_tasks(), ..Known::default() };
+        hapax_documents::check(&self.text, self.format, &known).map_err(|found| {
+            let errors = found.iter().filter(|problem| problem.severity == Severity::Error);
+            let problems: Vec<api::DefinitionProblem> = errors
                 .map(|problem| api::DefinitionProblem {
                     path: problem.path.clone(),
-                    rule: problem.code.to_string(),
+                    rule: problem.code.to_owned(),
                     message: problem.message.clone(),
                 })
                 .collect();
             let detail = match problems.first() {
-                Some(first) => format!("{} problem(s); the first, at {:?}: {}", problems.len(), first.path, first.message),
+                Some(first) => {
+                    let (count, path, message) = (problems.len(), echo(&first.path), echo(&first.message));
+                    format!("{count} problem(s); the first, at {path:?}: {message}")
+                }
                 None => "The document cannot be read.".into(),
             };
-            let code = match problems.iter().all(|problem| problem.rule == "unprotected_effect") && !problems.is_empty() {
+            let is_unprotected = |problem: &api::DefinitionProblem| problem.rule == "unprotected_effect";
+            let code = match !problems.is_empty() && problems.iter().all(is_unprotected) {
                 true => Code::UnprotectedEffect,
                 false => Code::DefinitionInvalid,
             };
@@ -47,16 +52,14 @@ impl Uploaded {
         })
     }
 
-    /// The document as JSON, as it was sent if it was.
-    pub(crate) fn document(&self) -> Result<Box<RawValue>, Problem> {
-        let refused = |error: &dyn std::fmt::Display| Problem::new(Code::DefinitionInvalid, error.to_string());
-        match self.format {
-            Format::Json => RawValue::from_string(self.text.trim().to_owned()).map_err(|error| refused(&error)),
-            Format::Yaml => {
-                let value = hapax_documents::to_json(&self.text, Format::Yaml).map_err(|error| refused(&error))?;
-                serde_json::value::to_raw_value(&value).map_err(|error| refused(&error))
-            }
-        }
+    /// The document as JSON: as it was sent if it was, and in its canonical form otherwise.
+    pub(crate) fn document(&self, checked: &Checked) -> Result<Box<RawValue>, Problem> {
+        let text = match self.format {
+            Format::Json => self.text.trim(),
+            Format::Yaml => checked.canonical(),
+        };
+        RawValue::from_string(text.to_owned())
+            .map_err(|error| Problem::new(Code::DefinitionInvalid, error.to_string()))
     }
 }
 
@@ -79,7 +82,10 @@ impl<S: Send + Sync> FromRequest<S> for Uploaded {
 
 fn format_of(headers: &http::HeaderMap) -> Result<Format, Refused> {
     let refused = || {
-        Refused::new(Code::UnsupportedMediaType, "Send the document as application/json or application/yaml, in UTF-8, not encoded otherwise.")
+        Refused::new(
+            Code::UnsupportedMediaType,
+            "Send the document as application/json or application/yaml, in UTF-8, not encoded otherwise.",
+        )
     };
     if headers.contains_key(CONTENT_ENCODING) {
         return Err(refused());

@@ -35,11 +35,7 @@ impl Ctx {
         self.sleep_step(name, |_| at).await
     }
 
-    async fn sleep_step(
-        &self,
-        name: &str,
-        due: impl FnOnce(Timestamp) -> Timestamp,
-    ) -> Result<(), Failure> {
+    async fn sleep_step(&self, name: &str, due: impl FnOnce(Timestamp) -> Timestamp) -> Result<(), Failure> {
         let activation = &*self.activation;
         let id = activation.next_id(&checked_name("step name", name)?);
         let began = activation.now();

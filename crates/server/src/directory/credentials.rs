@@ -9,7 +9,7 @@ use hapax_engine::store::{ListItems, PutItem, PutOutcome};
 use serde::{Deserialize, Serialize};
 
 use super::{Directory, body_of, said};
-use crate::credentials::{ApiKey, KeyId, SecretHash};
+use crate::credentials::key::{ApiKey, KeyId, SecretHash};
 use crate::errors::of_store;
 use crate::limits::{MAX_CREDENTIALS_PER_WORKSPACE, MAX_KEY_OVERLAP};
 
@@ -61,7 +61,7 @@ mod hash_as_hex {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use crate::credentials::SecretHash;
+    use crate::credentials::key::SecretHash;
 
     pub(super) fn serialize<S: Serializer>(hash: &SecretHash, serializer: S) -> Result<S::Ok, S::Error> {
         let hex: String = hash.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -167,7 +167,9 @@ impl Directory {
         if self.list_credentials(workspace, None, MAX_CREDENTIALS_PER_WORKSPACE).await?.len()
             >= MAX_CREDENTIALS_PER_WORKSPACE
         {
-            let detail = format!("A workspace has at most {MAX_CREDENTIALS_PER_WORKSPACE} credentials; revoked ones count.");
+            let detail = format!(
+                "A workspace has at most {MAX_CREDENTIALS_PER_WORKSPACE} credentials; revoked ones count."
+            );
             return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "credentials"));
         }
         let key = ApiKey::generate().map_err(no_random)?;
@@ -287,7 +289,11 @@ impl Directory {
     }
 
     /// One credential of a workspace.
-    pub async fn get_credential(&self, workspace: &WorkspaceId, id: &str) -> Result<StoredCredential, Problem> {
+    pub async fn get_credential(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+    ) -> Result<StoredCredential, Problem> {
         let absent = || Problem::new(Code::NotFound, "There is no such credential in this workspace.");
         let id = Name::new("credential id", id).map_err(|_| absent())?;
         let found = self.catalog().find_item(ItemKind::Credential, &id).await;
@@ -353,7 +359,11 @@ impl Directory {
                 return StoredCredential::of(&item);
             }
         }
-        Err(Problem::new(Code::StoreUnavailable, "Others keep changing the credential. Send the request again.").retry_after(1))
+        Err(Problem::new(
+            Code::StoreUnavailable,
+            "Others keep changing the credential. Send the request again.",
+        )
+        .retry_after(1))
     }
 }
 

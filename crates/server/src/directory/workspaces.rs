@@ -26,7 +26,10 @@ impl Directory {
     ) -> Result<(api::Workspace, bool), Problem> {
         let id = WorkspaceId::new(&asked.name).map_err(|invalid| of_invalid(&invalid))?;
         if id.as_str() == INSTALLATION {
-            return Err(Problem::new(Code::NameTaken, format!("{INSTALLATION} is the workspace of the installation itself; choose another name.")));
+            return Err(Problem::new(
+                Code::NameTaken,
+                format!("{INSTALLATION} is the workspace of the installation itself; choose another name."),
+            ));
         }
         self.ensure_workspace(&id, asked.description.clone(), by).await
     }
@@ -53,9 +56,10 @@ impl Directory {
             PutOutcome::Exists(item) if said::<Kept>(&item)?.description == description => {
                 Ok((shown(&item)?, false))
             }
-            PutOutcome::Exists(_) | PutOutcome::NameTaken(_) => {
-                Err(Problem::new(Code::NameTaken, format!("There is a workspace {id} already, which says something else.")))
-            }
+            PutOutcome::Exists(_) | PutOutcome::NameTaken(_) => Err(Problem::new(
+                Code::NameTaken,
+                format!("There is a workspace {id} already, which says something else."),
+            )),
             PutOutcome::Stale(_) | PutOutcome::Missing => unreachable!("nothing was expected to be there"),
         }
     }

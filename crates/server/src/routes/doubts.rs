@@ -56,9 +56,8 @@ pub(crate) async fn list(
         let view = engine.get(doubt.run).await.map_err(|error| problem_of(&error))?;
         items.push(shown_doubt(doubt, view.head.facts.workflow.name.to_string()));
     }
-    let next_cursor = found.next.map(|next| {
-        pages.seal(&format!("{} {} {}", next.since.as_millis(), next.run, next.step))
-    });
+    let next_cursor =
+        found.next.map(|next| pages.seal(&format!("{} {} {}", next.since.as_millis(), next.run, next.step)));
     Ok(Json(api::Page { items, next_cursor }))
 }
 

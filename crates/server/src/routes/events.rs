@@ -42,7 +42,8 @@ pub(crate) async fn list(
     let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
     let after = after.map(|place: String| place.parse::<u64>()).transpose().map_err(refused)?;
     let after = Version::new(after.unwrap_or(0));
-    let events = app.engine_for(&identity).list_events(run, after).await.map_err(|error| problem_of(&error))?;
+    let events =
+        app.engine_for(&identity).list_events(run, after).await.map_err(|error| problem_of(&error))?;
     let is_more = events.len() > limit;
     let items: Vec<_> = events.iter().take(limit).map(shown_event).collect();
     let next_cursor = items.last().filter(|_| is_more).map(|last| pages.seal(&last.version.to_string()));
@@ -69,13 +70,22 @@ pub(crate) async fn stream(
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let run = run_id(&id)?;
-    let seen = match headers.get("last-event-id").map(|value| value.to_str().ok().and_then(|text| text.parse().ok())) {
+    let seen = match headers
+        .get("last-event-id")
+        .map(|value| value.to_str().ok().and_then(|text| text.parse().ok()))
+    {
         None => 0,
         Some(Some(seen)) => seen,
-        Some(None) => return Err(Refused::new(Code::InvalidRequest, "`Last-Event-ID` is the number that the last event carried.")),
+        Some(None) => {
+            return Err(Refused::new(
+                Code::InvalidRequest,
+                "`Last-Event-ID` is the number that the last event carried.",
+            ));
+        }
     };
     let engine = app.engine_for(&identity);
     engine.get(run).await.map_err(|error| problem_of(&error))?;
     let seat = app.streams.take(&identity.credential)?;
-    Ok(event_stream::of_run(engine, run, Version::new(seen), seat, app.options.draining.clone()).into_response())
+    Ok(event_stream::of_run(engine, run, Version::new(seen), seat, app.options.draining.clone())
+        .into_response())
 }

@@ -125,7 +125,8 @@ async fn journal(
     let engine = app.engine_for(identity);
     let found = engine.list_notes(of_run, of_run.is_none(), after.unwrap_or(0), limit).await;
     let found = found.map_err(|error| problem_of(&error))?;
-    let next_cursor = found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.place.to_string()));
+    let next_cursor =
+        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.place.to_string()));
     let items = found.iter().map(|placed| shown_note(&placed.note)).collect();
     Ok(Json(api::Page { items, next_cursor }))
 }

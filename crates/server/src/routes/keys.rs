@@ -111,7 +111,10 @@ fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyPlace
                 Some(id) => Name::new("credential id", &id).map_err(|_| absent())?,
                 None => identity.credential.clone(),
             };
-            Ok(KeyPlace::Request { scope: RequestScope { workspace: identity.workspace.clone(), caller }, key })
+            Ok(KeyPlace::Request {
+                scope: RequestScope { workspace: identity.workspace.clone(), caller },
+                key,
+            })
         }
         _ => Err(Refused::new(Code::NotFound, "A key is looked up under `run` or `request`.")),
     }

@@ -22,7 +22,9 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
         let identity = parts.extensions.get::<Identity>().cloned();
-        identity.map(Caller).ok_or_else(|| Refused::new(Code::Unauthorized, "Send a valid key as `Authorization: Bearer hpx_…`."))
+        identity.map(Caller).ok_or_else(|| {
+            Refused::new(Code::Unauthorized, "Send a valid key as `Authorization: Bearer hpx_…`.")
+        })
     }
 }
 
@@ -36,7 +38,10 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathOf<
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         match Path::from_request_parts(parts, state).await {
             Ok(Path(value)) => Ok(PathOf(value)),
-            Err(_) => Err(Refused::new(Code::InvalidRequest, "A part of the path cannot be read: percent-encode it as UTF-8.")),
+            Err(_) => Err(Refused::new(
+                Code::InvalidRequest,
+                "A part of the path cannot be read: percent-encode it as UTF-8.",
+            )),
         }
     }
 }
@@ -76,9 +81,14 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Result<IfMatch, Refused> {
     };
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     match bare.parse() {
-        Ok(version) if bare.bytes().all(|b| b.is_ascii_digit()) => Ok(IfMatch::Version(Version::new(version))),
-        _ => Err(Refused::new(Code::InvalidRequest, "`If-Match` takes one version, as `ETag` gave it, or `*`.")
-            .with("path", "If-Match")),
+        Ok(version) if bare.bytes().all(|b| b.is_ascii_digit()) => {
+            Ok(IfMatch::Version(Version::new(version)))
+        }
+        _ => Err(Refused::new(
+            Code::InvalidRequest,
+            "`If-Match` takes one version, as `ETag` gave it, or `*`.",
+        )
+        .with("path", "If-Match")),
     }
 }
 
@@ -86,14 +96,23 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Result<IfMatch, Refused> {
 pub(crate) fn page_limit(given: Option<&str>) -> Result<usize, Refused> {
     let Some(given) = given else { return Ok(DEFAULT_PAGE_ITEMS) };
     match given.parse::<usize>() {
-        Ok(limit) if (1..=MAX_PAGE_ITEMS).contains(&limit) && given.bytes().all(|b| b.is_ascii_digit()) => Ok(limit),
-        _ => Err(Refused::new(Code::InvalidRequest, format!("`limit` is a number from 1 to {MAX_PAGE_ITEMS}."))
-            .with("path", "/limit")),
+        Ok(limit) if (1..=MAX_PAGE_ITEMS).contains(&limit) && given.bytes().all(|b| b.is_ascii_digit()) => {
+            Ok(limit)
+        }
+        _ => Err(Refused::new(
+            Code::InvalidRequest,
+            format!("`limit` is a number from 1 to {MAX_PAGE_ITEMS}."),
+        )
+        .with("path", "/limit")),
     }
 }
 
 /// The wait that `Prefer: wait=N` asks for.
-pub(crate) fn preferred_wait(headers: &HeaderMap, default: Duration, most: Duration) -> Result<Duration, Refused> {
+pub(crate) fn preferred_wait(
+    headers: &HeaderMap,
+    default: Duration,
+    most: Duration,
+) -> Result<Duration, Refused> {
     let refused = || {
         Refused::new(Code::InvalidRequest, format!("`Prefer: wait=N` takes 0 to {} seconds.", most.as_secs()))
             .with("path", "Prefer")
@@ -133,7 +152,9 @@ mod tests {
         assert_eq!(read(&["*"]), Some(IfMatch::Any));
         assert_eq!(read(&["\"7\""]), Some(IfMatch::Version(Version::new(7))));
         assert_eq!(read(&["7"]), Some(IfMatch::Version(Version::new(7))));
-        for bad in [&["\"7"][..], &["+7"], &["W/\"7\""], &["x"], &[""], &["7", "8"], &["99999999999999999999999"]] {
+        for bad in
+            [&["\"7"][..], &["+7"], &["W/\"7\""], &["x"], &[""], &["7", "8"], &["99999999999999999999999"]]
+        {
             assert_eq!(read(bad), None, "{bad:?}");
         }
     }
@@ -151,7 +172,8 @@ mod tests {
     #[test]
     fn a_wait_is_bounded() {
         let most = Duration::from_secs(60);
-        let read = |values: &[&str]| preferred_wait(&headers("prefer", values), Duration::from_secs(10), most).ok();
+        let read =
+            |values: &[&str]| preferred_wait(&headers("prefer", values), Duration::from_secs(10), most).ok();
         assert_eq!(read(&[]), Some(Duration::from_secs(10)));
         assert_eq!(read(&["respond-async, wait=5"]), Some(Duration::from_secs(5)));
         assert_eq!(read(&["wait=0"]), Some(Duration::ZERO));

@@ -68,7 +68,8 @@ pub(crate) async fn create_batch(
     StrictJson { value: asked, .. }: StrictJson<api::CreateRunBatch>,
 ) -> Result<Json<api::CreatedRunBatch>, Refused> {
     if asked.runs.is_empty() || asked.runs.len() > api::MAX_BATCH_RUNS {
-        let detail = format!("A batch holds 1 to {} runs; this one holds {}.", api::MAX_BATCH_RUNS, asked.runs.len());
+        let detail =
+            format!("A batch holds 1 to {} runs; this one holds {}.", api::MAX_BATCH_RUNS, asked.runs.len());
         return Err(Refused::new(Code::InvalidRequest, detail).with("maxItems", api::MAX_BATCH_RUNS));
     }
     let operation = operation.map(|Extension(OperationId(id))| id.as_run());
@@ -79,7 +80,9 @@ pub(crate) async fn create_batch(
         async move {
             match start(app, identity, asked, id).await {
                 Ok((created, _)) => api::BatchItem { created_run: Some(created), problem: None },
-                Err(refused) => api::BatchItem { created_run: None, problem: Some(refused.problem().clone()) },
+                Err(refused) => {
+                    api::BatchItem { created_run: None, problem: Some(refused.problem().clone()) }
+                }
             }
         }
     });
@@ -140,7 +143,9 @@ async fn start(
         }
         Err(Error::KeyConflict { run, first_seen_at }) => {
             app.metrics.run_key_conflicted(identity, asked.idempotency_key.as_deref());
-            Err(conflict(app, identity, run, first_seen_at.to_string(), &input, asked.idempotency_key).await.into())
+            Err(conflict(app, identity, run, first_seen_at.to_string(), &input, asked.idempotency_key)
+                .await
+                .into())
         }
         Err(error) => Err(problem_of(&error).into()),
     }
@@ -206,8 +211,7 @@ pub(crate) async fn show(
     let engine = app.engine_for(&identity);
     let log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
     let view = engine.get(id).await.map_err(|error| problem_of(&error))?;
-    let state = app.definitions.state_of(&log);
-    let detail = shown_run_with_steps(&view, &log, definition_of(&app, &view), state);
+    let detail = shown_run_with_steps(&view, &log, definition_of(&app, &view));
     let version = view.head.version;
     Ok(([(header::ETAG, etag(version))], Json(detail)).into_response())
 }
@@ -382,6 +386,10 @@ pub(crate) async fn signal(
     StrictJson { value: asked, .. }: StrictJson<api::SendSignal>,
 ) -> Result<Json<api::SentSignal>, Refused> {
     let run = run_id(&id)?;
+    if asked.name.starts_with(hapax_documents::APPROVAL_SIGNAL) {
+        let detail = "Approvals are answered under the name of whoever answers: POST /api/v1/workflow-runs/{id}/approvals/{step}.";
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/name"));
+    }
     let value = asked.value.as_ref().map_or("null", |value| value.text());
     let payload = Payload::parse(value).map_err(|invalid| of_invalid(&invalid))?;
     // A request that is taken up again after a crash must not send a second signal.
@@ -450,7 +458,10 @@ fn ended(code: Code, run: RunId, failure: &hapax_engine::Failure) -> Refused {
 /// The run that a path names; what cannot be one is not there.
 pub(crate) fn run_id(text: &str) -> Result<RunId, Refused> {
     text.parse().map_err(|_| {
-        Refused::new(Code::NotFound, "There is no such run in this workspace; a run id is `run_` and 32 lower-case hex digits.")
+        Refused::new(
+            Code::NotFound,
+            "There is no such run in this workspace; a run id is `run_` and 32 lower-case hex digits.",
+        )
     })
 }
 

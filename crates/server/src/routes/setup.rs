@@ -80,7 +80,10 @@ pub(crate) async fn show_workspace(
 ) -> Result<Json<api::Workspace>, Refused> {
     let may_see = identity.is_installation() || identity.workspace.as_str() == id;
     let found = if may_see { app.directory.find_workspace(&id).await? } else { None };
-    Ok(Json(found.ok_or_else(|| Refused::new(Code::NotFound, "There is no such workspace, or it is not yours."))?))
+    Ok(Json(
+        found
+            .ok_or_else(|| Refused::new(Code::NotFound, "There is no such workspace, or it is not yours."))?,
+    ))
 }
 
 /// For which workspace.
@@ -110,14 +113,19 @@ pub(crate) async fn create_credential(
 ) -> Result<Response, Refused> {
     let workspace = workspace(&app, &identity, of).await?;
     for (path, text) in [("/name", Some(&asked.name)), ("/requester", asked.requester.as_ref())] {
-        if text.is_some_and(|text| text.trim().is_empty() || text.chars().count() > 128 || text.contains('\0')) {
+        if text
+            .is_some_and(|text| text.trim().is_empty() || text.chars().count() > 128 || text.contains('\0'))
+        {
             return Err(Refused::new(Code::InvalidRequest, "Use 1 to 128 characters.").with("path", path));
         }
     }
     let lives_for = asked.expires_in_seconds.map(Duration::from_secs);
     if lives_for.is_some_and(|span| span.is_zero() || span > hapax_engine::limits::MAX_SPAN) {
-        return Err(Refused::new(Code::InvalidRequest, "A credential lives for at least a second and at most ten years.")
-            .with("path", "/expiresInSeconds"));
+        return Err(Refused::new(
+            Code::InvalidRequest,
+            "A credential lives for at least a second and at most ten years.",
+        )
+        .with("path", "/expiresInSeconds"));
     }
     let new = NewCredential { name: asked.name, role: asked.role, requester: asked.requester, lives_for };
     let (credential, key) = app.directory.create_credential(&workspace, new, identity.actor(None)).await?;

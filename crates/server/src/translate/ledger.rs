@@ -23,7 +23,9 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
     });
     let rulings = entry.rulings.iter().map(|ruling| {
         let (resolution, reason) = match &ruling.what {
-            Noted::Resolved { resolution, reason, .. } => (Some(shown_resolution(resolution)), reason.clone()),
+            Noted::Resolved { resolution, reason, .. } => {
+                (Some(shown_resolution(resolution)), reason.clone())
+            }
             Noted::Steered { reason, .. } | Noted::Redelivered { reason } => (None, reason.clone()),
             Noted::Remarked { text } => (None, text.clone()),
             Noted::Claimed { .. }

@@ -1,7 +1,9 @@
 //! Runs and their history.
 
 use hapax_api as api;
-use hapax_engine::model::{Asked, EventKind, Priority, RunEvent, RunHead, RunResult, RunState, RunStatus, StepStatus};
+use hapax_engine::model::{
+    Asked, EventKind, Priority, RunEvent, RunHead, RunResult, RunState, RunStatus, StepStatus,
+};
 use hapax_engine::store::{RunLog, RunView};
 
 use super::raw;
@@ -13,7 +15,9 @@ pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run 
     let facts = &head.facts;
     let (output, failure) = match result {
         Some(RunResult::Completed(output)) => (Some(raw(output)), None),
-        Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) => (None, Some(shown_failure(failure))),
+        Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) => {
+            (None, Some(shown_failure(failure)))
+        }
         None => (None, None),
     };
     let closed_at = match head.state {
@@ -30,12 +34,14 @@ pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run 
         workspace_id: facts.workspace.to_string(),
         status: status(head.status()),
         definition_id: definition,
-        workflow: api::WorkflowName { name: facts.workflow.name.to_string(), version: facts.workflow.version },
+        workflow: api::WorkflowName {
+            name: facts.workflow.name.to_string(),
+            version: facts.workflow.version,
+        },
         version: head.version.get(),
         generation: head.generation.get().into(),
         current_step_name: None,
         input: raw(input),
-        state: None,
         output,
         failure,
         idempotency_key: facts.key.as_ref().map(ToString::to_string),
@@ -64,13 +70,11 @@ pub(crate) fn shown_run_with_steps(
     view: &RunView,
     log: &RunLog,
     definition: Option<String>,
-    state: Option<api::RawJson>,
 ) -> api::RunDetail {
     let mut run = shown_run(view, definition);
     let is_open = |status: StepStatus| !status.is_final();
     let current = log.steps.iter().find(|step| is_open(step.state.status())).or(log.steps.last());
     run.current_step_name = current.map(|step| step.id.to_string());
-    run.state = state;
     api::RunDetail { run, steps: shown_steps(log) }
 }
 
