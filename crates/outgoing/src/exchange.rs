@@ -105,3 +105,61 @@ fn sort(rules: &Rules, progress: &Progress, error: &hyper::Error) -> Fault {
     };
     Fault::Unknown { why, status }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    /// A peer that has closed, or takes nothing: what it does on a read and on a write.
+    struct Peer {
+        has_closed: bool,
+    }
+
+    impl AsyncRead for Peer {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            if self.has_closed { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+    }
+
+    impl AsyncWrite for Peer {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            assert!(!self.has_closed, "nothing is written to a connection that was found closed");
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn request() -> http::Request<Full<Bytes>> {
+        http::Request::post("/").body(Full::from("x")).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_connection_found_closed_means_that_nothing_was_sent() {
+        let progress = Arc::new(Progress::default());
+        let fault = exchange(&Rules::default(), Peer { has_closed: true }, request(), progress.clone()).await;
+        assert!(matches!(fault, Err(Fault::NotSent { .. })), "{fault:?}");
+        assert!(!progress.is_sent());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_was_sent_nothing() {
+        let progress = Arc::new(Progress::default());
+        let rules = Rules::default();
+        let exchange = exchange(&rules, Peer { has_closed: false }, request(), progress.clone());
+        assert!(tokio::time::timeout(rules.total_timeout, exchange).await.is_err());
+        assert!(!progress.is_sent());
+    }
+}

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// From the call to the last byte of the answer, unless the rules say otherwise.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The most that rules may grant a request.
+pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
 /// For the look-up, the connection and the TLS handshake together, unless the rules say otherwise.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 

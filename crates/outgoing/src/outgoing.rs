@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use crate::connect::connect;
 use crate::exchange::exchange;
 use crate::fault::{Fault, Refusal};
-use crate::limits::{MAX_REQUEST_BYTES, MAX_REQUEST_HEAD_BYTES, MAX_REQUEST_HEADERS};
+use crate::limits::{LONGEST_TIMEOUT, MAX_REQUEST_BYTES, MAX_REQUEST_HEAD_BYTES, MAX_REQUEST_HEADERS};
 use crate::lookup::{Lookup, SystemLookup};
 use crate::request::{Answer, Request};
 use crate::rules::Rules;
@@ -119,7 +119,7 @@ impl Outgoing {
         let allowed =
             request.timeout.map_or(self.rules.total_timeout, |own| own.min(self.rules.total_timeout));
         let deadline = start + allowed;
-        let connected_by = deadline.min(start + self.rules.connect_timeout);
+        let connected_by = start + self.rules.connect_timeout.min(allowed);
 
         let mut message = http::Request::new(Full::new(request.body));
         *message.method_mut() = request.method;
@@ -211,6 +211,9 @@ fn judge(rules: &Rules) -> Result<HeaderValue, Unusable> {
         return Err(Unusable::Limit {
             what: "a timeout of zero lets no request through; give it at least a moment",
         });
+    }
+    if rules.total_timeout > LONGEST_TIMEOUT {
+        return Err(Unusable::Limit { what: "total_timeout may be an hour at most" });
     }
     if rules.max_response_headers == 0 {
         return Err(Unusable::Limit { what: "max_response_headers must be at least 1" });

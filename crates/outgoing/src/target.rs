@@ -53,7 +53,7 @@ impl Target {
             other => return Err(Refusal::Scheme { scheme: other.to_owned() }),
         };
         // An empty user (`http://@host`) is dropped in parsing, so it is looked for in what was written.
-        let authority = text.splitn(4, ['/', '\\']).nth(2).unwrap_or_default();
+        let authority = text.split(['/', '\\']).nth(2).unwrap_or_default();
         let authority = authority.split(['?', '#']).next().unwrap_or_default();
         if !url.username().is_empty() || url.password().is_some() || authority.contains('@') {
             return Err(Refusal::Credentials);

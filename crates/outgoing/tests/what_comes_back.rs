@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const SOON: Duration = Duration::from_millis(700);
 
 fn hurried() -> Outgoing {
-    Outgoing::new(Rules { total_timeout: SOON, ..dev() }).unwrap()
+    Outgoing::new(Rules { total_timeout: SOON, connect_timeout: Duration::MAX, ..dev() }).unwrap()
 }
 
 #[tokio::test]
@@ -297,9 +297,14 @@ fn rules_that_cannot_be_worked_by_are_refused() {
         Rules { total_timeout: zero, ..Rules::default() },
         Rules { connect_timeout: zero, ..Rules::default() },
         Rules { max_response_headers: 0, ..Rules::default() },
+        Rules { total_timeout: Duration::MAX, ..Rules::default() },
     ] {
         assert!(matches!(Outgoing::new(rules), Err(Unusable::Limit { .. })));
     }
+    assert!(
+        Outgoing::new(Rules { connect_timeout: Duration::MAX, ..Rules::default() }).is_ok(),
+        "the total bounds it"
+    );
     let agent = Rules { user_agent: "two\nlines".into(), ..Rules::default() };
     assert!(matches!(Outgoing::new(agent), Err(Unusable::UserAgent { .. })));
     let root = Rules { extra_roots: vec![b"not a certificate".to_vec()], ..Rules::default() };
