@@ -38,8 +38,11 @@ pub use page::{DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, Page};
 pub use policy::{BusinessKeyPolicy, IdempotencyPolicy, PromiseKeyPolicy, RequestKeyPolicy};
 pub use problem::{PROBLEM_JSON, Problem};
 pub use run::{
-    AnswerApproval, BatchItem, CreateRun, CreateRunBatch, CreatedRun, CreatedRunBatch, MAX_BATCH_RUNS, ParentRun, Priority,
-    RetryRun, Run, RunAsk, RunDetail, RunStatus, SendSignal, SentSignal, SteerRun, WorkflowName,
+    AnswerApproval, BatchItem, CreateRun, CreateRunBatch, CreatedRun, CreatedRunBatch, MAX_BATCH_RUNS,
+    ParentRun, Priority, RetryRun, Run, RunAsk, RunDetail, RunStatus, SendSignal, SentSignal, SteerRun,
+    WorkflowName,
 };
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
+/// What the items of a [`Page`] can do: describe themselves in OpenAPI.
+pub use utoipa::ToSchema;
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    AddNote, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace, CreatedRun, CreatedRunBatch,
-    Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy, IssuedCredential,
-    JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, ReleaseKey, ResolveDoubt, ResolvedDoubt,
-    RetryRun, RevokeCredential, RotateCredential, Run, RunDetail, RunEvent, RunStatus, SendSignal,
-    SentSignal, SteerRun, Workspace,
+    AddNote, AnswerApproval, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace, CreatedRun,
+    CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy,
+    IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, ReleaseKey,
+    ResolveDoubt, ResolvedDoubt, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail, RunEvent,
+    RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
 };
 
 /// What a part of a path or a query may hold as it is.
@@ -153,6 +153,18 @@ impl Client {
         terms: Terms,
     ) -> Result<SentSignal, ClientError> {
         self.call(Ask::change(run_path(id, "/signals")?, asked, terms)?).await
+    }
+
+    /// Answers an approval that a run asks for.
+    pub async fn answer_approval(
+        &self,
+        id: &str,
+        step: &str,
+        asked: &AnswerApproval,
+        terms: Terms,
+    ) -> Result<SentSignal, ClientError> {
+        let path = run_path(id, &format!("/approvals/{}", segment(step)?))?;
+        self.call(Ask::change(path, asked, terms)?).await
     }
 
     /// What a run ended with, after waiting for its end for up to `wait`.
