@@ -45,3 +45,25 @@ pub(crate) fn kinds() -> String {
     let kinds: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
     kinds.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The README tells of every field there is.
+    #[test]
+    fn every_field_is_explained() {
+        let readme = include_str!("../README.md");
+        let of_kinds = KINDS.iter().flat_map(|(_, own)| own.iter().copied());
+        let all = [DOCUMENT, FINGERPRINT, STEP, RETRY, PROBE, UNDO_TASK, UNDO_HTTP, DECIDERS]
+            .into_iter()
+            .chain(of_kinds);
+        for field in all.flatten() {
+            let is_there = readme.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == *field);
+            assert!(is_there, "{field} is not in the README");
+        }
+        for (kind, _) in KINDS {
+            assert!(readme.contains(&format!("| `{kind}` |")), "{kind} is not in the README");
+        }
+    }
+}

@@ -1,4 +1,5 @@
 //! Step workflows as documents: parsed, checked, and run by the engine.
+#![doc = include_str!("../README.md")]
 
 mod check;
 mod decode;
@@ -10,6 +11,7 @@ pub mod model;
 mod node;
 mod problem;
 mod run;
+mod schema;
 mod scope;
 mod span;
 mod template;
@@ -21,5 +23,6 @@ pub use model::Document;
 pub use node::Format;
 pub use problem::{Position, Problem, Severity};
 pub use run::{APPROVAL_SIGNAL, Answer, Decider, approval_signal, check_answer, options, register, run};
+pub use schema::json_schema;
 pub use span::Span;
 pub use template::Template;

@@ -38,6 +38,9 @@ pub const MAX_EXPRESSION_OUTPUT: usize = 1024 * 1024;
 /// Most templates' pieces in one text.
 pub const MAX_TEMPLATE_PIECES: usize = 256;
 
+/// Most that the outputs of all steps of a run may hold together, in about bytes.
+pub const MAX_HELD_BYTES: usize = 16 * 1024 * 1024;
+
 /// Largest answer of an `http` step that is read.
 pub const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
 /// Most bytes of headers of an answer that mappings can see.

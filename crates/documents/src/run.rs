@@ -49,7 +49,7 @@ pub async fn run(
     runner.steps(&document.steps, &mut scope).await?;
     match &document.output {
         Some(output) => Ok(output.render(&scope)?),
-        None => Ok(scope.state().clone()),
+        None => Ok(scope.state()),
     }
 }
 
@@ -94,13 +94,11 @@ impl<'a> Runner<'a> {
         let result = match &step.kind {
             StepKind::Task(task) => {
                 let output = self.task(step, task, scope).await?;
-                scope.complete(&step.name, output);
-                return Ok(());
+                return scope.complete(&step.name, output);
             }
             StepKind::Http(http) => {
                 let output = self.http(step, http, scope).await?;
-                scope.complete(&step.name, output);
-                return Ok(());
+                return scope.complete(&step.name, output);
             }
             StepKind::Wait(wait) => self.wait(step, wait, scope).await?,
             StepKind::Condition(condition) => self.condition(step, condition, scope).await?,
@@ -130,8 +128,7 @@ impl<'a> Runner<'a> {
             Some(output) => output.render(&scope.with("result", result))?,
             None => result,
         };
-        scope.complete(&step.name, output);
-        Ok(())
+        scope.complete(&step.name, output)
     }
 
     /// S0.36, S0.41: what is passed over is on record as SKIPPED, and so is all that is in it.
@@ -228,7 +225,8 @@ impl<'a> Runner<'a> {
         });
         let outcomes = self.ctx.join_all(branches).await;
         let branches: Vec<Scope> = outcomes.into_iter().collect::<Result<_, _>>()?;
-        branches.into_iter().for_each(|branch| scope.merge(branch));
+        let before = scope.held();
+        branches.into_iter().try_for_each(|branch| scope.merge(branch, before))?;
         Ok(Value::Null)
     }
 

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cel::common::value::Val;
+use hapax_engine::Failure;
 use serde_json::{Map, Value, json};
 
 use crate::expression::{Reads, value_of_fields, value_of_json};
+use crate::limits::MAX_HELD_BYTES;
+use crate::template::about_size;
 
 /// Variables that are known everywhere in a document.
 pub(crate) const EVERYWHERE: &[&str] = &["input", "state", "steps", "run"];
@@ -16,7 +19,9 @@ pub(crate) const EVERYWHERE: &[&str] = &["input", "state", "steps", "run"];
 pub(crate) struct Scope {
     input: Arc<Value>,
     run: Arc<Value>,
-    state: Value,
+    state: Arc<Map<String, Value>>,
+    /// How much outputs hold, in about bytes.
+    held: usize,
     /// What has been written to the state here, to be merged into the scope around.
     written: Map<String, Value>,
     steps: BTreeMap<String, Arc<Value>>,
@@ -30,7 +35,8 @@ impl Scope {
         Scope {
             input: Arc::new(input),
             run: Arc::new(run),
-            state: json!({}),
+            state: Arc::default(),
+            held: 0,
             written: Map::new(),
             steps: BTreeMap::new(),
             local: BTreeMap::new(),
@@ -65,13 +71,15 @@ impl Scope {
     }
 
     /// S0.32: a step is done; its output is seen as its own, and merged shallowly into the state if it is an object.
-    pub(crate) fn complete(&mut self, step: &str, output: Value) {
+    pub(crate) fn complete(&mut self, step: &str, output: Value) -> Result<(), Failure> {
+        self.hold(about_size(&output))?;
         if let Value::Object(fields) = &output {
             for (key, value) in fields {
                 self.write(key, value.clone());
             }
         }
         self.steps.insert(step.to_string(), Arc::new(json!({ "output": output, "skipped": false })));
+        Ok(())
     }
 
     pub(crate) fn skip(&mut self, step: &str) {
@@ -79,17 +87,33 @@ impl Scope {
     }
 
     /// Takes over what a branch has written and done.
-    pub(crate) fn merge(&mut self, branch: Scope) {
+    pub(crate) fn merge(&mut self, branch: Scope, before: usize) -> Result<(), Failure> {
+        self.hold(branch.held.saturating_sub(before))?;
         for (key, value) in branch.written {
             self.write(&key, value);
         }
         self.steps.extend(branch.steps);
+        Ok(())
+    }
+
+    /// How much outputs hold so far.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    fn hold(&mut self, more: usize) -> Result<(), Failure> {
+        self.held += more;
+        if self.held <= MAX_HELD_BYTES {
+            return Ok(());
+        }
+        let text = format!(
+            "the outputs of the steps hold more than {MAX_HELD_BYTES} bytes; give less with \"output\""
+        );
+        Err(Failure::permanent(text).with_code("state_too_large"))
     }
 
     fn write(&mut self, key: &str, value: Value) {
-        if let Value::Object(state) = &mut self.state {
-            state.insert(key.to_string(), value.clone());
-        }
+        Arc::make_mut(&mut self.state).insert(key.to_string(), value.clone());
         self.written.insert(key.to_string(), value);
     }
 
@@ -98,15 +122,15 @@ impl Scope {
         Value::Object(self.written.clone())
     }
 
-    pub(crate) fn state(&self) -> &Value {
-        &self.state
+    pub(crate) fn state(&self) -> Value {
+        Value::Object((*self.state).clone())
     }
 
     /// The variable as expressions see it, if it is there.
     pub(crate) fn find<'v>(&'v self, name: &str, reads: &Reads) -> Option<Box<dyn Val + 'v>> {
         match name {
             "input" => Some(value_of_json(&self.input)),
-            "state" => Some(value_of_json(&self.state)),
+            "state" => Some(value_of_fields(self.state.iter().map(|(key, value)| (key.as_str(), value)))),
             "run" => Some(value_of_json(&self.run)),
             "steps" => {
                 let wanted = |step: &str| reads.all_steps || reads.steps.contains(step);

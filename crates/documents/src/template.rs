@@ -320,7 +320,8 @@ fn too_large() -> Failed {
     Failed(format!("the template gives more than {MAX_EXPRESSION_OUTPUT} bytes"))
 }
 
-fn about_size(value: &Value) -> usize {
+/// How long the value is as JSON text, about.
+pub(crate) fn about_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,

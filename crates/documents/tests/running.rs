@@ -575,3 +575,16 @@ async fn a_document_declares_its_version_its_need_for_keys_and_its_effects() {
     lab.settle(text.id()).await.unwrap();
     assert!(text.result::<Value>().await.unwrap_err().to_string().contains("object"));
 }
+
+#[tokio::test]
+async fn outputs_that_hold_too_much_together_end_the_run() {
+    let world = World::default();
+    let hands =
+        world.hands(|_, _| Ok(json!({ "text": "x".repeat(1_500_000) })), |_, _| answer(200, json!({})));
+    let many: Vec<Value> =
+        (0..20).map(|n| json!({ "name": format!("s{n}"), "type": "task", "task": "t" })).collect();
+    let running = Running::start(steps(json!(many)), hands, json!({})).await;
+    assert_eq!(running.failed_with().await, "state_too_large");
+    assert!(world.asked().len() < 20, "{}", world.asked().len());
+    running.check().await;
+}

@@ -29,6 +29,8 @@ pub(crate) struct Keyed {
     pub(crate) first_sent_at: Option<Timestamp>,
     pub(crate) wait_for: Duration,
     pub(crate) keep: Option<Keep>,
+    /// How much is held in memory while it waits.
+    pub(crate) body_bytes: usize,
 }
 
 /// What a caller is told instead of having the service called.
@@ -55,14 +57,13 @@ pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequ
     }
     let place = (keyed.scope.clone(), keyed.key.clone());
     let deadline = Instant::now() + keyed.wait_for;
-    let mut beginning = Beginning { shared: shared.clone(), request, asking: None };
+    let mut beginning = Beginning { shared: shared.clone(), request: Arc::new(request), asking: None };
     let mut seat = None;
     let mut pause = FIRST_POLL;
     loop {
         match beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))? {
             Begun::Yours { id, is_taken_over } => {
-                let begin = BeginRequest { id, ..beginning.request.clone() };
-                let hold = Hold::new(shared.clone(), begin, is_taken_over, keyed.keep);
+                let hold = Hold::new(shared.clone(), &beginning.request, id, is_taken_over, keyed.keep);
                 return check_beginning(shared, &keyed, is_late, hold).await;
             }
             Begun::Answered(record) => return Err(replay(shared, record)),
@@ -77,7 +78,7 @@ pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequ
             }
             Begun::InFlight { since, .. } => {
                 if seat.is_none() {
-                    seat = shared.flights.find_seat();
+                    seat = shared.flights.find_seat(keyed.body_bytes);
                     if seat.is_some() && Instant::now() < deadline {
                         shared.saw(&scope, Event::Waited);
                     }
@@ -212,14 +213,14 @@ fn conflict(shared: &Shared, request: &BeginRequest, record: RequestRecord) -> P
 /// would make the caller's next try wait until it runs out.
 struct Beginning {
     shared: Arc<Shared>,
-    request: BeginRequest,
+    request: Arc<BeginRequest>,
     asking: Option<BoxFuture<'static, StoreResult<Begun>>>,
 }
 
 impl Beginning {
     async fn ask(&mut self) -> StoreResult<Begun> {
         let (shared, request) = (self.shared.clone(), self.request.clone());
-        let asking = self.asking.insert(Box::pin(async move { hold::begin(&shared, request).await }));
+        let asking = self.asking.insert(Box::pin(async move { hold::begin(&shared, &request).await }));
         let begun = asking.await;
         self.asking = None;
         if let Err(error @ StoreError::Unknown(_)) = &begun {

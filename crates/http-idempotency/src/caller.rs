@@ -1,6 +1,6 @@
 //! Whose key it is: the same key of another caller is another key.
 
-use hapax_engine::model::{Name, RequestScope, WorkspaceId};
+use hapax_engine::model::{Fingerprint, Name, RequestScope, WorkspaceId};
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -24,6 +24,7 @@ impl IdentifyCaller for FromExtensions {
 
 /// The caller is whoever sends the same value in a header, such as `Authorization`; only a digest of it is kept.
 ///
+/// The digest has no salt, so the value should be a token that nobody can guess, not a password.
 /// It does not check the value: a layer or handler that authenticates still has to. When a secret is replaced its holder becomes
 /// another caller, whose retries under old keys run again; a service that rotates secrets puts a [`RequestScope`] of its own into the
 /// extensions instead.
@@ -45,9 +46,8 @@ impl ByHeader {
 impl IdentifyCaller for ByHeader {
     fn find_scope(&self, request: &Parts) -> Option<RequestScope> {
         let value = request.headers.get(&self.0)?;
-        let digest: String =
-            Sha256::digest(value.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-        let caller = Name::new("caller", &digest).ok()?;
+        let digest: [u8; 32] = Sha256::digest(value.as_bytes()).into();
+        let caller = Name::new("caller", &Fingerprint::from_bytes(digest).to_string()).ok()?;
         Some(RequestScope { workspace: WorkspaceId::default(), caller })
     }
 }

@@ -1,13 +1,12 @@
 //! The requests that this process works on, so that others of the same are told at once when one ends.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hapax_engine::model::{IdempotencyKey, RequestScope};
 use tokio::sync::watch;
 
-use crate::limits::MAX_WAITERS;
+use crate::limits::{MAX_WAITERS, MAX_WAITING_BYTES};
 
 pub(crate) type Place = (RequestScope, IdempotencyKey);
 
@@ -15,7 +14,7 @@ pub(crate) type Place = (RequestScope, IdempotencyKey);
 pub(crate) struct Flights {
     here: Mutex<HashMap<Place, watch::Receiver<()>>>,
     count: watch::Sender<usize>,
-    waiters: AtomicUsize,
+    waiting: Mutex<Waiting>,
 }
 
 /// One request that this process works on; whoever waits for it is woken when this is dropped.
@@ -27,14 +26,24 @@ pub(crate) struct Flight {
     end: watch::Sender<()>,
 }
 
-/// One request that waits for another.
+/// How much memory those who wait hold.
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: usize,
+    bytes: usize,
+}
+
+/// One request that waits for another, with its body.
 #[derive(Debug)]
-pub(crate) struct Waiter(Arc<Flights>);
+pub(crate) struct Waiter {
+    flights: Arc<Flights>,
+    bytes: usize,
+}
 
 impl Flights {
     pub(crate) fn new() -> Arc<Self> {
         let count = watch::Sender::new(0);
-        Arc::new(Flights { here: Mutex::default(), count, waiters: AtomicUsize::new(0) })
+        Arc::new(Flights { here: Mutex::default(), count, waiting: Mutex::default() })
     }
 
     fn here(&self) -> MutexGuard<'_, HashMap<Place, watch::Receiver<()>>> {
@@ -53,11 +62,19 @@ impl Flights {
         self.here().get(place).cloned()
     }
 
-    /// A place among those that wait; `None` if too many do.
-    pub(crate) fn find_seat(self: &Arc<Self>) -> Option<Waiter> {
-        let take = |taken: usize| (taken < MAX_WAITERS).then_some(taken + 1);
-        self.waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
-        Some(Waiter(self.clone()))
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("no holder panics")
+    }
+
+    /// A place among those that wait, for a request with a body of `bytes`; `None` if too many do.
+    pub(crate) fn find_seat(self: &Arc<Self>, bytes: usize) -> Option<Waiter> {
+        let mut waiting = self.waiting();
+        if waiting.requests >= MAX_WAITERS || waiting.bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
+            return None;
+        }
+        waiting.requests += 1;
+        waiting.bytes += bytes;
+        Some(Waiter { flights: self.clone(), bytes })
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -84,7 +101,9 @@ impl Drop for Flight {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.0.waiters.fetch_sub(1, Ordering::Relaxed);
+        let mut waiting = self.flights.waiting();
+        waiting.requests -= 1;
+        waiting.bytes -= self.bytes;
     }
 }
 
@@ -115,9 +134,20 @@ mod tests {
     #[test]
     fn only_so_many_may_wait_at_once() {
         let flights = Flights::new();
-        let mut seats: Vec<_> = (0..MAX_WAITERS).map(|_| flights.find_seat().unwrap()).collect();
-        assert!(flights.find_seat().is_none());
+        let mut seats: Vec<_> = (0..MAX_WAITERS).map(|_| flights.find_seat(0).unwrap()).collect();
+        assert!(flights.find_seat(0).is_none());
         seats.pop();
-        assert!(flights.find_seat().is_some());
+        assert!(flights.find_seat(0).is_some());
+    }
+
+    #[test]
+    fn those_who_wait_hold_only_so_many_bytes() {
+        let flights = Flights::new();
+        let most = flights.find_seat(MAX_WAITING_BYTES - 1).unwrap();
+        assert!(flights.find_seat(2).is_none());
+        assert!(flights.find_seat(1).is_some());
+        drop(most);
+        assert!(flights.find_seat(MAX_WAITING_BYTES).is_some());
+        assert!(flights.find_seat(usize::MAX).is_none());
     }
 }

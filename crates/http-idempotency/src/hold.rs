@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    BeginRequest, Begun, FinishRequest, RequestEnd, RequestRecord, RequestState, StoredAnswer, Timestamp,
+    BeginRequest, Begun, FinishRequest, RequestEnd, RequestId, RequestRecord, RequestState, StoredAnswer,
+    Timestamp,
 };
 use hapax_engine::store::{KeyPlace, StoreError, StoreResult};
 use tokio::sync::Mutex;
@@ -18,7 +19,7 @@ use crate::shared::{Shared, within_store_wait};
 pub(crate) struct Hold {
     shared: Arc<Shared>,
     /// How the request began: with the id that counts, so that it can be sent again to renew the hold.
-    pub(crate) begin: BeginRequest,
+    pub(crate) begin: Arc<BeginRequest>,
     /// Did somebody begin it before and vanish?
     pub(crate) is_taken_over: bool,
     /// For how long the caller's route asked the answer to be kept.
@@ -38,12 +39,18 @@ pub(crate) enum Finished {
 }
 
 impl Hold {
+    /// The hold that `begin` got, on the operation `id`.
     pub(crate) fn new(
         shared: Arc<Shared>,
-        begin: BeginRequest,
+        begin: &Arc<BeginRequest>,
+        id: RequestId,
         is_taken_over: bool,
         keep: Option<Keep>,
     ) -> Self {
+        let begin = match id == begin.id {
+            true => begin.clone(),
+            false => Arc::new(BeginRequest { id, ..BeginRequest::clone(begin) }),
+        };
         Hold { shared, begin, is_taken_over, keep }
     }
 
@@ -99,7 +106,7 @@ impl Hold {
     }
 
     async fn finish_once(&self, end: &RequestEnd) -> StoreResult<Finished> {
-        let BeginRequest { scope, key, token, .. } = &self.begin;
+        let BeginRequest { scope, key, token, .. } = &*self.begin;
         let finish =
             FinishRequest { scope: scope.clone(), key: key.clone(), token: *token, end: end.clone() };
         if within_store_wait(self.shared.book().finish_request(finish)).await? {
@@ -123,8 +130,8 @@ impl Hold {
             }
             return;
         }
-        let ended = BeginRequest { hold_for: Duration::ZERO, ..self.begin.clone() };
-        if let Err(error) = begin(&self.shared, ended).await {
+        let ended = BeginRequest { hold_for: Duration::ZERO, ..BeginRequest::clone(&self.begin) };
+        if let Err(error) = begin(&self.shared, &ended).await {
             // No harm is done: it runs out by itself.
             tracing::debug!(%error, key = %self.begin.key, "a hold is left to run out");
         }
@@ -132,7 +139,7 @@ impl Hold {
 }
 
 /// Sends a beginning; one whose outcome is unknown is sent again, which is safe under the same token.
-pub(crate) async fn begin(shared: &Shared, request: BeginRequest) -> StoreResult<Begun> {
+pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResult<Begun> {
     let mut tries = 1;
     loop {
         match within_store_wait(shared.book().begin_request(request.clone())).await {
@@ -143,10 +150,10 @@ pub(crate) async fn begin(shared: &Shared, request: BeginRequest) -> StoreResult
 }
 
 /// Gives back what was begun by somebody who is gone, or who was never told what came of it.
-pub(crate) async fn give_back(shared: Arc<Shared>, request: BeginRequest, begun: StoreResult<Begun>) {
+pub(crate) async fn give_back(shared: Arc<Shared>, request: Arc<BeginRequest>, begun: StoreResult<Begun>) {
     match begun {
         Ok(Begun::Yours { id, is_taken_over }) => {
-            Hold::new(shared, BeginRequest { id, ..request }, is_taken_over, None).give_back().await;
+            Hold::new(shared, &request, id, is_taken_over, None).give_back().await;
         }
         Ok(_) | Err(StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Broken(_)) => {}
         Err(StoreError::Unknown(_)) => {
@@ -159,7 +166,7 @@ pub(crate) async fn give_back(shared: Arc<Shared>, request: BeginRequest, begun:
             };
             if token == request.token {
                 let is_taken_over = id != request.id;
-                Hold::new(shared, BeginRequest { id, ..request }, is_taken_over, None).give_back().await;
+                Hold::new(shared, &request, id, is_taken_over, None).give_back().await;
             }
         }
     }
@@ -202,12 +209,12 @@ impl Drop for KeepAlive {
     }
 }
 
-async fn renew(shared: Arc<Shared>, request: BeginRequest, calm: Arc<Mutex<()>>) {
+async fn renew(shared: Arc<Shared>, request: Arc<BeginRequest>, calm: Arc<Mutex<()>>) {
     let every = request.hold_for / 3;
     loop {
         tokio::time::sleep(every).await;
         let _calm = calm.lock().await;
-        match begin(&shared, request.clone()).await {
+        match begin(&shared, &request).await {
             Ok(Begun::Yours { .. }) => {}
             Ok(_) => {
                 tracing::warn!(key = %request.key, id = %request.id, "the hold on a request was lost to another try");

@@ -50,7 +50,8 @@ pub(crate) fn read_head(shared: &Shared, parts: &Parts) -> Result<Option<Keyed>,
         Problem::new(Code::CallerUnknown, detail)
     })?;
     let wait_for = read_wait(&parts.headers).unwrap_or(shared.policy.max_wait);
-    Ok(Some(Keyed { scope, key, first_sent_at, wait_for, keep: parts.extensions.get().copied() }))
+    let keep = parts.extensions.get().copied();
+    Ok(Some(Keyed { scope, key, first_sent_at, wait_for, keep, body_bytes: 0 }))
 }
 
 /// Reads the whole body.

@@ -24,6 +24,8 @@ pub const DEFAULT_BODY_BYTES: usize = 2 * 1024 * 1024;
 pub const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 /// Most requests that wait for the first of the same at once, in one process; more are told at once that it is in progress.
 pub const MAX_WAITERS: usize = 10_000;
+/// Most bytes that the bodies of those requests may have together.
+pub const MAX_WAITING_BYTES: usize = 256 * 1024 * 1024;
 /// How soon a store is asked again whether another process has answered.
 pub const FIRST_POLL: Duration = Duration::from_millis(10);
 /// How long at most until it is asked again; each time it takes twice as long.

@@ -125,17 +125,18 @@ async fn carry_out<S, Q, B>(
             // Somebody took over and was first to commit; callers all get the same.
             shared.saw(&hold.begin.scope, Event::Unsaved);
             shared.uses.count_replay(hold.key_place());
-            if let Some(again) = answer::replay(&standing, expires_at) {
-                response = again.map(AnswerBody::whole);
+            match answer::replay(&standing, expires_at) {
+                Some(again) => response = again.map(AnswerBody::whole),
+                None => mark_unsaved(&mut response),
             }
         }
         Finished::Lost => {
             shared.saw(&hold.begin.scope, Event::Unsaved);
-            response.headers_mut().insert(IDEMPOTENCY_STORED, HeaderValue::from_static("false"));
+            mark_unsaved(&mut response);
         }
         Finished::Unsaved => {
             shared.saw(&hold.begin.scope, Event::Unsaved);
-            response.headers_mut().insert(IDEMPOTENCY_STORED, HeaderValue::from_static("false"));
+            mark_unsaved(&mut response);
             let _ = tell.send(response);
             hold.finish_later(&end).await;
             return;
@@ -164,6 +165,10 @@ where
     };
     let answer = answer::to_stored(parts.status, &parts.headers, &policy.keep_headers, kept.as_ref());
     Ok(Answered { response: Response::from_parts(parts, body), answer: Some(answer), keep })
+}
+
+fn mark_unsaved<B>(response: &mut Response<B>) {
+    response.headers_mut().insert(IDEMPOTENCY_STORED, HeaderValue::from_static("false"));
 }
 
 /// The service broke after something may have begun, so that counts as its answer.

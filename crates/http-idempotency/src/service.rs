@@ -10,7 +10,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::BoxError;
-use crate::admission::{Told, admit};
+use crate::admission::{Keyed, Told, admit};
 use crate::answer::AnswerBody;
 use crate::keyed_request::{beginning, read_body, read_head};
 use crate::operation;
@@ -75,6 +75,7 @@ where
             let admitted = async {
                 let body = read_body(&shared, body).await?;
                 let begin = beginning(&shared, &keyed, &parts, &body);
+                let keyed = Keyed { body_bytes: body.len(), ..keyed };
                 Ok((admit(&shared, keyed, begin).await?, body))
             };
             Ok(match admitted.await {

@@ -31,11 +31,11 @@ impl HttpCaller for GuardedCaller {
             }
             Err(Fault::Refused { why }) => Err(HttpFault::Refused { why: why.to_string() }),
             Err(Fault::NotSent { why }) => Err(HttpFault::NotSent { why: why.to_string() }),
-            Err(Fault::Unknown { why }) => Err(HttpFault::Unknown { why: why.to_string() }),
+            Err(Fault::Unknown { why, .. }) => Err(HttpFault::Unknown { why: why.to_string() }),
             Err(Fault::TooLarge { limit, .. }) => Err(HttpFault::TooLarge { limit }),
             // A redirect is an answer, and the document says what becomes of its status.
             Err(Fault::Redirected { status, location }) => {
-                let headers = location.into_iter().map(|location| ("location".to_owned(), location)).collect();
+                let headers = vec![("location".to_owned(), location)];
                 Ok(HttpAnswer { status, headers, body: Vec::new() })
             }
         }

@@ -56,7 +56,7 @@ impl Uploaded {
     pub(crate) fn document(&self, checked: &Checked) -> Result<Box<RawValue>, Problem> {
         let text = match self.format {
             Format::Json => self.text.trim(),
-            Format::Yaml => checked.canonical(),
+            Format::Yaml | Format::Any => checked.canonical(),
         };
         RawValue::from_string(text.to_owned())
             .map_err(|error| Problem::new(Code::DefinitionInvalid, error.to_string()))

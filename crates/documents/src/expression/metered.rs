@@ -251,20 +251,20 @@ impl Meter<'_> {
     /// build in place: those have a fixed condition.
     fn charge_turns(&self, of: &mut ComprehensionExpr, cost: u64) {
         let turn = || call(TURN, vec![number(cost)]);
-        if matches!(of.loop_cond.expr, Expr::Literal(_)) {
-            if let Expr::Call(step) = &mut of.loop_step.expr {
-                if step.func_name == operators::CONDITIONAL && step.args.len() == 3 {
-                    let guard = std::mem::take(&mut step.args[0]);
-                    step.args[0] = call(operators::LOGICAL_AND, vec![turn(), guard]);
-                    return;
-                }
-                if step.func_name == operators::ADD
-                    && let Some(IdedExpr { expr: Expr::List(list), .. }) = step.args.get_mut(1)
-                    && let Some(element) = list.elements.first_mut()
-                {
-                    *element = paid(MADE, Some(cost), std::mem::take(element));
-                    return;
-                }
+        if matches!(of.loop_cond.expr, Expr::Literal(_))
+            && let Expr::Call(step) = &mut of.loop_step.expr
+        {
+            if step.func_name == operators::CONDITIONAL && step.args.len() == 3 {
+                let guard = std::mem::take(&mut step.args[0]);
+                step.args[0] = call(operators::LOGICAL_AND, vec![turn(), guard]);
+                return;
+            }
+            if step.func_name == operators::ADD
+                && let Some(IdedExpr { expr: Expr::List(list), .. }) = step.args.get_mut(1)
+                && let Some(element) = list.elements.first_mut()
+            {
+                *element = paid(MADE, Some(cost), std::mem::take(element));
+                return;
             }
         }
         let cond = std::mem::take(&mut of.loop_cond);

@@ -10,7 +10,7 @@ fn scope() -> Scope {
         }),
         json!({ "id": "run_1" }),
     );
-    scope.complete("charge-card", json!({ "id": "ch_1" }));
+    scope.complete("charge-card", json!({ "id": "ch_1" })).unwrap();
     scope
 }
 

@@ -9,11 +9,7 @@ use crate::problem::{Position, Problems, below, excerpt};
 pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
         let at = Position { line: narrow(error.line()), column: narrow(error.column()) };
-        let (code, message) = match error.to_string() {
-            text if text.contains("recursion limit") => ("too_deep", too_deep()),
-            text => ("syntax", format!("it is not JSON: {text}")),
-        };
-        problems.error("", Some(at), code, message);
+        problems.error("", Some(at), "syntax", format!("it is not JSON: {error}"));
         return None;
     }
     let mut walk = Walk { text, offset: 0, line: 1, column: 1, values: 0, problems };

@@ -17,7 +17,8 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<Node> {
         // An alias is written out where it stands, so few are enough and many are a bomb.
         max_aliases: 1_000,
         max_anchors: 100,
-        max_documents: 1,
+        // A second one is refused by the reader, which says so better.
+        max_documents: 2,
         max_total_scalar_bytes: MAX_DOCUMENT_BYTES,
         flow_nesting_limit: MAX_DOCUMENT_DEPTH,
     };

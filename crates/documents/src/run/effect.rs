@@ -108,7 +108,7 @@ impl Undoing {
     async fn run(self, attempt: Attempt, output: Value) -> Result<(), Failure> {
         let (key, number) = (attempt.idempotency_key().to_string(), attempt.number());
         let mut scope = (*self.scope).clone();
-        scope.complete(&self.step, output.clone());
+        scope.complete(&self.step, output.clone())?;
         let scope = scope.with("output", output.clone());
         match &*self.undo {
             Undo::Task { task, input } => {
