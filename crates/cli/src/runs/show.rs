@@ -55,9 +55,7 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("created", run.created_at.clone()),
         ("changed", run.changed_at.clone()),
     ];
-    let json = |value: &Option<RawJson>| {
-        value.as_ref().map(|value| without_commands(value.text()).replace('\n', " "))
-    };
+    let json = |value: &RawJson| without_commands(value.text()).replace('\n', " ");
     let failure = run.failure.as_ref().map(|failure| plain(&failure.message));
     let more = [
         ("key", run.idempotency_key.as_deref().map(plain)),
@@ -65,9 +63,9 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("asked", run.asked.as_ref().map(spelled)),
         ("wakes", run.wake_at.clone()),
         ("ended", run.closed_at.clone()),
-        ("input", Some(run.input.clone()).as_ref().and_then(|input| json(&Some(input.clone())))),
-        ("state", json(&run.state)),
-        ("output", json(&run.output)),
+        ("input", Some(json(&run.input))),
+        ("state", run.state.as_ref().map(json)),
+        ("output", run.output.as_ref().map(json)),
         ("failure", failure),
     ];
     facts.extend(more.into_iter().filter_map(|(name, value)| value.map(|value| (name, value))));
