@@ -52,6 +52,7 @@ const ARROWS: &[Arrows] = &[
             STORE_CONFORMANCE,
             API,
             DOCUMENTS,
+            OUTGOING,
             HTTP_CONFORMANCE,
             SERVER,
         ],

@@ -6,8 +6,8 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
-    audit, bench, completions, conformance, credentials, definitions, demo, doubts, fsck, keys, ledger,
-    migrate, outbox, runs, validate, workspaces,
+    audit, bench, completions, conformance, credentials, definitions, demo, dev, doubts, fsck, keys, ledger,
+    migrate, outbox, runs, serve, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\
@@ -16,6 +16,7 @@ The API key is read from HAPAX_API_KEY or from --api-key-file, never from the co
 
 const EXAMPLES: &str = "\
 Examples:
+  hapax dev                                    a server to try things out with
   hapax demo                                   see what Hapax is for, in ten seconds
   hapax bench steps                            see how fast it is on this disk
   hapax bench all --json > figures.json        every workload, for a program to read
@@ -48,6 +49,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Try Hapax out: a server on this machine, with a key and a sample, ready in a moment.
+    Dev(dev::Options),
+    /// Serve Hapax over HTTP, for production.
+    Serve(Box<serve::settings::ServeOptions>),
     /// Take orders, crash in the middle, and charge every card exactly once.
     Demo(demo::Options),
     /// The process that the demo crashes.

@@ -125,7 +125,7 @@ fn told(what: &Noted) -> (String, Option<&str>, &str) {
         }
         Noted::Steered { command, reason } => (command.clone(), None, reason),
         Noted::Redelivered { reason } => ("redelivered".into(), None, reason),
-        Noted::KeyReleased { kind, key, reason, .. } => (format!("freed {kind} key {key}"), None, reason),
+        Noted::KeyReleased { kind, key, reason, .. } => (format!("released {kind} key {key}"), None, reason),
         Noted::SetUp { kind, id, change } => (format!("{change} {kind} {id}"), None, ""),
         Noted::Remarked { text } => ("remarked".into(), None, text),
         // Engines note these, not people.

@@ -11,6 +11,7 @@ mod conformance;
 mod credentials;
 mod definitions;
 mod demo;
+mod dev;
 mod doubts;
 mod effect_store;
 mod exit_codes;
@@ -25,6 +26,7 @@ mod outbox;
 mod output;
 mod person;
 mod runs;
+mod serve;
 mod server_options;
 mod spelling;
 mod store_url;
@@ -58,6 +60,8 @@ fn run(arguments: Arguments) -> Result<()> {
     let server = arguments.server;
     server.check()?;
     match arguments.command {
+        Command::Dev(options) => serving(dev::run(options)),
+        Command::Serve(options) => serving(serve::run(*options)),
         Command::Demo(options) => in_runtime(demo::run(options)),
         Command::DemoWorker(options) => in_runtime(demo::work(options)),
         Command::Bench(options) => in_runtime(bench::run(options)),
@@ -85,6 +89,15 @@ fn log_to_stderr(level: LevelFilter) {
         .with_writer(anstream::stderr)
         .with_ansi(output::is_colourful())
         .init();
+}
+
+/// A server sees to signals by itself.
+fn serving(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("the threads of the server could not be started")?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
 }
 
 fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {

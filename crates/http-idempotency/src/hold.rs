@@ -130,6 +130,11 @@ impl Hold {
             }
             return;
         }
+        self.let_go().await;
+    }
+
+    /// Ends the hold and keeps the operation, so that the next of the same takes it over.
+    pub(crate) async fn let_go(&self) {
         let ended = BeginRequest { hold_for: Duration::ZERO, ..BeginRequest::clone(&self.begin) };
         if let Err(error) = begin(&self.shared, &ended).await {
             // No harm is done: it runs out by itself.

@@ -35,8 +35,10 @@ pub struct Takeover;
 /// What came of calling the service.
 struct Answered<B> {
     response: Response<AnswerBody<B>>,
-    /// What is to be stored, unless nothing began.
+    /// What is to be stored, unless nothing began or nobody knows.
     answer: Option<StoredAnswer>,
+    /// Is the next of the same to go on under the same id?
+    goes_on: bool,
     keep: Option<Keep>,
 }
 
@@ -108,10 +110,13 @@ async fn carry_out<S, Q, B>(
         Ok(Err(error)) => failed(shared, hold, extensions, &error.to_string()),
         Err(_) => failed(shared, hold, extensions, "it panicked"),
     };
-    let Answered { mut response, answer, keep } = answered;
+    let Answered { mut response, answer, goes_on, keep } = answered;
     let Some(answer) = answer else {
         shared.saw(&hold.begin.scope, Event::Released);
-        hold.give_back().await;
+        match goes_on {
+            true => hold.let_go().await,
+            false => hold.give_back().await,
+        }
         // The caller may be gone; that is what this task is for.
         let _ = tell.send(response);
         return;
@@ -154,8 +159,10 @@ where
 {
     let response = service.call(request).await.map_err(Into::into)?;
     let keep = response.extensions().get().copied();
-    if Outcome::of(&response) == Outcome::Release {
-        return Ok(Answered { response: response.map(AnswerBody::passed), answer: None, keep });
+    let outcome = Outcome::of(&response);
+    if outcome != Outcome::Store {
+        let goes_on = outcome == Outcome::GoOn;
+        return Ok(Answered { response: response.map(AnswerBody::passed), answer: None, goes_on, keep });
     }
     let (parts, body) = response.into_parts();
     let policy = &shared.policy;
@@ -164,7 +171,7 @@ where
         Read::Long(body) => (None, body),
     };
     let answer = answer::to_stored(parts.status, &parts.headers, &policy.keep_headers, kept.as_ref());
-    Ok(Answered { response: Response::from_parts(parts, body), answer: Some(answer), keep })
+    Ok(Answered { response: Response::from_parts(parts, body), answer: Some(answer), goes_on: false, keep })
 }
 
 fn mark_unsaved<B>(response: &mut Response<B>) {
@@ -184,5 +191,5 @@ fn failed<B>(shared: &Shared, hold: &Hold, extensions: &Extensions, how: &str) -
     let (parts, bytes) = shared.write(&problem, extensions).into_parts();
     let answer = answer::to_stored(parts.status, &parts.headers, &shared.policy.keep_headers, Some(&bytes));
     let response = Response::from_parts(parts, AnswerBody::whole(bytes));
-    Answered { response, answer: Some(answer), keep: None }
+    Answered { response, answer: Some(answer), goes_on: false, keep: None }
 }

@@ -8,6 +8,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use hapax_api::{Code, PROBLEM_JSON, Problem};
+use hapax_http_idempotency::Outcome;
 use http::header::{self, HeaderName};
 use http::{HeaderValue, StatusCode};
 
@@ -57,10 +58,22 @@ impl IntoResponse for Refused {
         if let Some(seconds) = problem.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        response.extensions_mut().insert(outcome_of(&problem));
+        let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"hapax\""));
         }
         response
+    }
+}
+
+/// What a refusal means to the request key it was given under, where its status alone does not tell: a refusal says that nothing began,
+/// unless it says that nobody knows.
+fn outcome_of(problem: &Problem) -> Outcome {
+    match problem.code {
+        Code::OutcomeUnknown => Outcome::GoOn,
+        Code::Internal => Outcome::Store,
+        _ => Outcome::Release,
     }
 }
 

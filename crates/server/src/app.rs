@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use hapax_engine::Engine;
-use hapax_engine::model::WorkspaceId;
 use hapax_engine::store::{KeyBook, Store};
 
 use crate::authenticate::Authenticator;
@@ -42,11 +41,6 @@ impl App {
     /// The engine, speaking for whoever asks.
     pub fn engine_for(&self, identity: &Identity) -> Engine {
         self.engine.workspace(identity.workspace.clone())
-    }
-
-    /// The engine, speaking for a workspace.
-    pub fn engine_in(&self, workspace: &WorkspaceId) -> Engine {
-        self.engine.workspace(workspace.clone())
     }
 
     /// A list that is read page by page, by whoever asks.

@@ -44,5 +44,6 @@ mod server;
 mod translate;
 mod watched_io;
 
+pub use hapax_http_idempotency as http_idempotency;
 pub use options::ServerOptions;
 pub use server::{LaunchError, Server};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use hapax_documents::Hands;
 use hapax_api::{Problem, Role};
+use hapax_documents::Hands;
 use hapax_engine::Engine;
-use hapax_engine::model::{Actor, ItemKind, Name, Payload, Role as Rank, WorkspaceId};
+use hapax_engine::model::{Actor, ItemKind, Name, Payload, Role as Rank, Timestamp, WorkspaceId};
 use hapax_engine::store::{PutItem, PutOutcome, Store, StoreError};
 use hapax_http_idempotency::{IdempotencyLayer, LayerError};
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,11 @@ impl Server {
     /// Who there is.
     pub fn directory(&self) -> &Directory {
         &self.app.directory
+    }
+
+    /// The time, by the clock of the store.
+    pub fn now(&self) -> Timestamp {
+        self.app.store.now()
     }
 
     /// Documents that can be run.

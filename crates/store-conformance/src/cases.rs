@@ -6,6 +6,7 @@ mod advancing;
 mod catalog;
 mod children;
 mod claiming;
+mod comparing;
 mod concurrency;
 mod continuing;
 mod doubts;
@@ -336,6 +337,9 @@ macro_rules! with_every_case {
                 of_puts_of_one_item_one_makes_it
                 of_items_with_one_name_one_is_made
                 of_puts_over_one_version_one_takes_effect
+            }
+            comparing {
+                random_requests_are_answered_as_by_the_memory_store
             }
         }
     };

@@ -19,8 +19,8 @@ use crate::model::{
     Settlement, Signal, SignalId, Steer, StepId, Version, WorkspaceId,
 };
 use crate::store::{
-    ListNotes, PlacedNote, ListRuns, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
-    SteerOutcome, SteerRun, Store,
+    ListNotes, ListRuns, PlacedNote, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
+    SignalOutcome, SteerOutcome, SteerRun, Store,
 };
 
 /// Drives runs and answers about them. Cheap to clone; the last clone to go stops the engine as a crash would:

@@ -79,7 +79,9 @@ fn find_approval<'a>(steps: &'a [Step], name: &str) -> Option<&'a Approval> {
         StepKind::Condition(condition) => {
             find_approval(&condition.then, name).or_else(|| find_approval(&condition.otherwise, name))
         }
-        StepKind::Parallel(parallel) => parallel.branches.iter().find_map(|branch| find_approval(branch, name)),
+        StepKind::Parallel(parallel) => {
+            parallel.branches.iter().find_map(|branch| find_approval(branch, name))
+        }
         StepKind::ForEach(each) => find_approval(&each.steps, name),
         StepKind::Task(_)
         | StepKind::Http(_)

@@ -13,7 +13,7 @@ use hapax_engine::model::{
     IdempotencyKey, KeyKind, Name, Outline, Payload, Priority, RunId, RunResult, Steer, StepId, Version,
 };
 use hapax_engine::store::{ListRuns, RunView};
-use hapax_http_idempotency::OperationId;
+use hapax_http_idempotency::{OperationId, Outcome};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -66,7 +66,7 @@ pub(crate) async fn create_batch(
     Caller(identity): Caller,
     operation: Option<Extension<OperationId>>,
     StrictJson { value: asked, .. }: StrictJson<api::CreateRunBatch>,
-) -> Result<Json<api::CreatedRunBatch>, Refused> {
+) -> Result<Response, Refused> {
     if asked.runs.is_empty() || asked.runs.len() > api::MAX_BATCH_RUNS {
         let detail =
             format!("A batch holds 1 to {} runs; this one holds {}.", api::MAX_BATCH_RUNS, asked.runs.len());
@@ -86,7 +86,15 @@ pub(crate) async fn create_batch(
             }
         }
     });
-    Ok(Json(api::CreatedRunBatch { items: futures_util::future::join_all(starts).await }))
+    let items: Vec<api::BatchItem> = futures_util::future::join_all(starts).await;
+    let may_succeed_later = |item: &api::BatchItem| item.problem.as_ref().is_some_and(|problem| problem.retryable);
+    let is_settled = !items.iter().any(may_succeed_later);
+    let mut response = Json(api::CreatedRunBatch { items }).into_response();
+    if !is_settled {
+        // Sent again under its key, the batch finds the runs that it made and goes on with the others.
+        response.extensions_mut().insert(Outcome::GoOn);
+    }
+    Ok(response)
 }
 
 /// The id of the run that the item at `place` of a batch makes: the same one whenever the batch is taken up again. The last bits of the first

@@ -83,7 +83,8 @@ impl TestServer {
     /// On a SQLite file, with hands of the test's own.
     pub async fn sqlite_with(hands: Hands) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path().join("hapax.db"), SqliteOptions::default()).await.unwrap();
+        let store =
+            SqliteStore::open(folder.path().join("hapax.db"), SqliteOptions::default()).await.unwrap();
         Self::over(Arc::new(store), Kept::Sqlite(folder), hands).await
     }
 
@@ -154,7 +155,12 @@ impl TestServer {
     /// Uploads a document; answers its id.
     pub async fn upload(&self, document: &Value) -> String {
         let answer = self.post("/api/v1/workflow-definitions", document, &[]).await;
-        assert!(matches!(answer.status, 200 | 201), "{} {}", answer.status, String::from_utf8_lossy(&answer.bytes));
+        assert!(
+            matches!(answer.status, 200 | 201),
+            "{} {}",
+            answer.status,
+            String::from_utf8_lossy(&answer.bytes)
+        );
         answer.json()["id"].as_str().unwrap().to_owned()
     }
 
@@ -197,8 +203,9 @@ impl TestServer {
 
     /// Starts a run of `definition`; answers its id.
     pub async fn start(&self, definition: &str, input: Value) -> String {
-        let answer =
-            self.post("/api/v1/workflow-runs", &json!({"definitionId": definition, "input": input}), &[]).await;
+        let answer = self
+            .post("/api/v1/workflow-runs", &json!({"definitionId": definition, "input": input}), &[])
+            .await;
         assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.bytes));
         answer.json()["run"]["id"].as_str().unwrap().to_owned()
     }
