@@ -3,6 +3,7 @@
 pub(crate) mod for_people;
 pub(crate) mod refusal;
 pub(crate) mod shape;
+mod yaml;
 
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};

@@ -15,7 +15,7 @@ use crate::words::word;
 const EXAMPLES: &str = "\
 Examples:
   hapax runs show run_018f…
-  hapax runs show run_018f… --json | jq .run.state";
+  hapax runs show run_018f… --json | jq .steps";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -64,7 +64,6 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("wakes", run.wake_at.clone()),
         ("ended", run.closed_at.clone()),
         ("input", Some(json(&run.input))),
-        ("state", run.state.as_ref().map(json)),
         ("output", run.output.as_ref().map(json)),
         ("failure", failure),
     ];
