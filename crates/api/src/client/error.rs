@@ -99,7 +99,8 @@ impl ClientError {
 /// Errors of TLS come wrapped in those of input and output.
 fn tls_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     match cause.downcast_ref::<io::Error>() {
-        Some(wrapper) => wrapper.get_ref().and_then(|inner| inner.downcast_ref()),
+        // One layer for each part that passed it on.
+        Some(wrapper) => wrapper.get_ref().and_then(|inner| tls_error(inner)),
         None => cause.downcast_ref(),
     }
 }
