@@ -4,6 +4,8 @@
 //! ([`RawJson`], [`JsonObject`]) keep their text, so that what was stored goes out byte for byte.
 
 mod audit;
+#[cfg(feature = "client")]
+pub mod client;
 mod credential;
 mod definition;
 mod doubt;
@@ -41,4 +43,6 @@ pub use run::{
     WorkflowName,
 };
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
+/// What the items of a [`Page`] can do: describe themselves in OpenAPI.
+pub use utoipa::ToSchema;
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

@@ -37,7 +37,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         if let Some(key) = key {
             output::say("hapax: this installation has no credentials yet. This key may set it up, and is shown this once:");
             output::print(&format!("{key}\n"))?;
-            output::say("hapax: next, with HAPAX_API_KEY set to it: hapax workspaces create NAME, then hapax credentials create --workspace NAME");
+            output::say("hapax: next, with HAPAX_API_KEY set to it: hapax workspaces create NAME, then hapax credentials create admin --role admin --workspace NAME");
         }
         Ok(())
     })
