@@ -64,6 +64,9 @@ pub enum Outcome {
     Store,
     /// Nothing began: the key is free at once, and the body is passed on without being held.
     Release,
+    /// Nobody knows whether it took effect: nothing is stored, and the key stays held. Once the hold has run out the next try takes
+    /// over, under the same [`OperationId`](crate::OperationId), and finds what was made or makes it.
+    Unknown,
 }
 
 impl Outcome {

@@ -35,8 +35,9 @@ pub struct Takeover;
 /// What came of calling the service.
 struct Answered<B> {
     response: Response<AnswerBody<B>>,
-    /// What is to be stored, unless nothing began.
+    /// What is to be stored, unless nothing began or nobody knows what did.
     answer: Option<StoredAnswer>,
+    outcome: Outcome,
     keep: Option<Keep>,
 }
 
@@ -108,10 +109,13 @@ async fn carry_out<S, Q, B>(
         Ok(Err(error)) => failed(shared, hold, extensions, &error.to_string()),
         Err(_) => failed(shared, hold, extensions, "it panicked"),
     };
-    let Answered { mut response, answer, keep } = answered;
+    let Answered { mut response, answer, outcome, keep } = answered;
     let Some(answer) = answer else {
-        shared.saw(&hold.begin.scope, Event::Released);
-        hold.give_back().await;
+        // A key that is given back is begun anew under another id, which must not be while the first may have taken effect.
+        if outcome == Outcome::Release {
+            shared.saw(&hold.begin.scope, Event::Released);
+            hold.give_back().await;
+        }
         // The caller may be gone; that is what this task is for.
         let _ = tell.send(response);
         return;
@@ -154,8 +158,9 @@ where
 {
     let response = service.call(request).await.map_err(Into::into)?;
     let keep = response.extensions().get().copied();
-    if Outcome::of(&response) == Outcome::Release {
-        return Ok(Answered { response: response.map(AnswerBody::passed), answer: None, keep });
+    let outcome = Outcome::of(&response);
+    if outcome != Outcome::Store {
+        return Ok(Answered { response: response.map(AnswerBody::passed), answer: None, outcome, keep });
     }
     let (parts, body) = response.into_parts();
     let policy = &shared.policy;
@@ -164,7 +169,7 @@ where
         Read::Long(body) => (None, body),
     };
     let answer = answer::to_stored(parts.status, &parts.headers, &policy.keep_headers, kept.as_ref());
-    Ok(Answered { response: Response::from_parts(parts, body), answer: Some(answer), keep })
+    Ok(Answered { response: Response::from_parts(parts, body), answer: Some(answer), outcome, keep })
 }
 
 fn mark_unsaved<B>(response: &mut Response<B>) {
@@ -184,5 +189,5 @@ fn failed<B>(shared: &Shared, hold: &Hold, extensions: &Extensions, how: &str) -
     let (parts, bytes) = shared.write(&problem, extensions).into_parts();
     let answer = answer::to_stored(parts.status, &parts.headers, &shared.policy.keep_headers, Some(&bytes));
     let response = Response::from_parts(parts, AnswerBody::whole(bytes));
-    Answered { response, answer: Some(answer), keep: None }
+    Answered { response, answer: Some(answer), outcome: Outcome::Store, keep: None }
 }
