@@ -8,6 +8,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use hapax_api::{Code, PROBLEM_JSON, Problem};
+use hapax_http_idempotency::Outcome;
 use http::header::{self, HeaderName};
 use http::{HeaderValue, StatusCode};
 
@@ -52,6 +53,7 @@ impl IntoResponse for Refused {
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, body).into_response();
+        response.extensions_mut().insert(outcome_of(problem.code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = problem.retry_after_seconds {
@@ -61,6 +63,17 @@ impl IntoResponse for Refused {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"hapax\""));
         }
         response
+    }
+}
+
+/// Whether a refusal is kept under the request's key. What says that nothing was done frees it, so that the request may be corrected or
+/// sent again under the same key; a failure of ours counts as the answer.
+fn outcome_of(code: Code) -> Outcome {
+    match code {
+        Code::OutcomeUnknown => Outcome::Unknown,
+        Code::StoreUnavailable | Code::ShuttingDown | Code::TooManyConnections => Outcome::Release,
+        code if code.kind().status < 500 => Outcome::Release,
+        _ => Outcome::Store,
     }
 }
 

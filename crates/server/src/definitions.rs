@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock, Weak};
 
-use hapax_documents::{Checked, Hands};
 use async_trait::async_trait;
 use hapax_api as api;
 use hapax_api::{Code, Problem};
+use hapax_documents::{Checked, Hands};
 use hapax_engine::model::{Item, ItemKind, Name, Note, Noted, Payload, Timestamp, WorkflowRef, WorkspaceId};
 use hapax_engine::runtime::LoadWorkflow;
 use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, Store};
@@ -197,8 +197,22 @@ impl Definitions {
         self.find_document(workspace, workflow).map(|found| found.id.to_string())
     }
 
+    /// The definition behind a workflow, also if another node was given it a moment ago.
+    pub(crate) async fn get_document(
+        &self,
+        workspace: &WorkspaceId,
+        workflow: &WorkflowRef,
+    ) -> Result<Arc<Definition>, Problem> {
+        let id = definition_id(workspace, workflow.name.as_str(), workflow.version);
+        self.get(workspace, id.as_str()).await
+    }
+
     /// The document of a definition that is known here.
-    pub(crate) fn find_document(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Option<Arc<Definition>> {
+    pub(crate) fn find_document(
+        &self,
+        workspace: &WorkspaceId,
+        workflow: &WorkflowRef,
+    ) -> Option<Arc<Definition>> {
         self.find_known(&definition_id(workspace, workflow.name.as_str(), workflow.version))
     }
 
@@ -237,9 +251,8 @@ impl Definitions {
             created_at: item.created_at,
         });
         let (checked, hands) = (definition.checked.clone(), self.hands.clone());
-        let code = move |ctx: Ctx, input: Value| {
-            hapax_documents::run(ctx, checked.clone(), input, hands.clone())
-        };
+        let code =
+            move |ctx: Ctx, input: Value| hapax_documents::run(ctx, checked.clone(), input, hands.clone());
         let options = hapax_documents::options(&definition.checked);
         match self.engine.workspace(item.workspace.clone()).register_own(definition.name(), options, code) {
             // Somebody learnt it at the same time.

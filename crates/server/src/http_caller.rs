@@ -27,7 +27,11 @@ impl HttpCaller for GuardedCaller {
                 }
                 let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
                 let headers = answer.headers.iter().map(|(name, value)| (name.to_string(), text(value)));
-                Ok(HttpAnswer { status: answer.status, headers: headers.collect(), body: answer.body.to_vec() })
+                Ok(HttpAnswer {
+                    status: answer.status,
+                    headers: headers.collect(),
+                    body: answer.body.to_vec(),
+                })
             }
             Err(Fault::Refused { why }) => Err(HttpFault::Refused { why: why.to_string() }),
             Err(Fault::NotSent { why }) => Err(HttpFault::NotSent { why: why.to_string() }),
@@ -47,7 +51,8 @@ fn request_of(call: &HttpCall) -> Result<Request, String> {
     let mut request = Request::new(method, call.url.clone());
     for (name, value) in &call.headers {
         let name = HeaderName::try_from(name).map_err(|_| "a header name is not valid".to_owned())?;
-        let mut value = HeaderValue::try_from(value).map_err(|_| format!("the value of {name} is not valid"))?;
+        let mut value =
+            HeaderValue::try_from(value).map_err(|_| format!("the value of {name} is not valid"))?;
         value.set_sensitive(true);
         request.headers.append(name, value);
     }

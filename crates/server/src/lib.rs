@@ -45,4 +45,5 @@ mod translate;
 mod watched_io;
 
 pub use options::ServerOptions;
+pub use routes::list_routes;
 pub use server::{LaunchError, Server};

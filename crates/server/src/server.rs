@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hapax_documents::Hands;
 use hapax_api::{Problem, Role};
+use hapax_documents::Hands;
 use hapax_engine::Engine;
 use hapax_engine::model::{Actor, ItemKind, Name, Payload, Role as Rank, WorkspaceId};
 use hapax_engine::store::{PutItem, PutOutcome, Store, StoreError};

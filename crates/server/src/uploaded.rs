@@ -1,10 +1,10 @@
 //! A document as it was sent: JSON or YAML.
 
-use hapax_documents::{Checked, Format, Hands, Known, Severity};
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
+use hapax_documents::{Checked, Format, Hands, Known, Severity};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::value::RawValue;
 
