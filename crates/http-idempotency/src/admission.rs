@@ -162,7 +162,7 @@ pub(crate) fn in_progress(since: Timestamp) -> Problem {
                   its answer.";
     Problem::new(Code::InProgress, detail)
         .retry_after(RETRY_IN_PROGRESS_AFTER)
-        .with("firstSeen", since.to_string())
+        .with("firstSeenAt", since.to_string())
 }
 
 fn place_of(record: &RequestRecord) -> KeyPlace {
@@ -202,7 +202,7 @@ fn conflict(shared: &Shared, request: &BeginRequest, record: RequestRecord) -> P
             "id": id.to_string(),
             "method": summary.method,
             "path": summary.path,
-            "firstSeen": first_seen_at.to_string(),
+            "firstSeenAt": first_seen_at.to_string(),
             "fingerprint": fingerprint.to_string(),
             "differingPaths": summary.outline.differences(&request.summary.outline),
         }),

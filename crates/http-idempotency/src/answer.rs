@@ -64,9 +64,9 @@ pub enum Outcome {
     Store,
     /// Nothing began: the key is free at once, and the body is passed on without being held.
     Release,
-    /// Nobody knows whether something began: nothing is stored, and the next of the same goes on under the same
-    /// [`OperationId`](crate::OperationId), so that what was made is found again.
-    GoOn,
+    /// Nobody knows whether it took effect: nothing is stored, and the next of the same goes on under the same
+    /// [`OperationId`](crate::OperationId), and finds what was made or makes it.
+    Unknown,
 }
 
 impl Outcome {

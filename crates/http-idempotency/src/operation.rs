@@ -35,10 +35,9 @@ pub struct Takeover;
 /// What came of calling the service.
 struct Answered<B> {
     response: Response<AnswerBody<B>>,
-    /// What is to be stored, unless nothing began or nobody knows.
+    /// What is to be stored, unless nothing began or nobody knows what did.
     answer: Option<StoredAnswer>,
-    /// Is the next of the same to go on under the same id?
-    goes_on: bool,
+    outcome: Outcome,
     keep: Option<Keep>,
 }
 
@@ -110,12 +109,15 @@ async fn carry_out<S, Q, B>(
         Ok(Err(error)) => failed(shared, hold, extensions, &error.to_string()),
         Err(_) => failed(shared, hold, extensions, "it panicked"),
     };
-    let Answered { mut response, answer, goes_on, keep } = answered;
+    let Answered { mut response, answer, outcome, keep } = answered;
     let Some(answer) = answer else {
-        shared.saw(&hold.begin.scope, Event::Released);
-        match goes_on {
-            true => hold.let_go().await,
-            false => hold.give_back().await,
+        match outcome {
+            // A key that is given back is begun anew under another id, which must not be while the first may have taken effect.
+            Outcome::Unknown => hold.let_go().await,
+            Outcome::Release | Outcome::Store => {
+                shared.saw(&hold.begin.scope, Event::Released);
+                hold.give_back().await;
+            }
         }
         // The caller may be gone; that is what this task is for.
         let _ = tell.send(response);
@@ -161,8 +163,7 @@ where
     let keep = response.extensions().get().copied();
     let outcome = Outcome::of(&response);
     if outcome != Outcome::Store {
-        let goes_on = outcome == Outcome::GoOn;
-        return Ok(Answered { response: response.map(AnswerBody::passed), answer: None, goes_on, keep });
+        return Ok(Answered { response: response.map(AnswerBody::passed), answer: None, outcome, keep });
     }
     let (parts, body) = response.into_parts();
     let policy = &shared.policy;
@@ -171,7 +172,7 @@ where
         Read::Long(body) => (None, body),
     };
     let answer = answer::to_stored(parts.status, &parts.headers, &policy.keep_headers, kept.as_ref());
-    Ok(Answered { response: Response::from_parts(parts, body), answer: Some(answer), goes_on: false, keep })
+    Ok(Answered { response: Response::from_parts(parts, body), answer: Some(answer), outcome, keep })
 }
 
 fn mark_unsaved<B>(response: &mut Response<B>) {
@@ -191,5 +192,5 @@ fn failed<B>(shared: &Shared, hold: &Hold, extensions: &Extensions, how: &str) -
     let (parts, bytes) = shared.write(&problem, extensions).into_parts();
     let answer = answer::to_stored(parts.status, &parts.headers, &shared.policy.keep_headers, Some(&bytes));
     let response = Response::from_parts(parts, AnswerBody::whole(bytes));
-    Answered { response, answer: Some(answer), goes_on: false, keep: None }
+    Answered { response, answer: Some(answer), outcome: Outcome::Store, keep: None }
 }

@@ -53,12 +53,12 @@ impl IntoResponse for Refused {
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, body).into_response();
+        response.extensions_mut().insert(outcome_of(problem.code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = problem.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        response.extensions_mut().insert(outcome_of(&problem));
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"hapax\""));
@@ -67,13 +67,14 @@ impl IntoResponse for Refused {
     }
 }
 
-/// What a refusal means to the request key it was given under, where its status alone does not tell: a refusal says that nothing began,
-/// unless it says that nobody knows.
-fn outcome_of(problem: &Problem) -> Outcome {
-    match problem.code {
-        Code::OutcomeUnknown => Outcome::GoOn,
-        Code::Internal => Outcome::Store,
-        _ => Outcome::Release,
+/// Whether a refusal is kept under the request's key. What says that nothing was done frees it, so that the request may be corrected or
+/// sent again under the same key; a failure of ours counts as the answer.
+fn outcome_of(code: Code) -> Outcome {
+    match code {
+        Code::OutcomeUnknown => Outcome::Unknown,
+        Code::StoreUnavailable | Code::ShuttingDown | Code::TooManyConnections => Outcome::Release,
+        code if code.kind().status < 500 => Outcome::Release,
+        _ => Outcome::Store,
     }
 }
 

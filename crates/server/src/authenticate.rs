@@ -20,7 +20,15 @@ use crate::rate_limit::FailedAuth;
 pub struct Authenticator {
     directory: Directory,
     failures: FailedAuth,
-    known: Mutex<HashMap<Name, Remembered>>,
+    known: Mutex<Known>,
+}
+
+/// What is remembered.
+#[derive(Default)]
+struct Known {
+    credentials: HashMap<Name, Remembered>,
+    /// How often something was forgotten: what was looked up before that may be older than the change.
+    changes: u64,
 }
 
 struct Remembered {
@@ -66,7 +74,9 @@ impl Authenticator {
 
     /// Forgets what is remembered of a credential that was changed here.
     pub fn forget(&self, credential: &Name) {
-        self.known.lock().expect("no holder panics").remove(credential);
+        let mut known = self.known.lock().expect("no holder panics");
+        known.credentials.remove(credential);
+        known.changes += 1;
     }
 
     fn refuse(&self, address: Option<IpAddr>, key: Option<&ApiKey>) -> Problem {
@@ -81,24 +91,30 @@ impl Authenticator {
 
     async fn find(&self, key: &ApiKey) -> Result<Option<Arc<StoredCredential>>, Problem> {
         let id = Name::new("credential id", &format!("cred_{}", key.id())).expect("a key id is a plain word");
-        {
+        let changes = {
             let known = self.known.lock().expect("no holder panics");
-            if let Some(found) = known.get(&id).filter(|found| found.since.elapsed() < CREDENTIAL_CACHE_FOR) {
+            let found = known.credentials.get(&id);
+            if let Some(found) = found.filter(|found| found.since.elapsed() < CREDENTIAL_CACHE_FOR) {
                 return Ok(Some(found.credential.clone()));
             }
-        }
+            known.changes
+        };
         // Counted from before the question: what the store says may be as old as that.
         let since = Instant::now();
         let Some(credential) = self.directory.find_credential_of(key).await? else { return Ok(None) };
         let credential = Arc::new(credential);
         let mut known = self.known.lock().expect("no holder panics");
-        if known.len() >= MAX_CACHED_CREDENTIALS {
-            known.retain(|_, found| found.since.elapsed() < CREDENTIAL_CACHE_FOR);
-            if known.len() >= MAX_CACHED_CREDENTIALS {
-                known.clear();
+        if known.changes != changes {
+            return Ok(Some(credential));
+        }
+        let remembered = &mut known.credentials;
+        if remembered.len() >= MAX_CACHED_CREDENTIALS {
+            remembered.retain(|_, found| found.since.elapsed() < CREDENTIAL_CACHE_FOR);
+            if remembered.len() >= MAX_CACHED_CREDENTIALS {
+                remembered.clear();
             }
         }
-        known.insert(id, Remembered { credential: credential.clone(), since });
+        remembered.insert(id, Remembered { credential: credential.clone(), since });
         Ok(Some(credential))
     }
 

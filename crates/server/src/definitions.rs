@@ -197,6 +197,16 @@ impl Definitions {
         self.find_document(workspace, workflow).map(|found| found.id.to_string())
     }
 
+    /// The definition behind a workflow, also if another node was given it a moment ago.
+    pub(crate) async fn get_document(
+        &self,
+        workspace: &WorkspaceId,
+        workflow: &WorkflowRef,
+    ) -> Result<Arc<Definition>, Problem> {
+        let id = definition_id(workspace, workflow.name.as_str(), workflow.version);
+        self.get(workspace, id.as_str()).await
+    }
+
     /// The document of a definition that is known here.
     pub(crate) fn find_document(
         &self,

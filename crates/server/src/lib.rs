@@ -46,4 +46,5 @@ mod watched_io;
 
 pub use hapax_http_idempotency as http_idempotency;
 pub use options::ServerOptions;
+pub use routes::list_routes;
 pub use server::{LaunchError, Server};

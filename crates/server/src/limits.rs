@@ -74,6 +74,8 @@ pub const MIN_HTTP1_BUFFER: usize = 8 * 1024;
 
 /// Longest wait for the result of a run that `Prefer: wait=N` may ask for.
 pub const MAX_RESULT_WAIT: Duration = Duration::from_secs(60);
+/// How often a run that moves while it is read is read again, to show it as it was at one moment.
+pub const SHOW_TRIES: u32 = 5;
 /// When to come again if the store could not be reached.
 pub const STORE_RETRY_AFTER_SECONDS: u64 = 1;
 /// Most credentials of a workspace, revoked ones included.

@@ -28,6 +28,7 @@ use crate::routes;
         routes::setup::create_credential, routes::setup::list_credentials, routes::setup::show_credential,
         routes::setup::rotate_credential, routes::setup::revoke_credential,
         routes::meta::policy, routes::meta::health, routes::meta::readiness, routes::meta::metrics,
+        routes::meta::openapi, routes::meta::document_schema, routes::meta::docs,
     ),
     components(schemas(hapax_api::StoredRequest, hapax_api::DefinitionProblem)),
     tags(

@@ -36,7 +36,7 @@ impl ServerOptions {
                 wait_seconds: self.keys.max_wait.as_secs(),
                 max_wait_seconds: hapax_http_idempotency::limits::MAX_WAIT.as_secs(),
                 max_stored_body_bytes: self.keys.max_stored_answer as u64,
-                statuses_not_stored: RELEASING.iter().map(|status| status.as_u16()).collect(),
+                statuses_not_stored: statuses_not_stored(),
                 first_sent_header: IDEMPOTENCY_FIRST_SENT.as_str().into(),
                 replayed_header: IDEMPOTENCY_REPLAYED.as_str().into(),
                 expires_header: IDEMPOTENCY_EXPIRES.as_str().into(),
@@ -55,4 +55,12 @@ impl ServerOptions {
                 .into(),
         }
     }
+}
+
+/// What the layer does not store of itself, and refusals of ours that say that nothing was done.
+fn statuses_not_stored() -> Vec<u16> {
+    let mut statuses: Vec<u16> =
+        RELEASING.iter().map(|status| status.as_u16()).chain([410, 422, 503]).collect();
+    statuses.sort_unstable();
+    statuses
 }

@@ -116,6 +116,11 @@ pub(crate) fn table() -> Vec<Route> {
     ]
 }
 
+/// Every route there is, and who may call it: for whoever checks that none is forgotten.
+pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
+    table().into_iter().map(|route| (route.method, route.path, route.access)).collect()
+}
+
 /// All routes, with what stands before them.
 pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
     let mut router = Router::new();

@@ -47,6 +47,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for StrictJson<T> {
         check_headers(request.headers())?;
         let text = read_body(request.into_body(), limits::MAX_BODY_BYTES).await?;
         let value = read_json(&text)?;
+        // serde also takes the fields of a struct from a list, in the order in which they happen to be declared.
+        if text.trim_ascii_start().starts_with(b"[") {
+            return Err(
+                Refused::new(Code::InvalidRequest, "The body must be a JSON object.").with("path", "")
+            );
+        }
         Ok(StrictJson { value, text })
     }
 }

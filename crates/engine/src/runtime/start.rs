@@ -106,7 +106,8 @@ impl Start {
         };
         let input = self.input?;
         let key = self.key.as_deref().map(IdempotencyKey::new).transpose()?;
-        if key.is_none() && workflow.key_need == KeyNeed::Required {
+        // A run id that the caller chose makes the start safe to repeat, as a key does.
+        if key.is_none() && self.id.is_none() && workflow.key_need == KeyNeed::Required {
             return Err(Error::KeyMissing(self.workflow));
         }
         let fingerprint = match key {

@@ -74,7 +74,7 @@ async fn another_amount_is_a_conflict_that_tells_what_is_stored(stage: Stage) {
     let stored = &other.json()["storedRequest"];
     assert_eq!(stored["kind"], "request");
     assert_eq!((&stored["method"], &stored["path"]), (&json!("POST"), &json!("/payments")));
-    assert_eq!(stored["firstSeen"], "2026-01-01T12:00:00.000Z");
+    assert_eq!(stored["firstSeenAt"], "2026-01-01T12:00:00.000Z");
     assert_eq!(stored["differingPaths"], json!(["/amount"]));
     assert_eq!(stored["fingerprint"].as_str().unwrap().len(), 64);
     assert!(stored["id"].as_str().unwrap().starts_with("req_"));

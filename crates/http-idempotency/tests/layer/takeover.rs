@@ -6,7 +6,7 @@ use std::time::Duration;
 use hapax_engine::clock::{Clock, SystemClock};
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{RequestId, Timestamp};
-use hapax_http_idempotency::{ByHeader, IdempotencyLayer, OnTakeover, Policy, limits};
+use hapax_http_idempotency::{ByHeader, IdempotencyLayer, OnTakeover, Outcome, Policy, limits};
 
 use crate::world::{Shop, Stage, World, also, answer, gated_world, memory, pay, until};
 
@@ -25,6 +25,30 @@ fn crash_in_the_middle(stage: &Stage) -> RequestId {
         world.shop.until_began(1).await;
         world.shop.operations()[0].0.unwrap()
     })
+}
+
+/// RELIABILITY 4: an outcome nobody knows is neither stored nor begun anew; the next try goes on with the same operation.
+#[test]
+fn an_outcome_nobody_knows_is_taken_over() {
+    let stage = memory();
+    on_runtime(async {
+        let world = World::new(&stage, Policy::default());
+        world.shop.answers(|_| {
+            let mut response = answer(503, "{}");
+            response.extensions_mut().insert(Outcome::Unknown);
+            response
+        });
+        assert_eq!(world.send(pay("abc", 5)).await.status.as_u16(), 503);
+        let early = world.send(also(pay("abc", 5), "prefer", "wait=0")).await;
+        assert_eq!(early.code(), "request_in_progress");
+        stage.clock.advance(HOLD);
+        world.shop.answers_status(201);
+        assert_eq!(world.send(pay("abc", 5)).await.status.as_u16(), 201);
+        let [(Some(first), false), (Some(second), true)] = world.shop.operations()[..] else {
+            panic!("the second takes over")
+        };
+        assert_eq!(first, second);
+    });
 }
 
 #[test]

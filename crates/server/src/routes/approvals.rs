@@ -43,10 +43,12 @@ pub(crate) async fn answer(
     let run = run_id(&id)?;
     let engine = app.engine_for(&identity);
     let facts = engine.get(run).await.map_err(|error| problem_of(&error))?.head.facts;
-    let definition = app.definitions.find_document(&facts.workspace, &facts.workflow);
-    let approval = definition.as_ref().and_then(|found| find_approval(&found.document().steps, &step));
     let absent = || Refused::new(Code::NotFound, "The run has no such step that asks for an approval.");
-    let approval = approval.ok_or_else(absent)?;
+    let definition = match app.definitions.get_document(&facts.workspace, &facts.workflow).await {
+        Err(problem) if problem.code == Code::DefinitionNotFound => return Err(absent()),
+        found => found?,
+    };
+    let approval = find_approval(&definition.document().steps, &step).ok_or_else(absent)?;
     let mut by = json!({ "roles": [identity.role.as_str()] });
     by["requester"] = identity.requester.as_deref().unwrap_or(&identity.name).into();
     let mut answer = json!({ "decision": asked.decision, "by": by });

@@ -121,6 +121,8 @@ fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyPlace
 }
 
 async fn shown(app: &App, place: &KeyPlace) -> Result<api::KeyRecord, Refused> {
+    // What was counted here and not yet written is part of the answer.
+    app.metrics.flush().await;
     let uses = app.key_book().find_uses(place).await.map_err(|error| of_store(&error))?;
     match place {
         KeyPlace::Run { workspace, key } => {

@@ -71,18 +71,30 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Ref
 }
 
 /// This description.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "about",
+    responses((status = 200, description = "OpenAPI 3.1", body = Value, content_type = "application/json")),
+)]
 pub(crate) async fn openapi() -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], crate::openapi::text()).into_response()
 }
 
 /// The JSON Schema of documents.
+#[utoipa::path(
+    get, path = "/schemas/workflow-definition.json", tag = "about",
+    responses((status = 200, description = "The schema", body = Value, content_type = "application/schema+json")),
+)]
 pub(crate) async fn document_schema() -> Response {
     let kind = HeaderValue::from_static("application/schema+json");
     ([(header::CONTENT_TYPE, kind)], hapax_documents::json_schema().to_string()).into_response()
 }
 
 /// The description, for people.
+#[utoipa::path(
+    get, path = "/docs", tag = "about",
+    responses((status = 200, description = "A page", body = String, content_type = "text/html")),
+)]
 pub(crate) async fn docs() -> Html<String> {
     Html(crate::openapi::page())
 }

@@ -16,6 +16,7 @@ use hapax_engine::store::{ListRuns, RunView};
 use hapax_http_idempotency::{OperationId, Outcome};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
 use super::request::{Caller, IfMatch, PathOf, QueryOf, if_match, page_limit, preferred_wait};
@@ -23,7 +24,7 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::identity::Identity;
-use crate::limits::MAX_RESULT_WAIT;
+use crate::limits::{MAX_RESULT_WAIT, SHOW_TRIES};
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_failure, shown_run, shown_run_with_steps, status_named};
 
@@ -65,8 +66,9 @@ pub(crate) async fn create_batch(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     operation: Option<Extension<OperationId>>,
-    StrictJson { value: asked, .. }: StrictJson<api::CreateRunBatch>,
+    StrictJson { value: asked, text }: StrictJson<api::CreateRunBatch>,
 ) -> Result<Response, Refused> {
+    check_items_are_objects(&text)?;
     if asked.runs.is_empty() || asked.runs.len() > api::MAX_BATCH_RUNS {
         let detail =
             format!("A batch holds 1 to {} runs; this one holds {}.", api::MAX_BATCH_RUNS, asked.runs.len());
@@ -93,9 +95,25 @@ pub(crate) async fn create_batch(
     let mut response = Json(api::CreatedRunBatch { items }).into_response();
     if !is_settled {
         // Sent again under its key, the batch finds the runs that it made and goes on with the others.
-        response.extensions_mut().insert(Outcome::GoOn);
+        response.extensions_mut().insert(Outcome::Unknown);
     }
     Ok(response)
+}
+
+/// As with a whole body, an item that lists its fields without their names is refused.
+fn check_items_are_objects(text: &[u8]) -> Result<(), Refused> {
+    #[derive(Deserialize)]
+    struct Items<'a> {
+        #[serde(borrow)]
+        runs: Vec<&'a RawValue>,
+    }
+    let items: Items<'_> = serde_json::from_slice(text)
+        .map_err(|_| Refused::new(Code::InvalidRequest, "`runs` cannot be read.").with("path", "runs"))?;
+    match items.runs.iter().position(|item| !item.get().starts_with('{')) {
+        Some(place) => Err(Refused::new(Code::InvalidRequest, "Each of `runs` is an object.")
+            .with("path", format!("runs[{place}]"))),
+        None => Ok(()),
+    }
 }
 
 /// The id of the run that the item at `place` of a batch makes: the same one whenever the batch is taken up again. The last bits of the first
@@ -138,10 +156,11 @@ async fn start(
     }
     match start.await {
         Ok(handle) => {
-            let is_new = handle.created;
+            // A request that is taken up again after a crash finds the run that its first try made.
+            let is_new = handle.created || Some(handle.id()) == id;
             let view = match handle.head() {
                 // What was just made is known; what was found is looked at, because it may have ended.
-                Some(head) if is_new => RunView { head: head.clone(), input, result: None },
+                Some(head) if handle.created => RunView { head: head.clone(), input, result: None },
                 _ => handle.view().await.map_err(|error| problem_of(&error))?,
             };
             if !is_new {
@@ -218,8 +237,16 @@ pub(crate) async fn show(
 ) -> Result<Response, Refused> {
     let id = run_id(&id)?;
     let engine = app.engine_for(&identity);
-    let log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
-    let view = engine.get(id).await.map_err(|error| problem_of(&error))?;
+    let mut log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
+    let mut view = engine.get(id).await.map_err(|error| problem_of(&error))?;
+    // Two reads of a run that moves in between would show steps and a status that were never there together.
+    for _ in 0..SHOW_TRIES {
+        if view.head.version == log.head.version {
+            break;
+        }
+        log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
+        view = engine.get(id).await.map_err(|error| problem_of(&error))?;
+    }
     let detail = shown_run_with_steps(&view, &log, definition_of(&app, &view));
     let version = view.head.version;
     Ok(([(header::ETAG, etag(version))], Json(detail)).into_response())
