@@ -38,6 +38,10 @@ pub struct Problem {
     pub more: Map<String, Value>,
 }
 
+/// Members that every problem has, so that no code may promise one of the same name.
+const OWN_MEMBERS: [&str; 8] =
+    ["type", "title", "status", "detail", "code", "retryable", "traceId", "retryAfterSeconds"];
+
 impl Problem {
     /// A problem of this code. `detail` should say what to do next.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
@@ -58,6 +62,7 @@ impl Problem {
     /// Adds a member that the code promises.
     #[must_use]
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        debug_assert!(!OWN_MEMBERS.contains(&member), "{member} would be there twice");
         self.more.insert(member.to_owned(), value.into());
         self
     }
@@ -95,5 +100,17 @@ mod tests {
         assert_eq!(wire["operationId"], "op_1");
         assert_eq!(wire["retryAfterSeconds"], 2);
         assert_eq!(serde_json::from_value::<Problem>(wire).unwrap(), problem);
+    }
+
+    #[test]
+    fn the_own_members_are_all_that_a_problem_can_have_by_itself() {
+        let mut problem = Problem::new(Code::RateLimited, "Wait.").retry_after(2);
+        problem.trace_id = Some("trace".into());
+        let wire = serde_json::to_value(&problem).unwrap();
+        let mut members: Vec<&str> = wire.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut own = OWN_MEMBERS;
+        members.sort_unstable();
+        own.sort_unstable();
+        assert_eq!(members, own);
     }
 }

@@ -84,11 +84,11 @@ pub struct CreateRun {
     pub input: JsonObject,
     /// Names the run: a second request with this key and the same input gets the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
     pub idempotency_key: Option<String>,
     /// What it is about; at most one run per definition and subject is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
     pub subject: Option<String>,
     /// Begin this much later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,14 +246,14 @@ pub struct RetryRun {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SendSignal {
     /// Which signal.
-    #[schema(min_length = 1, max_length = 128)]
+    #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")]
     pub name: String,
     /// What it carries; `null` if absent.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub value: Option<RawJson>,
     /// Names the signal, so that a second delivery is not a second signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
     pub signal_id: Option<String>,
 }
 

@@ -26,6 +26,13 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
             "say which store: --store sqlite:PATH or --store postgres://… (or HAPAX_STORE, or `store` in the configuration)"
         );
     };
+    // Before the store is opened: what is refused leaves nothing behind.
+    let protection = Protection {
+        has_authentication: true,
+        has_tls: settings.tls_cert.is_some(),
+        allows_plain: settings.behind_proxy,
+    };
+    check_exposure(settings.listen, protection)?;
     if store == "memory:" {
         output::say("hapax: memory: keeps nothing; use it to try things out only");
     }
@@ -44,7 +51,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     .await
 }
 
-/// Listens, tells that it does, and serves until told to stop.
+/// Listens, tells that it does, and serves until told to stop. Whether the address is safe to listen on is the caller's to check.
 pub(crate) async fn serve(
     assembly: Assembly,
     settings: &Settings,
@@ -55,12 +62,6 @@ pub(crate) async fn serve(
     if let (Some(chain), Some(key)) = (&settings.tls_cert, &settings.tls_key) {
         listen.tls = Some(load_tls(chain, key)?);
     }
-    let protection = Protection {
-        has_authentication: true,
-        has_tls: listen.tls.is_some(),
-        allows_plain: settings.behind_proxy,
-    };
-    check_exposure(settings.listen, protection)?;
     let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.with_context(|| format!("{} cannot be listened on", settings.listen))?;
     let address = listener.local_addr().context("the address that is listened on cannot be told")?;

@@ -149,6 +149,7 @@ fn what_is_not_understood_is_told_apart_from_what_fails() {
         &["bench"],
         &["bench", "steps", "--store", "mysql:x"],
         &["bench", "steps", "--runs", "0"],
+        &["bench", "steps", "--http"],
         &["demo", "--orders", "0"],
         &["migrate"],
         &["doubts"],

@@ -1,52 +1,10 @@
 //! Every call in docs/http-contract.md, run as it is written against `hapax dev`.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-
-use serde_json::Value;
-
-/// The server that the README's first command starts.
-struct Dev {
-    process: Child,
-    ready: Value,
-    folder: tempfile::TempDir,
+mod support {
+    pub mod dev;
 }
 
-impl Dev {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_hapax"))
-            .args(["dev", "--listen", "127.0.0.1:0", "--json", "--data"])
-            .arg(folder.path().join("data"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Dev { process, ready: serde_json::from_str(&line).expect("one JSON line"), folder }
-    }
-
-    fn run(&self, script: &str) -> String {
-        let text = |name: &str| self.ready[name].as_str().unwrap().to_owned();
-        let output = Command::new("bash")
-            .args(["-c", script])
-            .env("URL", text("url"))
-            .env("KEY", text("apiKey"))
-            .env("DEF", text("sampleDefinition"))
-            .env("TMP", self.folder.path())
-            .output()
-            .expect("bash and curl are there");
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-    }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use support::dev::Dev;
 
 /// S2.31, S2.32, S0.4-S0.14 and the rest of the contract, as a caller would try them.
 #[test]

@@ -43,7 +43,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
             Problem::new(Code::Concurrency, detail).with("version", version.get())
         }
         Error::RunEnded { status, .. } => {
-            Problem::new(Code::RunEnded, detail).with("status", status.as_str())
+            Problem::new(Code::RunEnded, detail).with("runStatus", status.as_str())
         }
         Error::TooManySignals(_) => Problem::new(Code::TooManySignals, detail),
         Error::Failed { .. } => Problem::new(Code::RunFailed, detail),
@@ -98,13 +98,13 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
 
 fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
     match refusal {
-        Refusal::Ended(status) => Problem::new(Code::RunEnded, detail).with("status", status.as_str()),
+        Refusal::Ended(status) => Problem::new(Code::RunEnded, detail).with("runStatus", status.as_str()),
         Refusal::AlreadyAsked => Problem::new(Code::AlreadyAsked, detail),
         Refusal::NotPaused(status) => {
-            Problem::new(Code::RunNotPaused, detail).with("status", status.as_str())
+            Problem::new(Code::RunNotPaused, detail).with("runStatus", status.as_str())
         }
         Refusal::NotFailed(status) => {
-            Problem::new(Code::RunNotFailed, detail).with("status", status.as_str())
+            Problem::new(Code::RunNotFailed, detail).with("runStatus", status.as_str())
         }
         Refusal::NoSuchStep(_) => Problem::new(Code::NotFound, detail),
         Refusal::Undone => Problem::new(Code::RunUndone, detail),

@@ -2,10 +2,14 @@
 
 use std::sync::LazyLock;
 
+use serde_json::Value;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 
 use crate::routes;
+
+/// What a key may be made of.
+const PRINTABLE_ASCII: &str = "^[ -~]+$";
 
 #[derive(OpenApi)]
 #[openapi(
@@ -65,6 +69,7 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
             crate::access::Access::Open => (serde_json::json!([]), "nobody in particular"),
             access => (serde_json::json!([{"bearer": []}, {"apiKey": []}]), access.least_role()),
         };
+        take_nulls_out(operation);
         operation["security"] = security;
         operation["x-required-role"] = role.into();
     }
@@ -73,6 +78,29 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
     text
 });
 
+/// An optional body or parameter may be absent; `null` is what utoipa says of it, and what a strict reader refuses.
+fn take_nulls_out(operation: &mut Value) {
+    let bodies = operation.pointer_mut("/requestBody/content").and_then(Value::as_object_mut);
+    for content in bodies.into_iter().flat_map(|bodies| bodies.values_mut()) {
+        let either = content["schema"]["oneOf"].as_array();
+        if let Some(taken) = either.and_then(|either| either.iter().find(|one| one["type"] != "null")) {
+            content["schema"] = taken.clone();
+        }
+    }
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        let types = parameter["schema"]["type"].as_array();
+        if let Some(taken) = types.and_then(|types| types.iter().find(|one| *one != "null")) {
+            parameter["schema"]["type"] = taken.clone();
+        }
+        if parameter["name"] == "Idempotency-Key" {
+            parameter["schema"]["minLength"] = 1.into();
+            parameter["schema"]["maxLength"] = hapax_engine::limits::MAX_KEY_CHARS.into();
+            parameter["schema"]["pattern"] = PRINTABLE_ASCII.into();
+        }
+    }
+}
+
 /// The description as JSON.
 pub fn text() -> &'static str {
     &TEXT
@@ -80,10 +108,10 @@ pub fn text() -> &'static str {
 
 /// The description as a page, without anything from elsewhere.
 pub fn page() -> String {
-    let value: serde_json::Value = serde_json::from_str(text()).expect("just written");
+    let value: Value = serde_json::from_str(text()).expect("just written");
     let mut body = String::new();
     let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let text_of = |value: &serde_json::Value| escaped(value.as_str().unwrap_or_default());
+    let text_of = |value: &Value| escaped(value.as_str().unwrap_or_default());
     for tag in value["tags"].as_array().into_iter().flatten() {
         body.push_str(&format!("<h2>{}</h2><p>{}</p>", text_of(&tag["name"]), text_of(&tag["description"])));
         for (path, methods) in value["paths"].as_object().into_iter().flatten() {
@@ -117,4 +145,30 @@ pub fn page() -> String {
          <a href=\"/errors\">/errors</a>.</p>{body}</main></body></html>",
         text_of(&value["info"]["description"]),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_sent_is_said_to_be_null_and_keys_tell_what_they_are_made_of() {
+        let value: Value = serde_json::from_str(text()).unwrap();
+        let mut keys = 0;
+        for operation in
+            value["paths"].as_object().unwrap().values().flat_map(|it| it.as_object().unwrap().values())
+        {
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                assert!(parameter["schema"]["type"].as_array().is_none(), "{parameter}");
+                if parameter["name"] == "Idempotency-Key" {
+                    assert_eq!(parameter["schema"]["pattern"], PRINTABLE_ASCII);
+                    keys += 1;
+                }
+            }
+            if let Some(body) = operation.get("requestBody") {
+                assert!(!body["content"].is_null() && !body.to_string().contains("null"), "{body}");
+            }
+        }
+        assert!(keys > 5, "only {keys} operations take a key");
+    }
 }

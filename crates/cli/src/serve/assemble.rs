@@ -16,7 +16,7 @@ use super::settings::Settings;
 /// A server, and the engine under it, which lives as long as this does.
 pub(crate) struct Assembly {
     pub(crate) server: Server,
-    _engine: Hapax,
+    pub(crate) engine: Hapax,
 }
 
 pub(crate) async fn assemble(store: &str, settings: &Settings, draining: Draining) -> Result<Assembly> {
@@ -29,5 +29,5 @@ pub(crate) async fn assemble(store: &str, settings: &Settings, draining: Drainin
         .secrets(Arc::new(secrets));
     let options = ServerOptions { keys: settings.keys.clone(), draining, grace: settings.drain };
     let server = Server::launch((*engine).clone(), hands, options).await?;
-    Ok(Assembly { server, _engine: engine })
+    Ok(Assembly { server, engine })
 }
