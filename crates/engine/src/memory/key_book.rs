@@ -78,7 +78,10 @@ impl KeyBook for MemoryStore {
         let (now, mut state) = (self.now(), self.state());
         let free = state.requests.iter().filter_map(|(place, record)| match record.state {
             RequestState::Answered { free_at, .. } if free_at <= now => Some((free_at, place.clone())),
-            _ => None,
+            RequestState::InFlight { until, .. } if until.plus(ABANDONED_REQUEST_FOR) <= now => {
+                Some((until, place.clone()))
+            }
+            RequestState::Answered { .. } | RequestState::InFlight { .. } => None,
         });
         let mut free: Vec<_> = free.collect();
         free.sort();
