@@ -18,6 +18,8 @@ pub const MAX_STEPS_PER_RUN: u32 = 100_000;
 pub const MAX_WAITING_SIGNALS: u64 = 10_000;
 /// Most runs on one page of a list.
 pub const MAX_PAGE: usize = 1_000;
+/// Most after-effects that a look at the depth of the outbox counts: beyond it, more is no news.
+pub const MAX_COUNTED_POSTS: usize = 10_000;
 /// Most runs one claim may take.
 pub const MAX_CLAIM: usize = 1_024;
 /// Most leases renewed in one write.

@@ -15,14 +15,23 @@ pub enum Access {
     Manage,
     /// To set the workspace up: definitions, credentials.
     Administer,
+    /// To read figures about all workspaces: for credentials of the installation, whatever their role beside worker.
+    Watch,
     /// To set the installation up: workspaces.
     Install,
 }
 
 impl Access {
     /// Every kind.
-    pub const ALL: [Access; 6] =
-        [Access::Open, Access::Read, Access::Operate, Access::Manage, Access::Administer, Access::Install];
+    pub const ALL: [Access; 7] = [
+        Access::Open,
+        Access::Read,
+        Access::Operate,
+        Access::Manage,
+        Access::Administer,
+        Access::Watch,
+        Access::Install,
+    ];
 
     /// May a credential of this role do it? `is_installation` says that it belongs to the workspace of the installation itself.
     pub fn allows(self, role: Role, is_installation: bool) -> bool {
@@ -32,6 +41,7 @@ impl Access {
             Access::Operate => matches!(role, Role::Operator | Role::Manager | Role::Admin),
             Access::Manage => matches!(role, Role::Manager | Role::Admin),
             Access::Administer => role == Role::Admin,
+            Access::Watch => Access::Read.allows(role, is_installation) && is_installation,
             Access::Install => role == Role::Admin && is_installation,
         }
     }
@@ -43,6 +53,7 @@ impl Access {
             Access::Operate => "operator",
             Access::Manage => "manager",
             Access::Administer => "admin",
+            Access::Watch => "viewer of the installation",
             Access::Install => "admin of the installation",
         }
     }
@@ -56,6 +67,12 @@ mod tests {
     fn each_role_may_do_what_it_is_for_and_no_more() {
         let may = |role| Access::ALL.into_iter().filter(|access| access.allows(role, false)).count();
         assert_eq!(Role::ALL.map(may), [2, 1, 3, 4, 5], "viewer, worker, operator, manager, admin");
+        assert!(Access::Watch.allows(Role::Viewer, true));
+        assert!(!Access::Watch.allows(Role::Worker, true));
+        assert!(
+            !Access::Watch.allows(Role::Admin, false),
+            "figures about all workspaces are for none of them"
+        );
         assert!(Access::Install.allows(Role::Admin, true));
         assert!(!Access::Install.allows(Role::Manager, true));
     }

@@ -16,9 +16,12 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;mar
     background:#fff}code{background:#f2f2f2;padding:.1em .3em}td,th{text-align:left;padding:.2rem 1rem .2rem 0;\
     vertical-align:top}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}code{background:#2a2a2a}a{color:#8bf}}";
 
+/// Where the pages are.
+pub const PATHS: [&str; 2] = ["/errors", "/errors/{code}"];
+
 /// The routes of the pages. They need no credential: they say nothing about anybody.
 pub fn routes() -> Router {
-    Router::new().route("/errors", get(index)).route("/errors/{code}", get(page))
+    Router::new().route(PATHS[0], get(index)).route(PATHS[1], get(page))
 }
 
 async fn index() -> impl IntoResponse {

@@ -108,3 +108,32 @@ pub const STREAM_POLL_MAX: Duration = Duration::from_secs(2);
 pub const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long one live stream lasts; the client then comes again and goes on where it was.
 pub const STREAM_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// How long figures about the store are shown again before it is asked anew, however often somebody scrapes.
+pub const STORE_FIGURES_KEPT_FOR: Duration = Duration::from_secs(1);
+/// Longest time that a scrape waits for the store.
+pub const STORE_FIGURES_PATIENCE: Duration = Duration::from_secs(3);
+/// Most credentials whose use of keys is told apart in metrics; the others are counted together.
+pub const MAX_CREDENTIAL_SERIES: usize = 1_000;
+/// How often it is written how run keys were used.
+pub const KEY_USES_FLUSHED_EVERY: Duration = Duration::from_secs(1);
+/// Most run keys whose uses wait to be written.
+pub const MAX_PENDING_KEY_USES: usize = 10_000;
+
+/// Longest line of a log, in bytes, its end included.
+pub const MAX_LOG_LINE_BYTES: usize = 1_024;
+/// Longest value on a line of a log, in bytes before quoting.
+pub const MAX_LOG_VALUE_BYTES: usize = 400;
+
+/// Most spans that wait to be exported; beyond it they are dropped and counted.
+pub const MAX_PENDING_SPANS: usize = 8_192;
+/// Most spans in one export.
+pub const MAX_SPANS_PER_EXPORT: usize = 512;
+/// Longest time that a span waits for others to be exported with.
+pub const SPAN_EXPORT_EVERY: Duration = Duration::from_secs(1);
+/// Longest time that one export may take.
+pub const SPAN_EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most attributes of one span.
+pub const MAX_SPAN_ATTRIBUTES: usize = 32;
+/// Longest attribute of a span, in bytes.
+pub const MAX_SPAN_ATTRIBUTE_BYTES: usize = 1_024;

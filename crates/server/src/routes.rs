@@ -12,14 +12,13 @@ pub(crate) mod runs;
 pub(crate) mod setup;
 
 use std::sync::Arc;
-use std::time::Instant;
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use axum::{Router, extract::MatchedPath};
 use hapax_api::Code;
 use hapax_http_idempotency::IdempotencyLayer;
 use http::Method;
@@ -30,6 +29,7 @@ use crate::app::App;
 use crate::connection::Peer;
 use crate::error_pages;
 use crate::negotiate::require_json_accepted;
+use crate::observed::{AnsweredTo, observe};
 
 /// One route. There is no way to make one without saying who may call it.
 pub(crate) struct Route {
@@ -70,7 +70,7 @@ impl Route {
 
 /// The table.
 pub(crate) fn table() -> Vec<Route> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch};
     vec![
         write("/api/v1/workflow-definitions", Administer, definitions::upload),
         read("/api/v1/workflow-definitions", Read, definitions::list),
@@ -109,7 +109,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/idempotency-policy", Open, meta::policy),
         read("/healthz", Open, meta::health),
         read("/readyz", Open, meta::readiness),
-        read("/metrics", Read, meta::metrics),
+        read("/metrics", Watch, meta::metrics),
         read("/openapi.json", Open, meta::openapi),
         read("/schemas/workflow-definition.json", Open, meta::document_schema),
         read("/docs", Open, meta::docs),
@@ -136,8 +136,20 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
         }
         router = router.route(route.path, handler);
     }
-    let counted = router.layer(from_fn_with_state(app.clone(), count)).with_state(app.clone());
-    dress(counted.merge(error_pages::routes()))
+    let dressed = dress(router.with_state(app.clone()).merge(error_pages::routes()));
+    // Around all, so that what fits no route and what panicked is seen, too.
+    dressed.layer(from_fn_with_state(app.clone(), observe))
+}
+
+/// What is counted alone, without authentication: for a listener that only those who watch can reach.
+pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
+    let routes = Router::new().route("/metrics", get(meta::metrics)).route("/healthz", get(meta::health));
+    dress(routes.with_state(app.clone()))
+}
+
+/// Every path that is served, as metrics name it.
+pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
+    table().into_iter().map(|route| route.path).chain(error_pages::PATHS)
 }
 
 #[derive(Clone)]
@@ -162,17 +174,10 @@ async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> 
         let detail = format!("The credential has the role {}; this needs {least}.", identity.role.as_str());
         return Refused::new(Code::Forbidden, detail).with("requiredRole", least).into_response();
     }
-    request.extensions_mut().insert(identity.request_scope());
+    let caller = identity.request_scope();
+    request.extensions_mut().insert(caller.clone());
     request.extensions_mut().insert(identity);
-    next.run(request).await
-}
-
-/// Counts requests and how long they took, by route.
-async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let began = Instant::now();
-    let method = request.method().clone();
-    let path = request.extensions().get::<MatchedPath>().map_or("", |path| path.as_str()).to_owned();
-    let response = next.run(request).await;
-    app.metrics.answered(&method, &path, response.status(), began.elapsed());
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(AnsweredTo(caller));
     response
 }

@@ -23,7 +23,7 @@ use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
 use crate::problems::ServerProblems;
-use crate::routes::router;
+use crate::routes::{metrics_router, router, templates};
 
 /// Why a server cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,8 @@ impl Server {
     pub async fn launch(engine: Engine, hands: Hands, options: ServerOptions) -> Result<Self, LaunchError> {
         let store = engine.store();
         let directory = Directory::new(store.clone()).ok_or(LaunchError::NoCatalog)?;
-        let metrics = Arc::new(Metrics::new(store.clone()));
+        let metrics = Arc::new(Metrics::new(store.clone(), templates()));
+        tokio::spawn(Metrics::keep_flushing(Arc::downgrade(&metrics)));
         let keys = IdempotencyLayer::new(store.clone(), options.keys.clone())?
             .refusing_with(ServerProblems)
             .observed_by(KeysObserved(metrics.clone()));
@@ -96,6 +97,17 @@ impl Server {
     /// All routes, for a listener of one's own.
     pub fn router(&self) -> axum::Router {
         router(&self.app, &self.keys)
+    }
+
+    /// What is counted alone, without authentication: for a second listener that only those who watch can reach. It tells about all
+    /// workspaces, so look at [`crate::exposure::check_exposure`] before it listens anywhere but on this machine.
+    pub fn metrics_router(&self) -> axum::Router {
+        metrics_router(&self.app)
+    }
+
+    /// Serves [`Server::metrics_router`] on `listener` until the word to stop is given.
+    pub async fn serve_metrics(&self, listener: TcpListener, listen: ListenOptions) -> Drained {
+        serve(listener, self.metrics_router(), listen, self.app.options.draining.clone()).await
     }
 
     /// Makes a credential that may set up the installation, if there is no credential at all; its key is told this once.

@@ -13,6 +13,15 @@ tokio::task_local! {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceId([u8; 16]);
 
+/// What `traceparent` says beside the trace id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Parent {
+    /// 16 hex digits.
+    pub(crate) span_id: String,
+    /// Does the caller record its trace?
+    pub(crate) is_sampled: bool,
+}
+
 impl TraceId {
     /// A new one.
     pub fn random() -> Self {
@@ -33,6 +42,18 @@ impl TraceId {
             }
             _ => Self::random(),
         }
+    }
+
+    /// The caller's span that this request belongs to and whether it is recorded, if `traceparent` is given once and well-formed.
+    pub(crate) fn find_parent(headers: &HeaderMap) -> Option<Parent> {
+        let mut given = headers.get_all("traceparent").iter();
+        let (Some(value), None) = (given.next(), given.next()) else { return None };
+        let text = value.to_str().ok()?;
+        parse_traceparent(text)?;
+        let mut parts = text.split('-').skip(2);
+        let (parent, flags) = (parts.next()?, parts.next()?);
+        let is_sampled = u8::from_str_radix(flags, 16).ok()? & 1 == 1;
+        Some(Parent { span_id: parent.to_owned(), is_sampled })
     }
 
     /// That of the request this task works on.

@@ -11,10 +11,10 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyBook, KeyRecord,
-    ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome,
-    RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
-    StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact,
-    TransactOutcome,
+    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, Purge, Purged, Redeliver,
+    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
+    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt,
+    StoredKey, Transact, TransactOutcome,
 };
 use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -443,6 +443,10 @@ impl Store for PostgresStore {
     async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
         let numbers = self.numbers.clone();
         self.read(|held| list_posts::list_posts(held, numbers, request)).await
+    }
+
+    async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
+        self.read(list_posts::measure_outbox).await
     }
 
     async fn close(&self) -> StoreResult<()> {

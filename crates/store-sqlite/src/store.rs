@@ -14,10 +14,10 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyBook, KeyRecord,
-    ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome,
-    RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
-    StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact,
-    TransactOutcome,
+    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, Purge, Purged, Redeliver,
+    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
+    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt,
+    StoredKey, Transact, TransactOutcome,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;
@@ -296,6 +296,10 @@ impl Store for SqliteStore {
 
     async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
         self.readers.read(move |connection| list_posts::list_posts(connection, &request)).await
+    }
+
+    async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
+        self.readers.read(list_posts::measure_outbox).await
     }
 
     async fn close(&self) -> StoreResult<()> {

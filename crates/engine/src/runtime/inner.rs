@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::Instrument;
 
 use super::EngineOptions;
 use super::active::{Active, ActiveRuns, Mail, News};
@@ -195,7 +196,12 @@ impl Inner {
         let deadline = self.lease_deadline(since);
         let active = Arc::new(Active::new(head.facts.workspace.clone(), head.id(), head.fence, deadline));
         if self.active.insert(active.clone()) {
-            tokio::spawn(drive_to_its_end(self.clone(), active, head, source));
+            // One stretch of driving; not part of the request that happened to start it, which may be long over when it ends.
+            let facts = &head.facts;
+            let span = tracing::debug_span!(
+                parent: None, "drive", run = %facts.id, workflow = %facts.workflow, workspace = %facts.workspace, fence = %head.fence
+            );
+            tokio::spawn(drive_to_its_end(self.clone(), active, head, source).instrument(span));
         }
     }
 

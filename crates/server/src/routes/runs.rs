@@ -163,8 +163,10 @@ async fn start(
                 Some(head) if handle.created => RunView { head: head.clone(), input, result: None },
                 _ => handle.view().await.map_err(|error| problem_of(&error))?,
             };
-            if !is_new {
-                app.metrics.run_key_replayed(identity, asked.idempotency_key.as_deref());
+            let key = asked.idempotency_key.as_deref();
+            match is_new {
+                true => app.metrics.run_key_taken(identity, key),
+                false => app.metrics.run_key_replayed(identity, key),
             }
             let run = shown_run(&view, definition_of(app, &view));
             Ok((api::CreatedRun { run, created: is_new }, is_new))
