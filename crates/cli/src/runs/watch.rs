@@ -185,7 +185,6 @@ impl Board {
     fn draw(&self, timeline: &Timeline) {
         let now = Timestamp::now();
         self.0.set_message(format!("{}\n{}", timeline.headline(now), timeline.steps(now, MAX_LIVE_STEPS)));
-        self.0.tick();
     }
 
     fn clear(self) {
