@@ -8,6 +8,7 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
 use hapax_api::{Code, Problem};
+use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{Name, RunId, Version};
 use hapax_engine::{Engine, Error};
 
@@ -126,21 +127,33 @@ impl Follower {
             self.pause = STREAM_POLL;
             let log = self.engine.get_log(self.run).await?;
             let events = self.engine.list_events(self.run, self.seen).await?;
+            // The history comes in pages, and the log may be newer than the view; what is beyond either is told the next time.
+            let upto = match events.last() {
+                Some(last) if events.len() >= MAX_PAGE => last.version.min(version),
+                _ => version,
+            };
             let mut told: Vec<(u64, Event)> = Vec::new();
-            // The log may be newer than the view; what is beyond it is told the next time.
-            for event in events.iter().filter(|event| event.version <= version) {
+            for event in events.iter().filter(|event| event.version <= upto) {
                 let data = serde_json::to_string(&shown_event(event)).unwrap_or_default();
                 told.push((event.version.get(), Event::default().event("run").data(data)));
             }
             for step in shown_steps(&log) {
-                if step.changed_version > self.seen.get() && step.changed_version <= version.get() {
+                if step.changed_version > self.seen.get() && step.changed_version <= upto.get() {
                     let data = serde_json::to_string(&step).unwrap_or_default();
                     told.push((step.changed_version, Event::default().event("step").data(data)));
                 }
             }
             told.sort_by_key(|(version, _)| *version);
-            self.queue.extend(told.into_iter().map(|(version, event)| event.id(version.to_string())));
-            self.seen = version;
+            // Only the last event of a version carries its number: a client that was cut off before it is told all of them again.
+            let mut told = told.into_iter().peekable();
+            while let Some((version, event)) = told.next() {
+                let is_last = told.peek().is_none_or(|(next, _)| *next != version);
+                self.queue.push_back(if is_last { event.id(version.to_string()) } else { event });
+            }
+            self.seen = upto;
+            if upto < version {
+                return Ok(());
+            }
         }
         if view.head.status().is_closed() {
             let data = serde_json::to_string(&shown_run(&view, None)).unwrap_or_default();

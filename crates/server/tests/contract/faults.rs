@@ -1,10 +1,12 @@
 //! What callers with a key see when the first is still at work, when the server fails, and when the store is away: CONTRACT §3.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use hapax_http_idempotency::{Policy, limits};
 use serde_json::json;
 
-use super::support::{Role, TestServer};
+use super::support::{PATIENCE, Role, Setup, TestServer};
 use super::{RUNS, charge, count_runs, is_replay, run_of};
 
 /// S2.13: a second request waits for the first and gets its answer, or is told to come again if it will not wait.
@@ -71,7 +73,8 @@ async fn what_was_not_written_may_be_sent_again_under_the_same_key() {
 /// RELIABILITY 4: an outcome nobody knows is not stored, and its key is not begun anew under another id.
 #[tokio::test]
 async fn an_outcome_nobody_knows_converges_on_one_run() {
-    let (server, store) = TestServer::planned().await;
+    let keys = Policy { hold_for: limits::MIN_HOLD, ..Policy::default() };
+    let (server, store) = TestServer::planned_with(Setup { keys, ..Setup::default() }).await;
     let mut body = charge(&server.echo().await, 1);
     body["subject"] = json!("unsure");
     let key = [("idempotency-key", "unsure"), ("prefer", "wait=0")];
@@ -81,6 +84,11 @@ async fn an_outcome_nobody_knows_converges_on_one_run() {
     let early = server.post(RUNS, &body, &key).await;
     assert_eq!(early.told(), (409, "request_in_progress".into()), "held until it may be taken over");
     assert_eq!(count_runs(&server).await, 1);
+    let late = server.post(RUNS, &body, &[key[0], ("prefer", "wait=20")]).await;
+    assert_eq!((late.status, &late.json()["created"]), (201, &json!(true)), "{}", late.text());
+    assert!(!is_replay(&late), "taken over, and it finds the run that its first try made");
+    assert_eq!(count_runs(&server).await, 1);
+    assert_eq!(server.post(RUNS, &body, &key).await.bytes, late.bytes);
 }
 
 /// CONTRACT §3; RELIABILITY 3: with the store out of reach nothing runs, and all is well once it is back.
@@ -145,4 +153,30 @@ async fn rotation_keeps_the_scope_of_request_keys() {
     let again = server.send("POST", RUNS, Some(body.to_string()), &new_key, &key).await;
     assert_eq!((again.status, &again.bytes), (201, &first.bytes));
     assert!(is_replay(&again));
+}
+
+/// S2.24, S2.29, CONTRACT §3 and §4: an expired key is refused for the time of grace, and is a new operation after that.
+#[tokio::test]
+async fn an_expired_key_is_refused_in_grace_and_new_after_it() {
+    for (grace, expected) in
+        [(Duration::from_secs(3600), (410, "idempotency_key_expired")), (Duration::ZERO, (201, ""))]
+    {
+        let keys = Policy { grace, ..Policy::default() }.keeping_less_than_a_day(Duration::from_millis(1));
+        let server = TestServer::memory_with(Setup { keys, ..Setup::default() }).await;
+        let body = charge(&server.echo().await, 1);
+        let key = [("idempotency-key", "short")];
+        let first = server.post(RUNS, &body, &key).await;
+        let since = Instant::now();
+        let after = loop {
+            let again = server.post(RUNS, &body, &key).await;
+            if !is_replay(&again) {
+                break again;
+            }
+            assert!(since.elapsed() < PATIENCE, "it is still given again");
+        };
+        assert_eq!(after.told(), (expected.0, expected.1.into()), "{grace:?}");
+        if after.status == 201 {
+            assert_ne!(run_of(&after), run_of(&first), "another operation");
+        }
+    }
 }

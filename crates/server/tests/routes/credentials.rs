@@ -120,7 +120,7 @@ async fn a_revoked_key_stops_working_on_every_node() {
     assert_eq!(server.post(&format!("{CREDENTIALS}/{id}/rotate"), &json!({}), &[]).await.status, 404);
 }
 
-/// A workspace keeps an admin, also when two are revoked at the same time by each other.
+/// A workspace keeps an admin.
 #[tokio::test]
 async fn the_last_admin_stays() {
     let server = TestServer::memory().await;

@@ -9,9 +9,9 @@ use super::support::{PATIENCE, TestServer};
 use super::{RUNS, waits};
 
 /// One event of a stream.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 struct Event {
-    id: u64,
+    id: Option<u64>,
     kind: String,
     data: Value,
 }
@@ -21,6 +21,8 @@ struct Stream {
     response: reqwest::Response,
     text: String,
     events: VecDeque<Event>,
+    /// What a client would send as `Last-Event-ID`.
+    seen: u64,
 }
 
 impl Stream {
@@ -32,13 +34,14 @@ impl Stream {
         let response = request.bearer_auth(&server.admin).send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Stream { response, text: String::new(), events: VecDeque::new() }
+        Stream { response, text: String::new(), events: VecDeque::new(), seen: after.unwrap_or(0) }
     }
 
     /// The next event; `None` if the stream has ended.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
+                self.seen = event.id.unwrap_or(self.seen);
                 return Some(event);
             }
             let chunk = tokio::time::timeout(PATIENCE, self.response.chunk()).await.expect("something comes");
@@ -48,9 +51,10 @@ impl Stream {
                     let line = block.lines().find_map(|line| line.strip_prefix(name))?;
                     Some(line.trim_start_matches(':').trim().to_owned())
                 };
-                if let (Some(id), Some(kind), Some(data)) = (field("id"), field("event"), field("data")) {
+                if let (Some(kind), Some(data)) = (field("event"), field("data")) {
                     let data = serde_json::from_str(&data).unwrap();
-                    self.events.push_back(Event { id: id.parse().unwrap(), kind, data });
+                    let id = field("id").map(|id| id.parse().unwrap());
+                    self.events.push_back(Event { id, kind, data });
                 }
                 self.text = rest.to_owned();
             }
@@ -95,10 +99,10 @@ async fn a_stream_follows_a_run_to_its_end() {
     let mut stream = Stream::open(&server, &run, None).await;
     let first = stream.next().await.unwrap();
     assert_eq!((first.kind.as_str(), &first.data["kind"]), ("run", &json!("started")));
-    let mut seen = first.id;
     // All that has happened so far is told without waiting for more.
-    while seen < server.get(&format!("{RUNS}/{run}")).await.json()["run"]["version"].as_u64().unwrap() {
-        seen = stream.next().await.unwrap().id;
+    let version = server.get(&format!("{RUNS}/{run}")).await.json()["run"]["version"].as_u64().unwrap();
+    while stream.seen < version {
+        stream.next().await.unwrap();
     }
     server.post(&format!("{RUNS}/{run}/signals"), &json!({ "name": "go", "value": { "n": 1 } }), &[]).await;
     let mut rest = Vec::new();
@@ -109,19 +113,58 @@ async fn a_stream_follows_a_run_to_its_end() {
     assert_eq!((last.kind.as_str(), &last.data["status"]), ("end", &json!("COMPLETED")));
     assert_eq!(last.data["output"], json!({ "n": 1 }));
     assert!(rest.iter().any(|event| event.kind == "step" && event.data["id"] == "go"), "{rest:?}");
-    // Another stream goes on after what the first one saw.
-    let mut resumed = Stream::open(&server, &run, Some(seen)).await;
+    // Another stream goes on after what the first one had seen.
+    let mut resumed = Stream::open(&server, &run, Some(version)).await;
     let mut again = Vec::new();
     while let Some(event) = resumed.next().await {
-        assert!(event.id > seen);
-        again.push(event.id);
+        again.push(event);
     }
-    let told: Vec<u64> = rest.iter().map(|event| event.id).collect();
-    assert_eq!(again, told.iter().copied().filter(|id| *id > seen).collect::<Vec<_>>());
+    let of_runs =
+        |events: &[Event]| events.iter().filter(|event| event.kind == "run").cloned().collect::<Vec<_>>();
+    assert_eq!(of_runs(&again), of_runs(&rest));
+    assert_eq!(again.last(), rest.last());
     // One that has seen all is told the end.
-    let mut late = Stream::open(&server, &run, Some(last.id)).await;
+    let mut late = Stream::open(&server, &run, last.id).await;
     assert_eq!(late.next().await.unwrap().kind, "end");
     assert!(late.next().await.is_none());
+}
+
+/// A history longer than a page of the store is told to its end.
+#[tokio::test]
+async fn a_stream_tells_a_long_history_whole() {
+    let server = TestServer::memory().await;
+    let run = server.start(&server.upload(&waits("waits")).await, json!({})).await;
+    server.until(&run, "WAITING").await;
+    let path = format!("{RUNS}/{run}");
+    for what in ["pause", "resume"].into_iter().cycle().take(560) {
+        server.post(&format!("{path}/{what}"), &json!({}), &[]).await;
+    }
+    server.post(&format!("{path}/signals"), &json!({ "name": "go" }), &[]).await;
+    let ended = server.end(&run).await;
+    let version = ended["run"]["version"].as_u64().unwrap();
+    assert!(version > 1_000, "{version}");
+    let mut stream = Stream::open(&server, &run, None).await;
+    let mut versions = Vec::new();
+    let mut last = None;
+    while let Some(event) = stream.next().await {
+        if event.kind == "run" {
+            versions.push(event.data["version"].as_u64().unwrap());
+        }
+        last = Some(event);
+    }
+    let listed = server.engine.workspace(hapax_engine::model::WorkspaceId::new("acme").unwrap());
+    let mut expected = Vec::new();
+    loop {
+        let after = hapax_engine::model::Version::new(expected.last().copied().unwrap_or(0));
+        let page = listed.list_events(run.parse().unwrap(), after).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        expected.extend(page.iter().map(|event| event.version.get()));
+    }
+    assert!(expected.len() > 1_000, "{}", expected.len());
+    assert_eq!(versions, expected);
+    assert_eq!(last.unwrap().kind, "end");
 }
 
 /// A stream does not keep the server from stopping.

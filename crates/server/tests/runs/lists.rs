@@ -79,3 +79,31 @@ async fn a_run_is_shown_with_its_steps() {
     let whole = server.get("/api/v1/ledger").await.json();
     assert_eq!(whole["items"], ledger["items"]);
 }
+
+/// Every other list comes page by page too, each thing once.
+#[tokio::test]
+async fn every_list_comes_page_by_page() {
+    let server = TestServer::sqlite().await;
+    let echo = server.echo().await;
+    for n in 0..5 {
+        let run = server.start(&echo, json!({ "n": n })).await;
+        server.end(&run).await;
+        server.post("/api/v1/credentials", &json!({ "name": format!("c{n}"), "role": "viewer" }), &[]).await;
+    }
+    for (list, least) in [("/api/v1/credentials", 6), ("/api/v1/audit", 7), ("/api/v1/ledger", 5)] {
+        let whole = server.get(&format!("{list}?limit=200")).await.json();
+        let whole = whole["items"].as_array().unwrap();
+        assert!(whole.len() >= least, "{list}: {}", whole.len());
+        let mut seen = Vec::new();
+        let mut path = format!("{list}?limit=2");
+        loop {
+            let page = server.get(&path).await.json();
+            let items = page["items"].as_array().unwrap_or_else(|| panic!("{list}: {page}"));
+            assert!(items.len() <= 2, "{list}");
+            seen.extend(items.iter().cloned());
+            let Some(cursor) = page["nextCursor"].as_str() else { break };
+            path = format!("{list}?limit=2&cursor={cursor}");
+        }
+        assert_eq!(&seen, whole, "{list}");
+    }
+}

@@ -122,9 +122,14 @@ impl TestServer {
 
     /// On a memory store that fails and waits as the test says.
     pub async fn planned() -> (Self, Arc<PlannedStore>) {
+        Self::planned_with(Setup::default()).await
+    }
+
+    /// On such a store, set up by the test.
+    pub async fn planned_with(setup: Setup) -> (Self, Arc<PlannedStore>) {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = PlannedStore::over(Arc::new(MemoryStore::new(clock)));
-        (Self::over(store.clone(), Kept::Memory, Setup::default()).await, store)
+        (Self::over(store.clone(), Kept::Memory, setup).await, store)
     }
 
     /// On a SQLite file.
