@@ -94,16 +94,19 @@ pub fn start(options: &LogOptions, exporter: Option<&Exporter>) -> Result<(), Lo
         let _ = std::io::stderr().lock().write_all(line);
     });
     let lines = lines.with_filter(options.targets()?);
-    let spans = exporter.map(|exporter| exporter.layer().with_filter(Exporter::targets()));
+    let spans = exporter.map(|exporter| exporter.layer().with_filter(Exporter::filter()));
     tracing_subscriber::registry().with(lines).with(spans).try_init().map_err(|_| LoggingError::Taken)
 }
+
+/// Is given each line whole.
+type WriteLine = dyn Fn(&[u8]) + Send + Sync;
 
 /// Writes a line for each event.
 #[derive(Clone)]
 pub struct Lines {
     format: LogFormat,
     colour: bool,
-    write: Arc<dyn Fn(&[u8]) + Send + Sync>,
+    write: Arc<WriteLine>,
 }
 
 impl Lines {

@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hapax_outgoing::Outgoing;
 use tokio::sync::{mpsc, oneshot};
+use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::FilterFn;
 
 use crate::limits::MAX_PENDING_SPANS;
 pub use settings::{OtlpError, OtlpSettings};
@@ -64,15 +65,18 @@ impl Exporter {
         Ok(Exporter { queue, settings })
     }
 
-    /// What collects spans; add it to a subscriber under [`Exporter::targets`].
+    /// What collects spans; add it to a subscriber under [`Exporter::filter`].
     pub fn layer(&self) -> SpanLayer {
         SpanLayer::new(self.queue.clone())
     }
 
-    /// Which spans are exported. Only these: what the sender of spans does makes none.
-    pub fn targets() -> Targets {
-        Targets::new()
-            .with_targets([("hapax::http", LevelFilter::DEBUG), ("hapax_engine", LevelFilter::DEBUG)])
+    /// Which spans are exported. Only these: what the sender of spans does makes none, and events that nobody logs cost nothing.
+    pub fn filter() -> FilterFn {
+        let is_exported = |about: &Metadata<'_>| {
+            let is_ours = about.target() == "hapax::http" || about.target().starts_with("hapax_engine");
+            about.is_span() && is_ours
+        };
+        FilterFn::new(is_exported as fn(&Metadata<'_>) -> bool).with_max_level_hint(LevelFilter::DEBUG)
     }
 
     /// Sends what is there, before the process ends.

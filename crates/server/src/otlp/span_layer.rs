@@ -74,12 +74,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
             attributes: Vec::new(),
         };
         attributes.record(&mut open);
-        if let Some(parent) = span.parent() {
-            if let Some(above) = parent.extensions().get::<Open>() {
-                open.trace_id = above.trace_id;
-                open.parent_span_id = Some(above.span_id);
-                open.is_sampled = above.is_sampled;
-            }
+        if let Some(parent) = span.parent()
+            && let Some(above) = parent.extensions().get::<Open>()
+        {
+            open.trace_id = above.trace_id;
+            open.parent_span_id = Some(above.span_id);
+            open.is_sampled = above.is_sampled;
         }
         span.extensions_mut().insert(open);
     }

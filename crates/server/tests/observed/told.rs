@@ -33,7 +33,7 @@ async fn a_request_and_its_run_are_told_in_logs_and_traces() {
     });
     tracing_subscriber::registry()
         .with(log.with_filter(LevelFilter::INFO))
-        .with(exporter.layer().with_filter(Exporter::targets()))
+        .with(exporter.layer().with_filter(Exporter::filter()))
         .init();
 
     let server = TestServer::sqlite().await;
