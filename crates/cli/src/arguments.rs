@@ -1,7 +1,7 @@
 //! What can be said on the command line.
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::LevelFilter;
+use hapax_server::logging::LogFormat;
 
 use crate::exit_codes;
 use crate::server_options::ServerOptions;
@@ -38,9 +38,13 @@ Examples:
     after_long_help = format!("{EXAMPLES}\n\n{}\n\n{AFTER_HELP}", exit_codes::table())
 )]
 pub(crate) struct Arguments {
-    /// How much to log on standard error: off, error, warn, info, debug or trace.
-    #[arg(long, global = true, env = "HAPAX_LOG", default_value = "error", value_name = "LEVEL")]
-    pub(crate) log: LevelFilter,
+    /// How much to log on standard error: off, error, warn, info, debug or trace, or by target as in info,hapax_engine=debug
+    /// [default: error; info for serve, warn for dev].
+    #[arg(long, global = true, env = "HAPAX_LOG", value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+    /// What log lines look like: pretty or json.
+    #[arg(long, global = true, env = "HAPAX_LOG_FORMAT", value_name = "FORMAT", default_value_t)]
+    pub(crate) log_format: LogFormat,
     #[command(flatten)]
     pub(crate) server: ServerOptions,
     #[command(subcommand)]

@@ -39,7 +39,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use tracing_subscriber::filter::LevelFilter;
+use hapax_server::logging::{self, LogOptions};
+use hapax_server::otlp::Exporter;
 
 use arguments::{Arguments, Command};
 
@@ -56,12 +57,19 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<()> {
-    log_to_stderr(arguments.log);
+    let logs = |default: &str| LogOptions {
+        format: arguments.log_format,
+        filter: arguments.log.clone().unwrap_or_else(|| default.into()),
+        colour: output::is_colourful(),
+    };
+    if !matches!(arguments.command, Command::Dev(_) | Command::Serve(_)) {
+        logging::start(&logs("error"), None)?;
+    }
     let server = arguments.server;
     server.check()?;
     match arguments.command {
-        Command::Dev(options) => serving(dev::run(options)),
-        Command::Serve(options) => serving(serve::run(*options)),
+        Command::Dev(options) => serving(&logs("warn"), dev::run(options)),
+        Command::Serve(options) => serving(&logs("info"), serve::run(*options)),
         Command::Demo(options) => in_runtime(demo::run(options)),
         Command::DemoWorker(options) => in_runtime(demo::work(options)),
         Command::Bench(options) => in_runtime(bench::run(options)),
@@ -83,19 +91,19 @@ fn run(arguments: Arguments) -> Result<()> {
     }
 }
 
-fn log_to_stderr(level: LevelFilter) {
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(anstream::stderr)
-        .with_ansi(output::is_colourful())
-        .init();
-}
-
-/// A server sees to signals by itself.
-fn serving(work: impl Future<Output = Result<()>>) -> Result<()> {
+/// A server sees to signals by itself, and exports traces if the environment says where to.
+fn serving(logs: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the threads of the server could not be started")?;
-    let outcome = runtime.block_on(work);
+    let outcome = runtime.block_on(async {
+        let exporter = Exporter::from_env()?;
+        logging::start(logs, exporter.as_ref())?;
+        let outcome = work.await;
+        if let Some(exporter) = exporter {
+            exporter.flush().await;
+        }
+        outcome
+    });
     runtime.shutdown_background();
     outcome
 }

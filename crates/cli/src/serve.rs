@@ -10,6 +10,7 @@ pub(crate) mod stopping;
 
 use anyhow::{Context, Result, bail};
 use hapax_server::exposure::{Protection, check_exposure};
+use hapax_server::listen::ListenOptions;
 use hapax_server::tls::load_tls;
 use tokio::net::TcpListener;
 
@@ -65,6 +66,12 @@ pub(crate) async fn serve(
     let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.with_context(|| format!("{} cannot be listened on", settings.listen))?;
     let address = listener.local_addr().context("the address that is listened on cannot be told")?;
+    if let Some(metrics) = settings.metrics_listen {
+        let listener = TcpListener::bind(metrics).await;
+        let listener = listener.with_context(|| format!("{metrics} cannot be listened on"))?;
+        let server = assembly.server.clone();
+        tokio::spawn(async move { server.serve_metrics(listener, ListenOptions::default()).await });
+    }
     let key = match settings.is_dev {
         true => None,
         false => assembly.server.bootstrap().await?,

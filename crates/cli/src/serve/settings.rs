@@ -87,6 +87,9 @@ pub(crate) struct ServeOptions {
     /// Most connections at once [default: 4096].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<usize>,
+    /// Tell Prometheus what is counted on this address of this machine as well, without a key.
+    #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
+    pub(crate) metrics_listen: Option<String>,
     /// How long requests and runs in flight may take to end when the server stops [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_DRAIN")]
     pub(crate) drain: Option<String>,
@@ -105,6 +108,7 @@ pub(crate) struct Settings {
     pub(crate) keys: Policy,
     pub(crate) engine: EngineOptions,
     pub(crate) max_connections: Option<usize>,
+    pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) drain: Duration,
     pub(crate) is_dev: bool,
 }
@@ -120,6 +124,20 @@ impl Settings {
         let listen = listen
             .parse()
             .with_context(|| format!("listen: {listen:?} is not an address such as 127.0.0.1:7171"))?;
+        let metrics_listen = said.metrics_listen.or(file.metrics_listen);
+        let metrics_listen: Option<SocketAddr> = match metrics_listen {
+            Some(text) => {
+                let address = text.parse();
+                Some(address.with_context(|| {
+                    format!("metrics-listen: {text:?} is not an address such as 127.0.0.1:9464")
+                })?)
+            }
+            None => None,
+        };
+        ensure!(
+            metrics_listen.is_none_or(|address| address.ip().is_loopback()),
+            "metrics-listen takes an address of this machine, because it asks for no key; others read /metrics with a key of the installation"
+        );
         let (tls_cert, tls_key) = (said.tls_cert.or(file.tls_cert), said.tls_key.or(file.tls_key));
         ensure!(
             tls_cert.is_some() == tls_key.is_some(),
@@ -133,7 +151,7 @@ impl Settings {
             allow: places("allow", said.allow.or(file.allow))?,
             deny: places("deny", said.deny.or(file.deny))?,
             only_allowed: said.only_allowed.or(file.only_allowed).unwrap_or(false),
-            denied_addresses: vec![listen],
+            denied_addresses: [listen].into_iter().chain(metrics_listen).collect(),
             ..Rules::default()
         };
         let retention = span("key-retention", said.key_retention.or(file.key_retention))?.unwrap_or(DAY);
@@ -173,6 +191,7 @@ impl Settings {
             keys,
             engine,
             max_connections,
+            metrics_listen,
             drain: span("drain", said.drain.or(file.drain))?.unwrap_or(Duration::from_secs(30)),
             is_dev: false,
         })
