@@ -147,11 +147,13 @@ async fn start(
     }
     match start.await {
         Ok(handle) => {
-            // A request that is taken up again after a crash finds the run that its first try made.
-            let is_new = handle.created || Some(handle.id()) == id;
+            let is_new = handle.created;
             let view = match handle.head() {
-                // What was just made is known; what was found is looked at, because it may have ended.
-                Some(head) if handle.created => RunView { head: head.clone(), input, result: None },
+                // What was just made is known. What was found is looked at, because it may have ended; so may a run that the first
+                // try of this request made before its process vanished.
+                Some(head) if is_new && !head.status().is_closed() => {
+                    RunView { head: head.clone(), input, result: None }
+                }
                 _ => handle.view().await.map_err(|error| problem_of(&error))?,
             };
             if !is_new {
