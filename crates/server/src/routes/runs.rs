@@ -13,7 +13,7 @@ use hapax_engine::model::{
     IdempotencyKey, KeyKind, Name, Outline, Payload, Priority, RunId, RunResult, Steer, StepId, Version,
 };
 use hapax_engine::store::{ListRuns, RunView};
-use hapax_http_idempotency::OperationId;
+use hapax_http_idempotency::{OperationId, Outcome};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -67,7 +67,7 @@ pub(crate) async fn create_batch(
     Caller(identity): Caller,
     operation: Option<Extension<OperationId>>,
     StrictJson { value: asked, text }: StrictJson<api::CreateRunBatch>,
-) -> Result<Json<api::CreatedRunBatch>, Refused> {
+) -> Result<Response, Refused> {
     check_items_are_objects(&text)?;
     if asked.runs.is_empty() || asked.runs.len() > api::MAX_BATCH_RUNS {
         let detail =
@@ -88,7 +88,26 @@ pub(crate) async fn create_batch(
             }
         }
     });
-    Ok(Json(api::CreatedRunBatch { items: futures_util::future::join_all(starts).await }))
+    let items = futures_util::future::join_all(starts).await;
+    let outcome = outcome_of_batch(&items);
+    let mut response = Json(api::CreatedRunBatch { items }).into_response();
+    response.extensions_mut().insert(outcome);
+    Ok(response)
+}
+
+/// A batch is kept under its request key once nothing of it is worth another try. Until then the key stays held, if something of it was
+/// done: the next try finds what was made, because the items keep their ids, and makes the rest.
+fn outcome_of_batch(items: &[api::BatchItem]) -> Outcome {
+    let refusals = items.iter().filter_map(|item| item.problem.as_ref());
+    let mut unfinished = refusals.filter(|problem| problem.status >= 500 && problem.retryable).peekable();
+    if unfinished.peek().is_none() {
+        return Outcome::Store;
+    }
+    let is_unknown = unfinished.any(|problem| problem.code == Code::OutcomeUnknown);
+    match is_unknown || items.iter().any(|item| item.created_run.is_some()) {
+        true => Outcome::Unknown,
+        false => Outcome::Release,
+    }
 }
 
 /// As with a whole body, an item that lists its fields without their names is refused.

@@ -215,3 +215,25 @@ async fn postgres_may_go_away_and_come_back() {
     assert_eq!(done.status, 201, "{}", done.text());
     assert_eq!(count_runs(&server).await, 1);
 }
+
+/// CONTRACT §3, RELIABILITY 13: a batch of which a part could not be written is no outcome; sent again, the rest is made and nothing twice.
+#[tokio::test]
+async fn a_batch_that_was_cut_short_is_completed_under_its_key() {
+    let keys = Policy { hold_for: limits::MIN_HOLD, ..Policy::default() };
+    let (server, _store) = TestServer::planned_with(Setup { keys, ..Setup::default() }).await;
+    let echo = server.echo().await;
+    let runs =
+        json!({ "runs": [{ "definitionId": echo, "subject": "away-once" }, { "definitionId": echo }] });
+    let path = format!("{RUNS}/batch");
+    let key = [("idempotency-key", "batch"), ("prefer", "wait=20")];
+    let first = server.post(&path, &runs, &key).await.json();
+    assert_eq!(first["items"][0]["problem"]["code"], "store_unavailable", "{first}");
+    assert_eq!(first["items"][1]["createdRun"]["created"], json!(true));
+    let whole = server.post(&path, &runs, &key).await;
+    let items = whole.json()["items"].clone();
+    assert_eq!((whole.status, &items[0]["createdRun"]["created"]), (200, &json!(true)), "{items}");
+    assert_eq!(items[1]["createdRun"]["run"]["id"], first["items"][1]["createdRun"]["run"]["id"]);
+    assert_eq!(count_runs(&server).await, 2);
+    let again = server.post(&path, &runs, &key).await;
+    assert_eq!((is_replay(&again), again.bytes), (true, whole.bytes));
+}
