@@ -248,10 +248,20 @@ impl Directory {
         }
         let now = self.store.now().as_millis();
         let what = reason.map_or("revoked".into(), |reason| format!("revoked: {reason}"));
-        self.change(workspace, id, by, &what, |kept| {
-            kept.revoked_at.get_or_insert(now);
-        })
-        .await
+        let revoked = self
+            .change(workspace, id, by.clone(), &what, |kept| {
+                kept.revoked_at.get_or_insert(now);
+            })
+            .await?;
+        // The other admin may have been revoked at the same moment; whoever sees that there is none left takes it back.
+        if found.role() == Role::Admin && !self.has_other_admin(workspace, &found.id).await? {
+            self.change(workspace, id, by, "revocation taken back: the last admin", |kept| {
+                kept.revoked_at = None;
+            })
+            .await?;
+            return Err(Problem::new(Code::LastAdmin, "Make another credential with the role admin first."));
+        }
+        Ok(revoked)
     }
 
     async fn has_other_admin(&self, workspace: &WorkspaceId, id: &Name) -> Result<bool, Problem> {

@@ -88,16 +88,26 @@ pub(crate) async fn create_batch(
             }
         }
     });
-    let items: Vec<api::BatchItem> = futures_util::future::join_all(starts).await;
-    let may_succeed_later =
-        |item: &api::BatchItem| item.problem.as_ref().is_some_and(|problem| problem.retryable);
-    let is_settled = !items.iter().any(may_succeed_later);
+    let items = futures_util::future::join_all(starts).await;
+    let outcome = outcome_of_batch(&items);
     let mut response = Json(api::CreatedRunBatch { items }).into_response();
-    if !is_settled {
-        // Sent again under its key, the batch finds the runs that it made and goes on with the others.
-        response.extensions_mut().insert(Outcome::Unknown);
-    }
+    response.extensions_mut().insert(outcome);
     Ok(response)
+}
+
+/// A batch is kept under its request key once nothing of it is worth another try. Until then the key stays held, if something of it was
+/// done: the next try finds what was made, because the items keep their ids, and makes the rest.
+fn outcome_of_batch(items: &[api::BatchItem]) -> Outcome {
+    let refusals = items.iter().filter_map(|item| item.problem.as_ref());
+    let mut unfinished = refusals.filter(|problem| problem.status >= 500 && problem.retryable).peekable();
+    if unfinished.peek().is_none() {
+        return Outcome::Store;
+    }
+    let is_unknown = unfinished.any(|problem| problem.code == Code::OutcomeUnknown);
+    match is_unknown || items.iter().any(|item| item.created_run.is_some()) {
+        true => Outcome::Unknown,
+        false => Outcome::Release,
+    }
 }
 
 /// As with a whole body, an item that lists its fields without their names is refused.
@@ -156,11 +166,13 @@ async fn start(
     }
     match start.await {
         Ok(handle) => {
-            // A request that is taken up again after a crash finds the run that its first try made.
-            let is_new = handle.created || Some(handle.id()) == id;
+            let is_new = handle.created;
             let view = match handle.head() {
-                // What was just made is known; what was found is looked at, because it may have ended.
-                Some(head) if handle.created => RunView { head: head.clone(), input, result: None },
+                // What was just made is known. What was found is looked at, because it may have ended; so may a run that the first
+                // try of this request made before its process vanished.
+                Some(head) if is_new && !head.status().is_closed() => {
+                    RunView { head: head.clone(), input, result: None }
+                }
                 _ => handle.view().await.map_err(|error| problem_of(&error))?,
             };
             let key = asked.idempotency_key.as_deref();

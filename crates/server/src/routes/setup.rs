@@ -217,9 +217,12 @@ pub(crate) async fn revoke_credential(
 ) -> Result<Json<api::Credential>, Refused> {
     let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason);
     let by = identity.actor(None);
-    let credential = app.directory.revoke_credential(&identity.workspace, &id, reason.as_deref(), by).await?;
-    app.authenticator.forget(&credential.id);
-    Ok(Json(credential.shown()))
+    let revoked = app.directory.revoke_credential(&identity.workspace, &id, reason.as_deref(), by).await;
+    // Also if it was refused: it may have been revoked for a moment.
+    if let Ok(id) = Name::new("credential id", &id) {
+        app.authenticator.forget(&id);
+    }
+    Ok(Json(revoked?.shown()))
 }
 
 fn place(after: Option<String>) -> Result<Option<Name>, Problem> {

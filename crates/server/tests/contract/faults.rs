@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hapax_http_idempotency::{Policy, limits};
+use hapax_postgres_fixture::{Server, Shutdown};
+use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use serde_json::json;
 
-use super::support::{PATIENCE, Role, Setup, TestServer};
+use super::support::{Kept, PATIENCE, Role, Setup, TestServer};
 use super::{RUNS, charge, count_runs, is_replay, run_of};
 
 /// S2.13: a second request waits for the first and gets its answer, or is told to come again if it will not wait.
@@ -84,9 +86,14 @@ async fn an_outcome_nobody_knows_converges_on_one_run() {
     let early = server.post(RUNS, &body, &key).await;
     assert_eq!(early.told(), (409, "request_in_progress".into()), "held until it may be taken over");
     assert_eq!(count_runs(&server).await, 1);
+    let all = server.get(RUNS).await.json();
+    server.end(all["items"][0]["id"].as_str().unwrap()).await;
     let late = server.post(RUNS, &body, &[key[0], ("prefer", "wait=20")]).await;
     assert_eq!((late.status, &late.json()["created"]), (201, &json!(true)), "{}", late.text());
     assert!(!is_replay(&late), "taken over, and it finds the run that its first try made");
+    let shown = late.json();
+    assert_eq!(shown["run"]["status"], "COMPLETED");
+    assert!(shown["run"]["output"].is_object(), "{shown}");
     assert_eq!(count_runs(&server).await, 1);
     assert_eq!(server.post(RUNS, &body, &key).await.bytes, late.bytes);
 }
@@ -179,4 +186,54 @@ async fn an_expired_key_is_refused_in_grace_and_new_after_it() {
             assert_ne!(run_of(&after), run_of(&first), "another operation");
         }
     }
+}
+
+/// RELIABILITY, fault 9: PostgreSQL goes away and comes back; nothing runs meanwhile, and the retry is the first to do it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_may_go_away_and_come_back() {
+    let database = Server::start().unwrap();
+    let store = PostgresStore::open(&database.url("postgres"), PostgresOptions::default()).await.unwrap();
+    let server = TestServer::over(Arc::new(store), Kept::Elsewhere, Setup::default()).await;
+    let body = charge(&server.echo().await, 1);
+    let key = [("idempotency-key", "patient")];
+    database.stop(Shutdown::Immediate).unwrap();
+    let away = server.post(RUNS, &body, &key).await;
+    assert_eq!((away.status, &away.json()["retryable"]), (503, &json!(true)), "{}", away.text());
+    assert!(away.header("retry-after").is_some());
+    assert!(!away.text().contains("postgres"), "{}", away.text());
+    let alive = server.send("GET", "/healthz", None, "", &[]).await;
+    assert_eq!(alive.status, 200);
+    database.start_again().unwrap();
+    let since = Instant::now();
+    let done = loop {
+        let again = server.post(RUNS, &body, &key).await;
+        if again.status != 503 {
+            break again;
+        }
+        assert!(since.elapsed() < PATIENCE, "{}", again.text());
+    };
+    assert_eq!(done.status, 201, "{}", done.text());
+    assert_eq!(count_runs(&server).await, 1);
+}
+
+/// CONTRACT §3, RELIABILITY 13: a batch of which a part could not be written is no outcome; sent again, the rest is made and nothing twice.
+#[tokio::test]
+async fn a_batch_that_was_cut_short_is_completed_under_its_key() {
+    let keys = Policy { hold_for: limits::MIN_HOLD, ..Policy::default() };
+    let (server, _store) = TestServer::planned_with(Setup { keys, ..Setup::default() }).await;
+    let echo = server.echo().await;
+    let runs =
+        json!({ "runs": [{ "definitionId": echo, "subject": "away-once" }, { "definitionId": echo }] });
+    let path = format!("{RUNS}/batch");
+    let key = [("idempotency-key", "batch"), ("prefer", "wait=20")];
+    let first = server.post(&path, &runs, &key).await.json();
+    assert_eq!(first["items"][0]["problem"]["code"], "store_unavailable", "{first}");
+    assert_eq!(first["items"][1]["createdRun"]["created"], json!(true));
+    let whole = server.post(&path, &runs, &key).await;
+    let items = whole.json()["items"].clone();
+    assert_eq!((whole.status, &items[0]["createdRun"]["created"]), (200, &json!(true)), "{items}");
+    assert_eq!(items[1]["createdRun"]["run"]["id"], first["items"][1]["createdRun"]["run"]["id"]);
+    assert_eq!(count_runs(&server).await, 2);
+    let again = server.post(&path, &runs, &key).await;
+    assert_eq!((is_replay(&again), again.bytes), (true, whole.bytes));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use hapax_server::limits;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -85,21 +86,32 @@ async fn a_key_with_a_newline_behind_it_lets_nobody_else_in() {
 async fn failures_are_limited_by_address_and_by_key() {
     let server = TestServer::memory().await;
     let guesser = server.client_at(1);
-    let mut statuses = Vec::new();
-    for _ in 0..22 {
-        statuses.push(server.send_by(&guesser, "GET", RUNS, None, "hpx_guess", &[]).await);
-    }
-    let last = statuses.last().unwrap();
-    assert_eq!(statuses[0].status, 401);
+    // One more is forgiven now and then, so a slow machine may take a few more tries.
+    let mut refused = 0;
+    let last = loop {
+        let answer = server.send_by(&guesser, "GET", RUNS, None, "hpx_guess", &[]).await;
+        if answer.status != 401 {
+            break answer;
+        }
+        refused += 1;
+        assert!(refused < 100, "nobody is told to wait");
+    };
+    assert!(refused >= limits::FAILED_AUTH_BURST_PER_ADDRESS, "{refused}");
     assert_eq!(last.told(), (429, "rate_limited".into()));
     assert!(last.header("retry-after").is_some());
     assert_eq!(server.get(RUNS).await.status, 200, "another address is let in");
     // The secret of one key is guessed from many addresses.
     let victim = hapax_server::credentials::key::ApiKey::generate().unwrap();
-    let mut last = 0;
-    for number in 2..14 {
+    let mut refused = 0;
+    for number in 2..100 {
         let client = server.client_at(number);
-        last = server.send_by(&client, "GET", RUNS, None, victim.reveal(), &[]).await.status;
+        match server.send_by(&client, "GET", RUNS, None, victim.reveal(), &[]).await.status {
+            401 => refused += 1,
+            status => {
+                assert_eq!(status, 429);
+                break;
+            }
+        }
     }
-    assert_eq!(last, 429);
+    assert!((limits::FAILED_AUTH_BURST_PER_KEY..90).contains(&refused), "{refused}");
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use hapax_server::identity::INSTALLATION;
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -68,7 +69,8 @@ async fn secrets_and_payloads_are_only_where_they_belong() {
     let bent = format!("{}x", &operator[..operator.len() - 1]);
     said.push(server.send("GET", RUNS, None, &bent, &[]).await);
     said.push(server.send("GET", &format!("{RUNS}/nothing"), None, &operator, &[]).await);
-    let metrics = server.get("/metrics").await;
+    let watcher = server.key(INSTALLATION, Role::Viewer).await;
+    let metrics = server.send("GET", "/metrics", None, &watcher, &[]).await;
     assert_eq!(metrics.status, 200);
     let mut kept = Vec::new();
     for file in std::fs::read_dir(server.folder()).unwrap() {

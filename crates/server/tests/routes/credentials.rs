@@ -133,3 +133,25 @@ async fn the_last_admin_stays() {
     assert_eq!(revoked.status, 200);
     assert_eq!((status_of(&server, &server.admin).await, status_of(&server, &second).await), (401, 200));
 }
+
+/// Two admins that revoke each other at the same moment do not leave the workspace without one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_admins_cannot_revoke_each_other_at_once() {
+    let server = TestServer::sqlite().await;
+    for round in 0..10 {
+        let workspace = format!("duel-{round}");
+        let (one, other) =
+            (server.key(&workspace, Role::Admin).await, server.key(&workspace, Role::Admin).await);
+        let all = server.send("GET", CREDENTIALS, None, &one, &[]).await.json();
+        let paths: Vec<String> = all["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| format!("{CREDENTIALS}/{}/revoke", item["id"].as_str().unwrap()))
+            .collect();
+        let revoke = async |path: &str, key: &str| server.send("POST", path, None, key, &[]).await.status;
+        tokio::join!(revoke(&paths[0], &one), revoke(&paths[1], &other));
+        let left = [status_of(&server, &one).await, status_of(&server, &other).await];
+        assert!(left.contains(&200), "round {round}: {left:?}");
+    }
+}

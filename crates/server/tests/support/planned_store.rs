@@ -165,7 +165,8 @@ impl Store for PlannedStore {
                 return Err(StoreError::Unavailable("planned".into()));
             }
             "unsure" if !self.has_failed.load(Ordering::SeqCst) => {
-                let _written = store.start_run(new).await?;
+                // Without a lease: one that nobody knows of would keep the run waiting until it ran out.
+                let _written = store.start_run(NewRun { grant: None, ..new }).await?;
                 return Err(StoreError::Unknown("planned".into()));
             }
             _ => {}
