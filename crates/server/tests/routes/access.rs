@@ -47,7 +47,7 @@ impl Case {
 
 /// The table. Things that can be done once are done by the first who may, and refused with a 409 after that.
 fn cases() -> Vec<Case> {
-    use Access::{Administer, Install, Manage, Open, Operate, Read};
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch};
     let document =
         json!({ "name": "new", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "echo" }] });
     vec![
@@ -116,7 +116,7 @@ fn cases() -> Vec<Case> {
         get("/api/v1/idempotency-policy", Open),
         get("/healthz", Open),
         get("/readyz", Open),
-        get("/metrics", Read),
+        get("/metrics", Watch),
         get("/openapi.json", Open),
         get("/schemas/workflow-definition.json", Open),
         get("/docs", Open),
