@@ -39,9 +39,6 @@ fn an_outcome_nobody_knows_is_taken_over() {
             response
         });
         assert_eq!(world.send(pay("abc", 5)).await.status.as_u16(), 503);
-        let early = world.send(also(pay("abc", 5), "prefer", "wait=0")).await;
-        assert_eq!(early.code(), "request_in_progress");
-        stage.clock.advance(HOLD);
         world.shop.answers_status(201);
         assert_eq!(world.send(pay("abc", 5)).await.status.as_u16(), 201);
         let [(Some(first), false), (Some(second), true)] = world.shop.operations()[..] else {

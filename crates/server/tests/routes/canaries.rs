@@ -79,7 +79,7 @@ async fn secrets_and_payloads_are_only_where_they_belong() {
     let logged = captured.0.lock().unwrap().clone();
     assert!(holds(&kept, PAYLOAD), "the payload is in the database, so the scan sees what there is");
     assert!(holds(&logged, "TRACE"), "the logs are at their most talkative");
-    assert!(holds(&logged, "effect begins key=\"run_"), "S2.37: an effect is logged with its key");
+    assert!(holds(&logged, "effect ended key=run_"), "S2.37: an effect is logged with its key");
     for key in [&server.admin, &operator] {
         let secret = &key[key.len() - 30..];
         assert!(!holds(&kept, secret), "a secret is in the database");
