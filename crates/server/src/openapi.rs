@@ -73,6 +73,8 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
         operation["security"] = security;
         operation["x-required-role"] = role.into();
     }
+    let schemas = value.pointer_mut("/components/schemas");
+    schemas.into_iter().for_each(take_any_or_null_for_any);
     let mut text = serde_json::to_string_pretty(&value).expect("a description is JSON");
     text.push('\n');
     text
@@ -98,6 +100,20 @@ fn take_nulls_out(operation: &mut Value) {
             parameter["schema"]["maxLength"] = hapax_engine::limits::MAX_KEY_CHARS.into();
             parameter["schema"]["pattern"] = PRINTABLE_ASCII.into();
         }
+    }
+}
+
+/// A value of any kind may be `null` too, so that "one of any value and null" would be both, and so neither.
+fn take_any_or_null_for_any(schema: &mut Value) {
+    let either = schema["oneOf"].as_array();
+    let any = |one: &&Value| one["$ref"] == "#/components/schemas/RawJson";
+    if let Some(any) = either.and_then(|either| either.iter().find(any)) {
+        *schema = any.clone();
+    }
+    match schema {
+        Value::Object(members) => members.values_mut().for_each(take_any_or_null_for_any),
+        Value::Array(items) => items.iter_mut().for_each(take_any_or_null_for_any),
+        _ => {}
     }
 }
 
@@ -170,5 +186,13 @@ mod tests {
             }
         }
         assert!(keys > 5, "only {keys} operations take a key");
+    }
+
+    /// A step may give `null`, and that must fit what is said of it.
+    #[test]
+    fn a_value_of_any_kind_is_said_to_be_that_and_nothing_else() {
+        let value: Value = serde_json::from_str(text()).unwrap();
+        let output = &value["components"]["schemas"]["Step"]["properties"]["output"];
+        assert_eq!(output["$ref"], "#/components/schemas/RawJson", "{output}");
     }
 }

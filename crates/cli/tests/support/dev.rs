@@ -1,5 +1,6 @@
 //! `hapax dev` as a process of its own, and calls to it.
-#![allow(dead_code, reason = "each test file uses its own part")]
+
+#![allow(dead_code, reason = "not every test file needs all of it")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -16,10 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The command, without what the environment may say to it.
 pub fn hapax() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
-    let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HAPAX_"));
-    ours.for_each(|(name, _)| {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HAPAX_")) {
         command.env_remove(name);
-    });
+    }
     command.stdin(Stdio::null());
     command
 }
