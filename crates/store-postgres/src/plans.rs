@@ -50,7 +50,12 @@ async fn check_all(client: &Client, rows: i32) {
             assert!(!line.contains("Seq Scan") && !line.contains("Hash Join"), "{name}, {rows}: {plan:#?}");
             let is_index_scan = line.contains("Index Scan") || line.contains("Index Only Scan");
             let has_condition = plan.get(n + 1).is_some_and(|next| next.contains("Index Cond"));
-            assert!(!is_index_scan || has_condition, "{name}, {rows} rows: {line} walks: {plan:#?}");
+            // It counts, and stops at a bound.
+            let is_bounded = name == "measure_outbox";
+            assert!(
+                !is_index_scan || has_condition || is_bounded,
+                "{name}, {rows} rows: {line} walks: {plan:#?}"
+            );
         }
     }
 }

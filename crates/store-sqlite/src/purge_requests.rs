@@ -20,17 +20,27 @@ impl Verb for PurgeRequests {
     type Outcome = usize;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<usize, Fault> {
-        let limit = self.limit.clamp(1, MAX_PURGE) as i64;
-        let abandoned = millis(session.now).saturating_sub(ABANDONED_REQUEST_FOR.as_millis() as i64);
-        let mut list = session.prepare(include_str!("../sql/list_free_requests.sql"))?;
-        let free = rows::collect(list.query(params![millis(session.now), limit, abandoned])?, |mut row| {
-            Ok(RequestNo(row.get()?))
-        })?;
-        for number in &free {
+        let limit = self.limit.clamp(1, MAX_PURGE);
+        let now = millis(session.now);
+        let mut gone = list(session, include_str!("../sql/list_free_requests.sql"), now, limit)?;
+        let since = now.saturating_sub(ABANDONED_REQUEST_FOR.as_millis() as i64);
+        let left = limit - gone.len();
+        gone.extend(list(session, include_str!("../sql/list_abandoned_requests.sql"), since, left)?);
+        for number in &gone {
             delete_request(session, *number)?;
         }
-        Ok(free.len())
+        Ok(gone.len())
     }
+}
+
+fn list(
+    session: &mut Session<'_, '_>,
+    sql: &'static str,
+    until: i64,
+    limit: usize,
+) -> Result<Vec<RequestNo>, Fault> {
+    let mut list = session.prepare(sql)?;
+    rows::collect(list.query(params![until, limit as i64])?, |mut row| Ok(RequestNo(row.get()?)))
 }
 
 pub(crate) fn find_oldest_request(
