@@ -40,6 +40,11 @@ impl CommandLine {
 
     fn command(&self) -> Command {
         let mut command = Command::new(self.program);
+        // What cargo tells us about this crate; passed on, it would make other crates' build scripts run anew.
+        let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
+            command.env_remove(name);
+        }
         command
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))

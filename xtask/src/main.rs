@@ -1,6 +1,7 @@
 //! The chores of the project, as commands: `cargo xtask verify` runs all that CI runs.
 
 mod command_line;
+mod fuzz_api;
 mod requirements;
 mod simulate;
 mod verify;
@@ -22,12 +23,15 @@ enum Chore {
     Verify(verify::Options),
     /// Run the seeded simulation of the engine over more seeds than the tests do
     Simulate(simulate::Options),
+    /// Send a server requests made up from the description of its API, and look for answers that do not fit it
+    FuzzApi(fuzz_api::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().chore {
         Chore::Verify(options) => verify::run(&options),
         Chore::Simulate(options) => simulate::run(&options),
+        Chore::FuzzApi(options) => fuzz_api::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

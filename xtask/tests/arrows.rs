@@ -10,6 +10,12 @@ const STORE_POSTGRES: &str = "hapax-store-postgres";
 const POSTGRES_FIXTURE: &str = "hapax-postgres-fixture";
 const LEASE_REDIS: &str = "hapax-lease-redis";
 const STORE_CONFORMANCE: &str = "hapax-store-conformance";
+const API: &str = "hapax-api";
+const DOCUMENTS: &str = "hapax-documents";
+const OUTGOING: &str = "hapax-outgoing";
+const HTTP_IDEMPOTENCY: &str = "hapax-http-idempotency";
+const HTTP_CONFORMANCE: &str = "hapax-http-conformance";
+const SERVER: &str = "hapax-server";
 const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
 const XTASK: &str = "xtask";
@@ -38,8 +44,29 @@ const ARROWS: &[Arrows] = &[
     },
     Arrows {
         from: CLI,
-        to: &[FACADE, ENGINE, STORE_SQLITE, STORE_POSTGRES, STORE_CONFORMANCE],
+        to: &[
+            FACADE,
+            ENGINE,
+            STORE_SQLITE,
+            STORE_POSTGRES,
+            STORE_CONFORMANCE,
+            API,
+            DOCUMENTS,
+            OUTGOING,
+            HTTP_CONFORMANCE,
+            SERVER,
+        ],
         in_tests_to: &[FACADE, ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE],
+    },
+    Arrows { from: API, to: &[], in_tests_to: &[] },
+    Arrows { from: DOCUMENTS, to: &[ENGINE], in_tests_to: &[] },
+    Arrows { from: OUTGOING, to: &[], in_tests_to: &[] },
+    Arrows { from: HTTP_IDEMPOTENCY, to: &[ENGINE], in_tests_to: &[STORE_SQLITE, HTTP_CONFORMANCE] },
+    Arrows { from: HTTP_CONFORMANCE, to: &[], in_tests_to: &[] },
+    Arrows {
+        from: SERVER,
+        to: &[ENGINE, API, DOCUMENTS, OUTGOING, HTTP_IDEMPOTENCY],
+        in_tests_to: &[STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, HTTP_CONFORMANCE],
     },
     Arrows { from: XTASK, to: &[], in_tests_to: &[] },
 ];

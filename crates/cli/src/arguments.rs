@@ -1,41 +1,62 @@
 //! What can be said on the command line.
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::LevelFilter;
+use hapax_server::logging::LogFormat;
 
-use crate::{audit, bench, completions, demo, doubts, ledger, migrate, outbox};
+use crate::exit_codes;
+use crate::server_options::ServerOptions;
+use crate::{
+    audit, bench, completions, conformance, credentials, definitions, demo, dev, doubts, fsck, keys, ledger,
+    migrate, outbox, runs, serve, validate, workspaces,
+};
 
 const AFTER_HELP: &str = "\
-Exit codes:
-  0  it worked
-  1  it failed; standard error says why and what to do
-  2  the command line was not understood
-
-Data goes to standard output, everything else to standard error. NO_COLOR turns colours off.";
+Data goes to standard output, everything else to standard error. Tables are for people; -o json and -o yaml are for programs.
+The API key is read from HAPAX_API_KEY or from --api-key-file, never from the command line. NO_COLOR turns colours off.";
 
 const EXAMPLES: &str = "\
 Examples:
+  hapax dev                                    a server to try things out with
   hapax demo                                   see what Hapax is for, in ten seconds
   hapax bench steps                            see how fast it is on this disk
   hapax bench all --json > figures.json        every workload, for a program to read
   hapax migrate --store sqlite:orders.db       bring its tables up to date
-  hapax doubts list --store sqlite:orders.db   see which effects wait for a decision
+  hapax validate order.yaml                    see what is wrong with a definition
+  hapax definitions upload order.yaml          have a server run it
+  hapax runs start order-v1 --key order-789 --watch
+  hapax doubts list                            see which effects wait for a decision
+  hapax fsck --store sqlite:orders.db          see whether a store holds only what it may
   hapax ledger --store sqlite:orders.db        every effect, for an auditor
   hapax completions bash > ~/.local/share/bash-completion/completions/hapax";
 
 /// Durable workflows whose effects happen once.
 #[derive(Debug, Parser)]
-#[command(name = "hapax", version, after_help = AFTER_HELP, after_long_help = format!("{EXAMPLES}\n\n{AFTER_HELP}"))]
+#[command(
+    name = "hapax",
+    version,
+    after_help = format!("{}\n\n{AFTER_HELP}", exit_codes::table()),
+    after_long_help = format!("{EXAMPLES}\n\n{}\n\n{AFTER_HELP}", exit_codes::table())
+)]
 pub(crate) struct Arguments {
-    /// How much to log on standard error: off, error, warn, info, debug or trace.
-    #[arg(long, global = true, env = "HAPAX_LOG", default_value = "error", value_name = "LEVEL")]
-    pub(crate) log: LevelFilter,
+    /// How much to log on standard error: off, error, warn, info, debug or trace, or by target as in info,hapax_engine=debug
+    /// [default: error; info for serve, warn for dev].
+    #[arg(long, global = true, env = "HAPAX_LOG", value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+    /// What log lines look like: pretty or json.
+    #[arg(long, global = true, env = "HAPAX_LOG_FORMAT", value_name = "FORMAT", default_value_t)]
+    pub(crate) log_format: LogFormat,
+    #[command(flatten)]
+    pub(crate) server: ServerOptions,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Try Hapax out: a server on this machine, with a key and a sample, ready in a moment.
+    Dev(dev::Options),
+    /// Serve Hapax over HTTP, for production.
+    Serve(Box<serve::settings::ServeOptions>),
     /// Take orders, crash in the middle, and charge every card exactly once.
     Demo(demo::Options),
     /// The process that the demo crashes.
@@ -48,6 +69,14 @@ pub(crate) enum Command {
     BenchNode(bench::NodeOptions),
     /// Bring the tables of a store up to date, or see what they lack.
     Migrate(migrate::Options),
+    /// Check documents, and see all that is wrong with them.
+    Validate(validate::Options),
+    /// List, show and upload documents that a server runs.
+    Definitions(definitions::Options),
+    /// Start runs on a server, look at them, watch them, steer them.
+    Runs(runs::Options),
+    /// See what an idempotency key stands for, or free it.
+    Keys(keys::Options),
     /// See effects of which nobody knows whether they happened, and decide what became of them.
     Doubts(doubts::Options),
     /// Print every effect and every attempt at it, for an auditor.
@@ -56,6 +85,14 @@ pub(crate) enum Command {
     Audit(audit::Options),
     /// See after-effects, and have one delivered once more.
     Outbox(outbox::Options),
+    /// List, make and show workspaces of a server.
+    Workspaces(workspaces::Options),
+    /// List, make, rotate and revoke API keys of a server.
+    Credentials(credentials::Options),
+    /// Check that a store holds only what it may hold.
+    Fsck(fsck::Options),
+    /// Judge a service by the contract on idempotency.
+    Conformance(conformance::Options),
     /// Print a script that completes this command in a shell.
     Completions(completions::Options),
 }
@@ -69,5 +106,16 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_examples() {
+        fn look(command: &clap::Command, path: &str) {
+            let help = [command.get_after_help(), command.get_after_long_help()];
+            let has_examples = help.into_iter().flatten().any(|help| help.to_string().contains("Examples:"));
+            assert!(has_examples || command.is_hide_set(), "{path} has no examples");
+            command.get_subcommands().for_each(|inner| look(inner, &format!("{path} {}", inner.get_name())));
+        }
+        look(&Arguments::command(), "hapax");
     }
 }

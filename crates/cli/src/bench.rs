@@ -6,6 +6,7 @@ mod ceiling;
 mod effects;
 mod finished_runs;
 mod histogram;
+mod http;
 mod latency;
 mod load;
 mod long;
@@ -42,7 +43,8 @@ Workloads:
   effects   what the ledger of effects and a claim cost, and how long a crash at every point of a workflow takes
   nodes     steps of several processes on one PostgreSQL, compared with those of one
   aged      steps on a database full of finished runs, compared with an empty one
-  all       every one of them but nodes
+  http      runs created over HTTP and requests sent again, beside a handler that does nothing and starts without HTTP
+  all       every one of them but nodes and http
 
 Examples:
   hapax bench steps
@@ -51,6 +53,7 @@ Examples:
   hapax bench waiting --runs 1000000
   hapax bench aged --finished 100000
   hapax bench nodes --store postgres://localhost/bench --nodes 2
+  hapax bench http --json
 
 Figures are medians of --rounds rounds. A store that is named is written to and not deleted.";
 
@@ -58,7 +61,11 @@ Figures are medians of --rounds rounds. A store that is named is written to and 
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// What to measure.
-    workload: Workload,
+    #[arg(required_unless_present = "http")]
+    workload: Option<Workload>,
+    /// The same as the workload http.
+    #[arg(long, conflicts_with = "workload")]
+    http: bool,
     /// Where: memory:, sqlite:PATH or postgres://… . Unless said, a new SQLite file in a temporary folder.
     #[arg(long, value_name = "URL", value_parser = place::parse_url)]
     store: Option<String>,
@@ -71,7 +78,7 @@ pub(crate) struct Options {
     /// How many steps in each run.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: Option<u32>,
-    /// How many runs are outstanding at a time.
+    /// How many runs are outstanding at a time (http: how many connections).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=9_000))]
     concurrency: Option<u32>,
     /// How often to measure; the median counts.
@@ -99,6 +106,7 @@ enum Workload {
     Recovery,
     Effects,
     Nodes,
+    Http,
     All,
 }
 
@@ -118,8 +126,9 @@ impl Workload {
 pub(crate) async fn run(options: Options) -> Result<()> {
     let place = Place::find(options.store.as_deref())?;
     place.announce();
-    if options.workload != Workload::All {
-        let report = measure(options.workload, &options, &place).await?;
+    let workload = options.workload.unwrap_or(Workload::Http);
+    if workload != Workload::All {
+        let report = measure(workload, &options, &place).await?;
         return match options.json {
             true => output::print_json(&report),
             false => output::print(&report.to_text()),
@@ -154,6 +163,7 @@ async fn measure(workload: Workload, options: &Options, place: &Place) -> Result
         Workload::Recovery => recovery::measure(options, place).await,
         Workload::Effects => effects::measure(options, place).await,
         Workload::Nodes => nodes::measure(options, place).await,
+        Workload::Http => http::measure(options, place).await,
         Workload::All => bail!("all is every workload, one after the other"),
     }
 }

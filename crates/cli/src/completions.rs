@@ -7,7 +7,13 @@ use clap_complete::Shell;
 use crate::arguments::Arguments;
 use crate::output;
 
+const EXAMPLES: &str = "\
+Examples:
+  hapax completions bash > ~/.local/share/bash-completion/completions/hapax
+  hapax completions fish > ~/.config/fish/completions/hapax.fish";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// Which shell.
     shell: Shell,

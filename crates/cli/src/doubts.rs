@@ -5,9 +5,12 @@ mod resolve;
 
 use anyhow::Result;
 
+use crate::server_options::ServerOptions;
+
 const EXAMPLES: &str = "\
 Examples:
-  hapax doubts list --store sqlite:orders.db
+  hapax doubts list                              what the server holds
+  hapax doubts list --store sqlite:orders.db     what a store holds
   hapax doubts resolve RUN STEP --seen 7 --happened '{\"transfer\":\"tx-41\"}' --by ada \\
       --reason 'the bank shows it' --store sqlite:orders.db
 
@@ -29,9 +32,9 @@ enum Command {
     Resolve(Box<resolve::Options>),
 }
 
-pub(crate) async fn run(options: Options) -> Result<()> {
+pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     match options.command {
-        Command::List(options) => list::run(options).await,
-        Command::Resolve(options) => resolve::run(*options).await,
+        Command::List(options) => list::run(options, server).await,
+        Command::Resolve(options) => resolve::run(*options, server).await,
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use hapax::clock::{Clock, SystemClock};
+use hapax::store::Store;
 use hapax::{Engine, EngineOptions, WorkspaceId, find_schema, open_store};
 
 use crate::store_url::without_secrets;
@@ -12,8 +13,13 @@ use crate::store_url::without_secrets;
 /// Longer than any command takes: deleting what has expired is left to the programs that own the store.
 const NEVER: Duration = Duration::from_secs(366 * 24 * 3_600);
 
+/// A SQLite file may meanwhile belong to another process.
+const TO_READ: &str = "mode=ro";
+/// A SQLite file is opened in shared mode, so that no lease is taken for dead.
+const TO_WRITE: &str = "shared=true";
+
 /// Which store, and which part of it.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StoreOptions {
     /// Which store: sqlite:PATH or postgres://… .
     #[arg(long, value_name = "URL", env = "HAPAX_STORE", hide_env_values = true)]
@@ -23,48 +29,76 @@ pub(crate) struct StoreOptions {
     workspace: WorkspaceId,
 }
 
+/// The same, where a server is asked if no store is named.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StoreOrServer {
+    /// Open this store instead of asking a server: sqlite:PATH or postgres://… .
+    #[arg(long, value_name = "URL", env = "HAPAX_STORE", hide_env_values = true)]
+    store: Option<String>,
+    /// Which workspace of the store; on a server the API key says which.
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = WorkspaceId::new, requires = "store")]
+    workspace: WorkspaceId,
+}
+
+impl StoreOrServer {
+    /// The store, if one is named.
+    pub(crate) fn store(&self) -> Option<StoreOptions> {
+        let store = self.store.clone().filter(|store| !store.is_empty())?;
+        Some(StoreOptions { store, workspace: self.workspace.clone() })
+    }
+}
+
 impl StoreOptions {
-    /// Opens it to look only; a SQLite file may meanwhile belong to another process.
+    /// Opens it to look only.
     pub(crate) async fn open_to_read(&self) -> Result<Engine> {
-        self.open("mode=ro").await
+        self.open(TO_READ).await
     }
 
-    /// Opens it to write a decision down. A SQLite file is opened in shared mode, so that no lease is taken for dead.
+    /// Opens it to write a decision down.
     pub(crate) async fn open_to_write(&self) -> Result<Engine> {
-        self.open("shared=true").await.context("nothing was changed")
+        self.open(TO_WRITE).await.context("nothing was changed")
     }
 
     async fn open(&self, sqlite_mode: &str) -> Result<Engine> {
-        self.check_tables().await?;
-        let url = match self.store.strip_prefix("sqlite:") {
-            Some(rest) => {
-                let path = rest.split_once('?').map_or(rest, |(path, _)| path);
-                format!("sqlite:{path}?{sqlite_mode}")
-            }
-            None => self.store.clone(),
-        };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let store = open_store(&url, clock.clone()).await?;
+        let store = open_in(&self.store, sqlite_mode, clock.clone()).await?;
         // Without workflows and targets it neither drives nor delivers anything.
         let options = EngineOptions { purge_every: NEVER, ..EngineOptions::default() };
         Ok(Engine::launch(store, clock, options)?.workspace(self.workspace.clone()))
     }
+}
 
-    /// Opening would make tables or change them under the programs that use them.
-    async fn check_tables(&self) -> Result<()> {
-        let Some(schema) = find_schema(&self.store).await? else {
-            bail!("memory: holds nothing that another process could see; use sqlite:PATH or postgres://…");
-        };
-        let store = without_secrets(&self.store);
-        match (schema.found, schema.is_up_to_date()) {
-            (_, true) => Ok(()),
-            (0, false) => bail!("there are no tables of Hapax in {store}; check the URL"),
-            (found, false) => bail!(
-                "the tables in {store} are at version {found}, this command reads {}; bring them up to date with `hapax migrate`, \
-                 or use the command of that version",
-                schema.known
-            ),
+/// Opens the store at `url` to look only, without an engine.
+pub(crate) async fn open_to_look(url: &str) -> Result<Arc<dyn Store>> {
+    open_in(url, TO_READ, Arc::new(SystemClock::new())).await
+}
+
+async fn open_in(url: &str, sqlite_mode: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+    check_tables(url).await?;
+    let url = match url.strip_prefix("sqlite:") {
+        Some(rest) => {
+            let path = rest.split_once('?').map_or(rest, |(path, _)| path);
+            format!("sqlite:{path}?{sqlite_mode}")
         }
+        None => url.to_owned(),
+    };
+    Ok(open_store(&url, clock).await?)
+}
+
+/// Opening would make tables or change them under the programs that use them.
+async fn check_tables(url: &str) -> Result<()> {
+    let Some(schema) = find_schema(url).await? else {
+        bail!("memory: holds nothing that another process could see; use sqlite:PATH or postgres://…");
+    };
+    let store = without_secrets(url);
+    match (schema.found, schema.is_up_to_date()) {
+        (_, true) => Ok(()),
+        (0, false) => bail!("there are no tables of Hapax in {store}; check the URL"),
+        (found, false) => bail!(
+            "the tables in {store} are at version {found}, this command reads {}; bring them up to date with `hapax migrate`, \
+             or use the command of that version",
+            schema.known
+        ),
     }
 }
 

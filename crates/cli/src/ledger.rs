@@ -1,5 +1,7 @@
 //! `hapax ledger`: every effect, for an auditor.
 
+mod of_server;
+
 use std::collections::BTreeMap;
 
 use anyhow::Result;
@@ -7,11 +9,13 @@ use hapax::model::{ClassCount, LedgerEntry};
 use hapax::{EffectClass, Engine, RunId};
 use tokio::sync::oneshot;
 
-use crate::effect_store::{self, StoreOptions};
+use crate::effect_store::{self, StoreOptions, StoreOrServer};
 use crate::output::{self, for_people, grouped};
+use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
 Examples:
+  hapax ledger > effects.jsonl                    of the workspace of the API key, from the server
   hapax ledger --store sqlite:orders.db > effects.jsonl
   hapax ledger --store sqlite:orders.db --run run_018f…
   hapax ledger --store postgres://localhost/orders --summary
@@ -25,7 +29,7 @@ none unless somebody asked for it.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
-    store: StoreOptions,
+    source: StoreOrServer,
     /// Only the effects of this run.
     #[arg(long)]
     run: Option<RunId>,
@@ -39,8 +43,15 @@ pub(crate) struct Options {
 
 type Counts = BTreeMap<EffectClass, ClassCount>;
 
-pub(crate) async fn run(options: Options) -> Result<()> {
-    let engine = options.store.open_to_read().await?;
+pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    match options.source.store() {
+        Some(store) => of_store(&options, &store).await,
+        None => of_server::run(&options, server).await,
+    }
+}
+
+async fn of_store(options: &Options, store: &StoreOptions) -> Result<()> {
+    let engine = store.open_to_read().await?;
     match (options.summary, options.json) {
         (false, _) => print_each(&engine, options.run).await?,
         (true, true) => output::print_json(&count(&engine, options.run).await?)?,
@@ -81,7 +92,7 @@ async fn count(engine: &Engine, run: Option<RunId>) -> Result<Counts> {
     Ok(counts)
 }
 
-fn table(counts: &Counts) -> String {
+fn table<Class: ToString>(counts: &BTreeMap<Class, ClassCount>) -> String {
     let mut table =
         for_people::table(["class", "effects", "entries", "duplicates", "in doubt", "refused writes"]);
     for (class, count) in counts {

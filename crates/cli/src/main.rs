@@ -1,24 +1,46 @@
 //! The `hapax` command. Data goes to standard output, everything else to standard error.
 
+mod api_key;
 mod arguments;
 mod audit;
 mod bench;
+mod bounded_file;
 mod completions;
+mod confirmation;
+mod conformance;
+mod credentials;
+mod definitions;
 mod demo;
+mod dev;
 mod doubts;
 mod effect_store;
+mod exit_codes;
+mod fsck;
+mod interrupts;
+mod keys;
 mod ledger;
+mod limits;
+mod listing;
 mod migrate;
 mod outbox;
 mod output;
 mod person;
+mod runs;
+mod serve;
+mod server_options;
+mod spelling;
 mod store_url;
+mod terms;
+mod validate;
+mod words;
+mod workspaces;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Parser;
-use tracing_subscriber::filter::LevelFilter;
+use hapax_server::logging::{self, LogOptions};
+use hapax_server::otlp::Exporter;
 
 use arguments::{Arguments, Command};
 
@@ -28,44 +50,73 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough, as `hapax … | head` has.
         Err(error) if error.is::<output::ClosedPipe>() => ExitCode::SUCCESS,
         Err(error) => {
-            output::say(&format!("hapax: {error:#}"));
-            ExitCode::FAILURE
+            output::say(&output::refusal::told(&error));
+            ExitCode::from(exit_codes::exit_code(&error))
         }
     }
 }
 
 fn run(arguments: Arguments) -> Result<()> {
-    log_to_stderr(arguments.log);
+    let logs = |default: &str| LogOptions {
+        format: arguments.log_format,
+        filter: arguments.log.clone().unwrap_or_else(|| default.into()),
+        colour: output::is_colourful(),
+    };
+    if !matches!(arguments.command, Command::Dev(_) | Command::Serve(_)) {
+        logging::start(&logs("error"), None)?;
+    }
+    let server = arguments.server;
+    server.check()?;
     match arguments.command {
+        Command::Dev(options) => serving(&logs("warn"), dev::run(options)),
+        Command::Serve(options) => serving(&logs("info"), serve::run(*options)),
         Command::Demo(options) => in_runtime(demo::run(options)),
         Command::DemoWorker(options) => in_runtime(demo::work(options)),
         Command::Bench(options) => in_runtime(bench::run(options)),
         Command::BenchNode(options) => in_runtime(bench::work(options)),
-        Command::Doubts(options) => in_runtime(doubts::run(options)),
-        Command::Ledger(options) => in_runtime(ledger::run(options)),
-        Command::Audit(options) => in_runtime(audit::run(options)),
+        Command::Doubts(options) => in_runtime(doubts::run(options, &server)),
+        Command::Ledger(options) => in_runtime(ledger::run(options, &server)),
+        Command::Audit(options) => in_runtime(audit::run(options, &server)),
         Command::Outbox(options) => in_runtime(outbox::run(options)),
         Command::Migrate(options) => in_runtime(migrate::run(options)),
+        Command::Definitions(options) => in_runtime(definitions::run(options, &server)),
+        Command::Runs(options) => in_runtime(runs::run(options, &server)),
+        Command::Keys(options) => in_runtime(keys::run(options, &server)),
+        Command::Workspaces(options) => in_runtime(workspaces::run(options, &server)),
+        Command::Credentials(options) => in_runtime(credentials::run(options, &server)),
+        Command::Fsck(options) => in_runtime(fsck::run(options)),
+        Command::Conformance(options) => in_runtime(conformance::run(options)),
+        Command::Validate(options) => validate::run(&options),
         Command::Completions(options) => completions::print(&options),
     }
 }
 
-fn log_to_stderr(level: LevelFilter) {
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(anstream::stderr)
-        .with_ansi(output::is_colourful())
-        .init();
+/// A server sees to signals by itself, and exports traces if the environment says where to.
+fn serving(logs: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("the threads of the server could not be started")?;
+    let outcome = runtime.block_on(async {
+        let exporter = Exporter::from_env()?;
+        logging::start(logs, exporter.as_ref())?;
+        let outcome = work.await;
+        if let Some(exporter) = exporter {
+            exporter.flush().await;
+        }
+        outcome
+    });
+    runtime.shutdown_background();
+    outcome
 }
 
 fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("the threads of the command could not be started")?;
     let outcome = runtime.block_on(async {
+        let interrupted = interrupts::first_signal().context("signals cannot be heard")?;
         tokio::select! {
             outcome = work => outcome,
             // What is dropped then takes its temporary folder with it.
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            Ok(interrupted) = interrupted => Err(interrupted.into()),
         }
     });
     // What still runs is of no use to anybody once the outcome is known.

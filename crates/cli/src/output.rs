@@ -1,6 +1,9 @@
 //! Where words go: data to standard output, the rest to standard error, and no panic if nobody listens.
 
 pub(crate) mod for_people;
+pub(crate) mod refusal;
+pub(crate) mod shape;
+mod yaml;
 
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};

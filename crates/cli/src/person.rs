@@ -19,8 +19,8 @@ pub(crate) struct Person {
     /// Who gives this command, for the audit log.
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: String,
-    /// In which role.
-    #[arg(long, value_enum, default_value_t = Rank::Operator)]
+    /// In which role; on a server the API key says which.
+    #[arg(long, value_enum, default_value_t = Rank::Operator, requires = "store")]
     role: Rank,
     /// Why, for the audit log: say how you know.
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]

@@ -145,6 +145,19 @@ fn a_claim_costs_one_write_and_a_crash_everywhere_is_timed() {
     }
 }
 
+#[test]
+fn creating_over_http_is_compared_with_a_bare_handler_and_with_starts_without_http() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = bench(&["http", "--store", &url(folder.path()), "--runs", "60", "--concurrency", "4"]);
+    assert_eq!((&report["runs"], &report["connections"]), (&60.into(), &4.into()));
+    is_positive(
+        &report,
+        &["runs_per_second", "p50_ms", "p99_ms", "bare_handler_per_second", "embedded_starts_per_second"],
+    );
+    is_positive(&report, &["new_keys_per_second", "new_key_p99_ms", "replays_per_second", "replay_p99_ms"]);
+    is_positive(&report, &["create_ratio", "replay_ratio", "rss_before_bytes", "rss_bytes"]);
+}
+
 #[tokio::test]
 async fn steps_on_postgres_are_compared_with_a_commit_for_each_step() {
     let database = Database::empty().await.unwrap();

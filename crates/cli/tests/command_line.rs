@@ -3,7 +3,108 @@
 use std::process::{Command, Output, Stdio};
 
 fn hapax(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hapax")).args(arguments).output().expect("it can be run")
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
+    for variable in ["HAPAX_STORE", "HAPAX_SERVER", "HAPAX_API_KEY"] {
+        command.env_remove(variable);
+    }
+    command.args(arguments).output().expect("it can be run")
+}
+
+/// RELIABILITY, CLI: arguments that are no text, or endless.
+#[test]
+fn arguments_that_are_no_text_or_endless_are_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let no_text = std::ffi::OsStr::from_bytes(b"run_\xff\xfe");
+    // The longest that Linux hands to a program; a longer one is refused before it starts.
+    let endless = "x".repeat(131_000);
+    for argument in [no_text, std::ffi::OsStr::new(&endless)] {
+        for command in [&["runs", "show"][..], &["definitions", "show"], &["keys", "show", "run"]] {
+            let output = Command::new(env!("CARGO_BIN_EXE_hapax"))
+                .args(command)
+                .arg(argument)
+                .output()
+                .expect("it can be run");
+            assert_eq!(output.status.code(), Some(2), "{command:?}");
+            assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"));
+        }
+    }
+}
+
+/// RELIABILITY, CLI: a secret given on the command line.
+#[test]
+fn a_key_on_the_command_line_is_refused_and_not_repeated() {
+    for given in [&["--api-key", "hpx_canary"][..], &["--api-key=hpx_canary"], &["--api-key"]] {
+        let output = hapax(&[&["runs", "list"], given].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("HAPAX_API_KEY") && said.contains("--api-key-file") && !said.contains("canary"),
+            "{said}"
+        );
+    }
+    let output = hapax(&["runs", "list", "--server", "http://ada:canary@127.0.0.1:1"]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("canary"));
+}
+
+#[test]
+fn without_a_key_nothing_is_sent() {
+    for command in
+        [&["runs", "list"][..], &["doubts", "list"], &["ledger"], &["audit"], &["definitions", "list"]]
+    {
+        let output = hapax(command);
+        assert_eq!(output.status.code(), Some(4), "{command:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("HAPAX_API_KEY"), "{command:?}");
+    }
+}
+
+const VALID: &str = "name: greet\nversion: 1\nsteps:\n  - name: say\n    type: task\n    task: echo\n";
+
+#[test]
+fn a_document_is_checked_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let good = write("good.yaml", VALID);
+    let bad = write(
+        "bad.yaml",
+        "name: greet\nversion: 0\nsteps:\n  - name: say\n    type: dance\n    colour: red\n",
+    );
+    let output = hapax(&["validate", &good]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("greet version 1 is valid"), "{text}");
+    let output = hapax(&["validate", &good, &bad]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let errors: Vec<&str> = text.lines().filter(|line| line.contains(": error")).collect();
+    assert!(errors.len() >= 2 && errors.iter().all(|line| line.starts_with(&format!("{bad}:"))), "{text}");
+    let output = hapax(&["validate", "--json", &bad]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["valid"], false);
+    assert!(found["problems"][0]["line"].is_u64() && found["problems"][0]["path"].is_string(), "{found}");
+}
+
+/// RELIABILITY, config files: what is no file is told so.
+#[test]
+fn what_is_no_document_file_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let looped = folder.path().join("loop");
+    std::os::unix::fs::symlink(&looped, &looped).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for (path, says) in [
+        (folder, "folder"),
+        ("/dev/null", "regular"),
+        ("/no/such", "/no/such"),
+        (looped.to_str().unwrap(), "loop"),
+    ] {
+        let output = hapax(&["validate", path]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(says), "{said}");
+    }
 }
 
 #[test]
@@ -19,7 +120,17 @@ fn help_tells_of_commands_and_exit_codes() {
         "ledger",
         "audit",
         "outbox",
+        "validate",
+        "definitions",
+        "runs",
+        "keys",
+        "workspaces",
+        "credentials",
+        "fsck",
+        "conformance",
         "completions",
+        "HAPAX_SERVER",
+        "HAPAX_API_KEY",
         "Exit codes",
         "NO_COLOR",
         "Examples",
@@ -38,15 +149,32 @@ fn what_is_not_understood_is_told_apart_from_what_fails() {
         &["bench"],
         &["bench", "steps", "--store", "mysql:x"],
         &["bench", "steps", "--runs", "0"],
+        &["bench", "steps", "--http"],
         &["demo", "--orders", "0"],
         &["migrate"],
         &["doubts"],
-        &["doubts", "list"],
-        &["ledger"],
         &["audit", "--store", "sqlite:x.db", "--workspace", ""],
         &["outbox", "list", "--store", "sqlite:x.db", "--status", "lost"],
         &["outbox", "redeliver", "x", "--by", "ada", "--reason", " ", "--store", "sqlite:x.db"],
         &["completions", "smoke-signals"],
+        &[],
+        &["--no-such-option"],
+        &["runs"],
+        &["runs", "show"],
+        &["runs", "show", ""],
+        &["runs", "show", "--run"],
+        &["runs", "list", "--status", "LOST"],
+        &["runs", "list", "-o", "xml"],
+        &["runs", "list", "--json", "-o", "yaml"],
+        &["runs", "list", "--limit", "0"],
+        &["runs", "start", "d", "--input", "[]"],
+        &["runs", "start", "d", "--input", "{}", "--input-file", "x"],
+        &["runs", "answer", "r", "s"],
+        &["doubts", "list", "--workspace", "x"],
+        &["credentials", "create", "x", "--role", "janitor"],
+        &["keys", "show", "promise", "x"],
+        &["validate"],
+        &["fsck"],
     ] {
         let output = hapax(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");

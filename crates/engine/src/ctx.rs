@@ -29,7 +29,7 @@ pub use step::{Attempt, Step};
 
 pub(crate) use scope::{Scope, undo_all};
 
-use crate::model::{EffectClass, Failure, Name, Payload, RunId, StepId, StepState};
+use crate::model::{EffectClass, Failure, Name, Payload, RunId, StepId, StepState, WorkspaceId};
 use crate::runtime::Activation;
 
 /// A boxed future of a step.
@@ -50,6 +50,16 @@ impl Ctx {
     /// The id of the run.
     pub fn run_id(&self) -> RunId {
         self.activation.facts.id
+    }
+
+    /// The workspace of the run.
+    pub fn workspace(&self) -> &WorkspaceId {
+        &self.activation.facts.workspace
+    }
+
+    /// The name of the workflow.
+    pub fn workflow_name(&self) -> &str {
+        self.activation.facts.workflow.name.as_str()
     }
 
     /// The version of the workflow this run is pinned to.

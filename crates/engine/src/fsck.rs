@@ -7,17 +7,18 @@ mod history;
 mod invariant;
 mod keys;
 mod posts;
+mod released;
 mod report;
 mod snapshot;
 mod standing;
 mod versions;
 
-use crate::model::Timestamp;
 use crate::store::{ListRuns, Store, StoreError, StoreResult};
 
 pub use report::{Report, Violation};
 
 use keys::Named;
+use released::Released;
 use snapshot::{Reading, Snapshot};
 
 /// Runs on one page: each comes with its payloads, so fewer than a list may hold.
@@ -26,7 +27,7 @@ const PAGE: usize = 100;
 /// Walks every run, its records and history, every key and every after-effect, and reports what breaks an invariant.
 pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
     let mut report = Report::default();
-    let mut named = Named::default();
+    let (mut named, mut released) = (Named::default(), Released::default());
     let mut before = None;
     loop {
         let page = store
@@ -45,7 +46,10 @@ pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
             }
             before = Some(id);
             match snapshot::read(store, workspace, id).await? {
-                Reading::Still(snapshot) => check_run(&snapshot, store.now(), &mut named, &mut report),
+                Reading::Still(snapshot) => {
+                    named.note(&snapshot.view.head);
+                    check_run(store, &snapshot, &mut released, &mut report).await?;
+                }
                 Reading::Moving => report.moving += 1,
                 Reading::Gone => {}
             }
@@ -59,20 +63,25 @@ pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
     Ok(report)
 }
 
-fn check_run(snapshot: &Snapshot, now: Timestamp, named: &mut Named, report: &mut Report) {
+async fn check_run(
+    store: &dyn Store,
+    snapshot: &Snapshot,
+    released: &mut Released,
+    report: &mut Report,
+) -> StoreResult<()> {
     report.runs += 1;
     report.steps += snapshot.log.steps.len();
     report.events += snapshot.events.len();
-    named.note(&snapshot.view.head);
     let mut found = Vec::new();
     versions::check(snapshot, &mut found);
     history::check(snapshot, &mut found);
-    standing::check(snapshot, now, &mut found);
-    keys::check_own(snapshot, now, &mut found);
+    standing::check(snapshot, store.now(), &mut found);
+    keys::check_own(store, snapshot, released, &mut found).await?;
     posts::check_own(snapshot, &mut found);
     for (invariant, what) in found {
         report.add(Violation { invariant, run: Some(snapshot.view.head.id()), what });
     }
+    Ok(())
 }
 
 /// What a check of one run found: the invariant and what breaks it.

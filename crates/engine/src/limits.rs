@@ -18,6 +18,8 @@ pub const MAX_STEPS_PER_RUN: u32 = 100_000;
 pub const MAX_WAITING_SIGNALS: u64 = 10_000;
 /// Most runs on one page of a list.
 pub const MAX_PAGE: usize = 1_000;
+/// Most after-effects that a look at the depth of the outbox counts: beyond it, more is no news.
+pub const MAX_COUNTED_POSTS: usize = 10_000;
 /// Most runs one claim may take.
 pub const MAX_CLAIM: usize = 1_024;
 /// Most leases renewed in one write.
@@ -26,6 +28,18 @@ pub const MAX_RENEWALS: usize = 4_096;
 pub const MAX_PURGE: usize = 1_000;
 /// Most attempts a retry policy may ask for.
 pub const MAX_ATTEMPTS: u32 = 1_000;
+/// Most JSON paths kept of a request, to say where another one differs.
+pub const MAX_OUTLINE_PATHS: usize = 256;
+/// Most differing JSON paths one answer names.
+pub const MAX_DIFFERENCES: usize = 32;
+/// Largest answer kept whole under a request key, in bytes.
+pub const MAX_STORED_ANSWER_BYTES: usize = 1024 * 1024;
+/// How long after its hold ran out a request that nobody took over is forgotten.
+pub const ABANDONED_REQUEST_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Most keys whose uses are counted in one write.
+pub const MAX_KEY_USES: usize = 1_000;
+/// Longest name of a thing in the catalog, in characters.
+pub const MAX_ITEM_NAME_CHARS: usize = 255;
 /// Longest delay, sleep, timeout or deadline: ten years.
 pub const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// Shortest lease; below it renewals could not keep up with a slow disk.

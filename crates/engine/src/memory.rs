@@ -5,9 +5,11 @@
 
 mod advancing;
 mod arriving;
+mod catalog;
 mod claiming;
 mod ending;
 mod journal;
+mod key_book;
 mod outbox;
 mod purging;
 mod reading;
@@ -25,10 +27,10 @@ use crate::model::{
     Version, WorkspaceId,
 };
 use crate::store::{
-    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyRecord, ListDoubts,
-    ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases,
-    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome,
-    SteerOutcome, SteerRun, Store, StoreResult, StoredDoubt, StoredKey,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyBook, KeyRecord,
+    ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome,
+    RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
+    StartOutcome, SteerOutcome, SteerRun, Store, StoreResult, StoredDoubt, StoredKey,
 };
 use state::State;
 
@@ -59,6 +61,14 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn key_book(&self) -> Option<&dyn KeyBook> {
+        Some(self)
+    }
+
+    fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
     }
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {

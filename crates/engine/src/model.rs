@@ -11,13 +11,16 @@ mod event;
 mod failure;
 mod fingerprint;
 mod ids;
+mod item;
 mod key;
 mod ledger;
 mod name;
 mod note;
+mod outline;
 mod payload;
 mod post;
 mod promise;
+mod request;
 mod retention;
 mod retry;
 mod run;
@@ -43,13 +46,19 @@ pub use event::{EventKind, RunEvent};
 pub use failure::{Failure, FailureClass};
 pub use fingerprint::{Fingerprint, IgnorePaths};
 pub use ids::{Fence, Generation, OwnerId, PromiseId, RunId, StepId, Version, WorkspaceId, WriteToken};
+pub use item::{Item, ItemKind};
 pub use key::{IdempotencyKey, KeyKind, SignalId, Subject};
 pub use ledger::{ClassCount, LedgerAttempt, LedgerEntry, LedgerOutcome, LedgerRuling, ledger_of};
 pub use name::{Name, WorkflowRef};
 pub use note::{Note, Noted};
+pub use outline::Outline;
 pub use payload::Payload;
 pub use post::{Post, PostState, PostStatus, decide_post};
 pub use promise::{Promise, PromiseState, Settlement};
+pub use request::{
+    BeginDecision, BeginRequest, Begun, FinishDecision, FinishRequest, RequestEnd, RequestId, RequestRecord,
+    RequestScope, RequestState, RequestSummary, StoredAnswer, decide_begin, decide_finish,
+};
 pub use retention::{KeyOnFailure, KeyRetention, decide_key_expiry};
 pub use retry::{RetryDecision, RetryPolicy, decide_retry};
 pub use run::{

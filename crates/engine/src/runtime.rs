@@ -32,7 +32,7 @@ pub use error::Error;
 pub use options::EngineOptions;
 pub use outbox::{Delivery, TargetOptions};
 pub use point::{Point, PointWatcher};
-pub use registry::{KeyNeed, WorkflowOptions};
+pub use registry::{KeyNeed, LoadWorkflow, WorkflowOptions};
 pub use run_handle::RunHandle;
 pub use start::{PreparedStart, Start};
 pub use stats::Stats;

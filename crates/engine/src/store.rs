@@ -5,9 +5,11 @@
 //! time it recognises its own write.
 
 mod advance_run;
+mod catalog;
 mod claim_runs;
 mod error;
 mod journal;
+mod key_book;
 mod outbox;
 mod purge;
 mod read;
@@ -25,10 +27,12 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 pub use advance_run::AdvanceOutcome;
+pub use catalog::{Catalog, ListItems, PutItem, PutOutcome};
 pub use claim_runs::{ClaimRuns, Claimed};
 pub use error::StoreError;
 pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
-pub use outbox::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
+pub use key_book::{KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Uses, check_uses};
+pub use outbox::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, Redeliver, RedeliverOutcome};
 pub use purge::{Purge, Purged};
 pub use read::{KeyRecord, ListRuns, RunLog, RunPage, RunView, StoredKey};
 pub use renew_leases::{HeldLease, RenewLeases};
@@ -39,9 +43,10 @@ pub use start_run::StartOutcome;
 pub use steer_run::{SteerOutcome, SteerRun};
 pub use transact::{RecordOutput, Transact, TransactOutcome};
 
+use crate::limits::{MAX_COUNTED_POSTS, MAX_PAGE};
 use crate::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
-    Version, WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, PostStatus, Promise, PromiseId, RunEvent, RunId,
+    Timestamp, Version, WorkspaceId,
 };
 
 /// What a store answers: an outcome that the caller must look at, or an error sorted by remedy.
@@ -59,6 +64,16 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     ///
     /// Only a hint: it may be late, be lost, or come for nothing. `None` if the store has no way to know.
     fn hints(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Keys of requests; `None` if the store keeps none.
+    fn key_book(&self) -> Option<&dyn KeyBook> {
+        None
+    }
+
+    /// What is set up in workspaces; `None` if the store keeps no such things.
+    fn catalog(&self) -> Option<&dyn Catalog> {
         None
     }
 
@@ -201,6 +216,35 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
 
     /// After-effects in the order of workspaces and ids.
     async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>>;
+
+    /// How much waits to be delivered, for those who watch. Stores that can count without reading what waits do.
+    async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
+        let mut depth = OutboxDepth::default();
+        for status in [PostStatus::Due, PostStatus::Claimed, PostStatus::Dead] {
+            let (mut after, mut counted) = (None, 0);
+            while counted < MAX_COUNTED_POSTS {
+                let limit = MAX_PAGE.min(MAX_COUNTED_POSTS - counted);
+                let request = ListPosts { workspace: None, status: Some(status), target: None, after, limit };
+                let page = self.list_posts(request).await?;
+                counted += page.len();
+                if status == PostStatus::Dead {
+                    depth.dead += page.len() as u64;
+                } else {
+                    depth.undelivered += page.len() as u64;
+                    let oldest_at = page.iter().map(|post| post.created_at).chain(depth.oldest_at).min();
+                    depth.oldest_at = oldest_at;
+                }
+                match page.last() {
+                    Some(last) if page.len() == limit => {
+                        after = Some((last.workspace.clone(), last.id.clone()))
+                    }
+                    _ => break,
+                }
+            }
+        }
+        depth.undelivered = depth.undelivered.min(MAX_COUNTED_POSTS as u64);
+        Ok(depth)
+    }
 
     /// Waits until everything accepted is written, and lets go of what the store holds.
     async fn close(&self) -> StoreResult<()>;

@@ -118,7 +118,10 @@ async fn people_say_that_it_happened() {
     let again = second.resolve_doubt(&doubt.as_seen(), happened).await.unwrap_err();
     assert!(matches!(again, Error::NoSuchDoubt { .. } | Error::DoubtResolved { .. }), "{again}");
     let audit = second.list_audit(0, 10).await.unwrap();
-    assert_eq!((audit.len(), audit[0].by.name.as_str(), audit[0].run.clone()), (1, "ada", run.to_string()));
+    assert_eq!(
+        (audit.len(), audit[0].by.name.as_str(), audit[0].run.clone()),
+        (1, "ada", Some(run.to_string()))
+    );
     assert!(second.list_doubts(None, 10).await.unwrap().doubts.is_empty());
     bench.check().await;
 }

@@ -3,8 +3,10 @@
 //! A case that is written and not listed is unused code, which the build refuses; the suite is made from this list alone.
 
 mod advancing;
+mod catalog;
 mod children;
 mod claiming;
+mod comparing;
 mod concurrency;
 mod continuing;
 mod doubts;
@@ -16,6 +18,8 @@ mod outbox;
 mod own_writes;
 mod promises;
 mod purging;
+mod racing;
+mod requests;
 mod signals;
 mod starting;
 mod steering;
@@ -261,6 +265,52 @@ macro_rules! with_every_case {
                 a_run_stays_while_something_is_delivered_once_more
                 claims_and_pages_are_cut_to_their_limits
             }
+            requests {
+                the_first_is_worked_on_and_the_second_waits
+                a_request_is_kept_as_it_came
+                a_begin_sent_again_prolongs_its_own_hold
+                a_takeover_keeps_the_operation
+                a_hold_that_ended_and_that_nobody_took_still_answers
+                another_request_is_a_conflict_in_flight_and_answered
+                an_answer_is_given_again_byte_for_byte
+                an_answer_expires_and_then_its_key_is_free
+                without_grace_a_key_is_free_at_once
+                spans_beyond_all_time_are_kept
+                a_request_that_began_nothing_leaves_its_key_free
+                only_the_holder_says_how_it_ended_and_only_once
+                the_same_key_of_another_caller_is_another_key
+                request_keys_are_compared_exactly
+                a_request_key_is_no_run_key
+                a_released_key_may_be_used_for_something_else
+                an_expired_key_can_be_released
+                a_request_that_is_worked_on_keeps_its_key
+                a_free_key_is_not_released
+                the_key_of_a_run_is_released_once_it_is_over
+                the_key_of_a_purged_run_is_released
+                uses_add_up
+                keys_that_are_not_there_are_not_counted
+                a_key_that_is_given_on_is_counted_anew
+                a_retried_run_keeps_the_counts_of_its_key
+                too_many_counts_are_refused
+                only_free_requests_are_purged
+                what_nobody_took_over_is_purged_at_last
+                the_longest_free_are_purged_first
+                the_oldest_request_is_known
+            }
+            catalog {
+                an_item_is_made_once
+                an_item_is_replaced_by_who_saw_it_last
+                what_is_not_there_is_not_replaced
+                a_name_is_taken_once
+                every_kind_of_item_is_kept
+                what_was_set_up_is_noted_if_it_took_effect
+                bodies_are_kept_byte_for_byte
+                names_are_compared_exactly
+                a_name_that_cannot_be_kept_is_refused
+                items_are_listed_in_order
+                a_page_of_items_is_bounded
+                changed_items_are_listed
+            }
             concurrency {
                 starts_with_one_key_make_one_run
                 starts_with_one_key_and_many_inputs_conflict
@@ -276,6 +326,21 @@ macro_rules! with_every_case {
                 a_cancellation_races_with_the_end
                 a_start_races_with_the_purge_of_its_key
                 two_purges_at_once_delete_everything_once
+            }
+            racing {
+                of_identical_requests_one_is_worked_on
+                of_different_requests_one_is_worked_on
+                of_takeovers_one_wins
+                a_free_key_is_given_to_one
+                requests_under_many_keys_are_all_worked_on
+                of_ends_of_one_request_one_counts
+                counts_that_come_at_once_are_all_added
+                of_puts_of_one_item_one_makes_it
+                of_items_with_one_name_one_is_made
+                of_puts_over_one_version_one_takes_effect
+            }
+            comparing {
+                random_requests_are_answered_as_by_the_memory_store
             }
         }
     };

@@ -1,8 +1,11 @@
 //! Short words for what cases do to a store, so that they read like sentences.
 
+mod at_once;
+mod catalog;
 mod journal;
 mod order;
 mod outbox;
+mod requests;
 mod write;
 
 use std::collections::BTreeSet;
@@ -22,9 +25,12 @@ use hapax_engine::store::{
     SendSignal, SettleOutcome, SettlePromise, SignalOutcome, SteerOutcome, SteerRun, Store,
 };
 
+pub use at_once::at_once;
+pub use catalog::{Draft, all_items};
 pub use journal::{MEG, note_of, noted_by};
 pub use order::Order;
 pub use outbox::{finish_of, post_of};
+pub use requests::{Ask, GRACE, HOLD, KEEP, answer, kept, replayed, run_key, uses};
 pub use write::{Write, doubt_of};
 
 /// Takes apart an outcome that must have the given form, and fails with what it was instead.

@@ -17,7 +17,8 @@ WITH input AS (
     INSERT INTO keys (workspace, kind, key, run, fingerprint, first_seen_at)
     SELECT workspace, 0, key, id, fingerprint, $2::int8 FROM fresh WHERE key IS NOT NULL
     ON CONFLICT (workspace, kind, key) DO UPDATE
-    SET run = excluded.run, fingerprint = excluded.fingerprint, first_seen_at = excluded.first_seen_at, expires_at = NULL
+    SET run = excluded.run, fingerprint = excluded.fingerprint, first_seen_at = excluded.first_seen_at, expires_at = NULL,
+        replays = 0, conflicts = 0
     WHERE keys.expires_at <= $2::int8
     RETURNING run
 ), won AS MATERIALIZED (

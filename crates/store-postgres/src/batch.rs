@@ -156,9 +156,11 @@ pub(crate) fn size_of_write(advance: &Advance) -> usize {
 fn size_of_note(what: &Noted) -> usize {
     match what {
         Noted::Failed { failure, .. } | Noted::Doubted { failure, .. } => failure.message().len(),
-        Noted::Resolved { reason, .. } | Noted::Steered { reason, .. } | Noted::Redelivered { reason } => {
-            reason.len()
-        }
-        Noted::Claimed { .. } | Noted::Probed { .. } | Noted::Refused { .. } => 0,
+        Noted::Resolved { reason, .. }
+        | Noted::Steered { reason, .. }
+        | Noted::Redelivered { reason }
+        | Noted::KeyReleased { reason, .. } => reason.len(),
+        Noted::Remarked { text } => text.len(),
+        Noted::Claimed { .. } | Noted::Probed { .. } | Noted::Refused { .. } | Noted::SetUp { .. } => 0,
     }
 }

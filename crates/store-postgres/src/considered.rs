@@ -1,4 +1,6 @@
-//! The lane of operations that read before they write: they take turns in one transaction, which commits for all of them.
+//! A lane of operations that read before they write: they take turns in one transaction, which commits for all of them.
+//!
+//! There are two: one for runs and what is set up, and one for requests under their keys, so that neither waits for the other.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use crate::hints::Hints;
 use crate::job::{Entered, Needs, Task};
 use crate::limits::{FIRST_PAUSE, MAX_CONSIDERED, MAX_TRIES};
 use crate::numbers::Numbers;
-use crate::pools::{Held, Pools};
+use crate::pools::{Connections, Held, Pools};
 use crate::session::Session;
 
 /// What waits for the lane; its workers take turns in emptying it.
@@ -23,6 +25,8 @@ pub(crate) type Inbox = Arc<Mutex<mpsc::Receiver<Box<dyn Task>>>>;
 /// One worker of the lane.
 pub(crate) struct Considered {
     pub(crate) pools: Arc<Pools>,
+    /// Which of them are its own.
+    pub(crate) connections: fn(&Pools) -> &Connections,
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
@@ -51,7 +55,7 @@ impl Considered {
 
     /// Commits all together, or each alone if one of them cannot be carried out.
     async fn write_batch(&self, batch: &mut Vec<Box<dyn Task>>) {
-        let patience = self.pools.considered.deadline();
+        let patience = (self.connections)(&self.pools).deadline();
         batch
             .extract_if(.., |task| task.entered().is_over(patience))
             .for_each(|task| task.fail(Entered::too_long(patience)));
@@ -90,7 +94,7 @@ impl Considered {
 
     /// One transaction. Unless it answers `Ok`, nothing of it is there, or nobody knows (as the trouble says).
     async fn commit(&self, batch: &mut [Box<dyn Task>]) -> Result<(), Trouble> {
-        let connections = &self.pools.considered;
+        let connections = (self.connections)(&self.pools);
         let held = connections.get().await.map_err(|fault| Trouble { fault, is_committing: false })?;
         let is_committing = AtomicBool::new(false);
         let work = self.transact(&held, batch, &is_committing);

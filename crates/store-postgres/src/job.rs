@@ -1,16 +1,18 @@
 //! One operation on its way through a lane: a request, later its outcome, and who waits for it.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hapax_engine::model::{Name, Note, PromiseId, RunId, SignalId, WorkspaceId};
-use hapax_engine::store::{StoreError, StoreResult};
+use hapax_engine::model::{BeginRequest, Name, Note, PromiseId, RunId, SignalId, WorkspaceId};
+use hapax_engine::store::{KeyPlace, StoreError, StoreResult, Uses};
 use tokio::sync::oneshot;
 
 use crate::fault::Fault;
+use crate::requests::RequestPlace;
 use crate::session::Session;
 
 /// What the operations of a transaction will look at: locked and read for all of them at once, in one order.
@@ -24,6 +26,12 @@ pub(crate) struct Needs {
     /// With the runs that wait for them.
     pub(crate) promises: Vec<(WorkspaceId, PromiseId)>,
     pub(crate) signal_ids: Vec<(WorkspaceId, RunId, SignalId)>,
+    /// Requests that come in.
+    pub(crate) begins: Vec<BeginRequest>,
+    /// Other requests that are looked at.
+    pub(crate) requests: Vec<RequestPlace>,
+    /// What is to be added to the counts of keys.
+    pub(crate) uses: BTreeMap<KeyPlace, Uses>,
 }
 
 impl Needs {

@@ -3,8 +3,8 @@
 //! All writes of a node flow through a few connections. Those that concern nothing but their own run (nearly all) take the hot
 //! lane: everything that waits becomes one statement over arrays, each row guarded by version and fence, and one commit.
 //! Operations that must look at more than their own run take the considered lane: their runs are locked in one order,
-//! the model decides, and all of a batch commit together. Reads, renewals, maintenance and
-//! deliveries have connections of their own.
+//! the model decides, and all of a batch commit together. Requests under their keys have a lane of that kind to themselves, in
+//! which the keys are locked in one order. Reads, renewals, maintenance and deliveries have connections of their own.
 //!
 //! - One order for locks (by run id, parents before children) keeps transactions from waiting for each other in a circle.
 //! - Whatever is written to a run, its steps, promises and signals is written under the lock of the run's row.
@@ -22,20 +22,25 @@ mod advance_runs;
 mod append_notes;
 mod arrival;
 mod batch;
+mod begin_request;
 mod brought;
+mod catalog;
 mod claim_posts;
 mod claim_runs;
 mod codes;
 mod committer;
 mod connect;
 mod considered;
+mod count_uses;
 mod encryption;
 mod ending;
 mod fault;
 mod finish_post;
 mod hints;
+mod items;
 mod job;
 mod journal;
+mod key_book;
 mod limits;
 mod link;
 mod list_doubts;
@@ -52,9 +57,12 @@ mod outbox;
 mod plans;
 mod pools;
 mod purge;
+mod put_item;
 mod read;
 mod redeliver;
+mod release_key;
 mod renew_leases;
+mod requests;
 mod rows;
 mod send_signal;
 mod server_clock;

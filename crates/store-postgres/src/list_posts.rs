@@ -1,10 +1,10 @@
-//! After-effects, one page at a time.
+//! After-effects, one page at a time, and how many wait.
 
 use std::sync::Arc;
 
-use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::limits::{MAX_COUNTED_POSTS, MAX_PAGE};
 use hapax_engine::model::{Post, PostStatus, WorkspaceId};
-use hapax_engine::store::ListPosts;
+use hapax_engine::store::{ListPosts, OutboxDepth};
 
 use crate::codes::Code;
 use crate::fault::Fault;
@@ -76,4 +76,13 @@ fn is_of_few(status: Option<PostStatus>) -> bool {
         None | Some(PostStatus::Delivered) => false,
         Some(PostStatus::Due | PostStatus::Claimed | PostStatus::Dead) => true,
     }
+}
+
+pub(crate) async fn measure_outbox(held: Arc<Held>) -> Result<OutboxDepth, Fault> {
+    let found =
+        query(&held, include_str!("../sql/measure_outbox.sql"), &[&(MAX_COUNTED_POSTS as i64)]).await?;
+    let depth = rows::at_most_one(&found, |mut row| {
+        Ok(OutboxDepth { undelivered: row.count()?, oldest_at: row.maybe_at()?, dead: row.count()? })
+    })?;
+    Ok(depth.unwrap_or_default())
 }

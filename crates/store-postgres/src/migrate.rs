@@ -23,11 +23,18 @@ struct Migration {
     oldest_program: i32,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    name: "0001_runs_steps_keys",
-    sql: include_str!("../migrations/0001_runs_steps_keys.sql"),
-    oldest_program: 1,
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "0001_runs_steps_keys",
+        sql: include_str!("../migrations/0001_runs_steps_keys.sql"),
+        oldest_program: 1,
+    },
+    Migration {
+        name: "0002_requests_catalog",
+        sql: include_str!("../migrations/0002_requests_catalog.sql"),
+        oldest_program: 1,
+    },
+];
 
 /// The version this program works with.
 pub(crate) const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;

@@ -26,6 +26,8 @@ pub(crate) struct Pools {
     pub(crate) commits: Connections,
     /// For operations that read before they write.
     pub(crate) considered: Connections,
+    /// For requests under their keys.
+    pub(crate) requests: Connections,
     pub(crate) reads: Connections,
     /// Reserved: a node that cannot renew its leases loses its runs.
     pub(crate) renewals: Connections,
@@ -47,6 +49,7 @@ impl Pools {
         Pools {
             commits: pool(options.committers),
             considered: pool(options.committers),
+            requests: pool(options.committers),
             reads: pool(options.readers),
             renewals: pool(RENEWAL_CONNECTIONS),
             maintenance: pool(MAINTENANCE_CONNECTIONS),
@@ -57,8 +60,8 @@ impl Pools {
 
     /// Closes them all; calls under way keep theirs until they end.
     pub(crate) fn close(&self) {
-        let Pools { commits, considered, reads, renewals, maintenance, deliveries, works } = self;
-        for connections in [commits, considered, reads, renewals, maintenance, deliveries, works] {
+        let Pools { commits, considered, requests, reads, renewals, maintenance, deliveries, works } = self;
+        for connections in [commits, considered, requests, reads, renewals, maintenance, deliveries, works] {
             connections.pool.close();
         }
     }

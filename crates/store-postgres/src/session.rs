@@ -11,10 +11,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use crate::codes::{Code, count, millis, millis_of};
+use crate::count_uses;
 use crate::fault::Fault;
 use crate::job::Needs;
 use crate::link::Link;
 use crate::numbers::{Numbers, WorkflowNo, WorkspaceNo};
+use crate::requests::{self, KnownRequests};
 use crate::rows::{self, Columns, StoredHead, uuid};
 
 /// The parameters of a statement.
@@ -46,6 +48,8 @@ pub(crate) struct Session<'c> {
     promises: HashMap<(WorkspaceNo, PromiseId), Option<Promise>>,
     /// Whether locked runs have seen these ids.
     signal_ids: HashMap<(WorkspaceNo, RunId, SignalId), bool>,
+    /// Requests that were foreseen.
+    pub(crate) requests: KnownRequests,
     kept_back: Vec<(&'static str, Params)>,
 }
 
@@ -70,6 +74,7 @@ impl<'c> Session<'c> {
             runs: HashMap::new(),
             promises: HashMap::new(),
             signal_ids: HashMap::new(),
+            requests: KnownRequests::new(),
             kept_back: Vec::new(),
         }
     }
@@ -124,7 +129,9 @@ impl<'c> Session<'c> {
                 self.forget_promise(workspace, &promise.id);
             }
         }
-        self.read_signal_ids(&needs.signal_ids).await
+        self.read_signal_ids(&needs.signal_ids).await?;
+        requests::prepare(self, needs).await?;
+        count_uses::add(self, &needs.uses).await
     }
 
     async fn read_promises(&mut self, places: &[(WorkspaceNo, PromiseId)]) -> Result<Vec<Row>, Fault> {

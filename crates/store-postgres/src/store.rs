@@ -10,11 +10,11 @@ use hapax_engine::model::{
     Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyRecord, ListDoubts,
-    ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases,
-    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome,
-    SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact,
-    TransactOutcome,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyBook, KeyRecord,
+    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, Purge, Purged, Redeliver,
+    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
+    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt,
+    StoredKey, Transact, TransactOutcome,
 };
 use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -72,6 +72,7 @@ pub struct PostgresStore {
 struct Lanes {
     hot: mpsc::Sender<HotOp>,
     considered: mpsc::Sender<Box<dyn Task>>,
+    requests: mpsc::Sender<Box<dyn Task>>,
 }
 
 impl PostgresStore {
@@ -83,8 +84,10 @@ impl PostgresStore {
         let hints = Hints::new(&options.schema);
         let (hot, hot_inbox) = mpsc::channel(MAX_QUEUED);
         let (considered, considered_inbox) = mpsc::channel(MAX_QUEUED);
-        let (hot_inbox, considered_inbox) =
-            (Arc::new(Mutex::new(hot_inbox)), Arc::new(Mutex::new(considered_inbox)));
+        let (requests, requests_inbox) = mpsc::channel(MAX_QUEUED);
+        let hot_inbox = Arc::new(Mutex::new(hot_inbox));
+        let (considered_inbox, requests_inbox) =
+            (Arc::new(Mutex::new(considered_inbox)), Arc::new(Mutex::new(requests_inbox)));
         let mut workers = JoinSet::new();
         for _ in 0..options.committers {
             let committer = Committer {
@@ -95,13 +98,15 @@ impl PostgresStore {
                 considered: considered.clone(),
             };
             workers.spawn(committer.run(hot_inbox.clone()));
-            let lane = Considered {
+            let lane = |connections| Considered {
                 pools: pools.clone(),
+                connections,
                 numbers: numbers.clone(),
                 clock: clock.clone(),
                 hints: hints.clone(),
             };
-            workers.spawn(lane.run(considered_inbox.clone()));
+            workers.spawn(lane(|pools| &pools.considered).run(considered_inbox.clone()));
+            workers.spawn(lane(|pools| &pools.requests).run(requests_inbox.clone()));
         }
         let mut attendants = JoinSet::new();
         attendants.spawn(hints.clone().tell(pools.clone()));
@@ -137,7 +142,7 @@ impl PostgresStore {
             guests,
             turns: Arc::new(Semaphore::new(options.transactions)),
             transactions: options.transactions,
-            lanes: RwLock::new(Some(Lanes { hot, considered })),
+            lanes: RwLock::new(Some(Lanes { hot, considered, requests })),
             workers: Mutex::new(workers),
             _attendants: attendants,
         })
@@ -176,12 +181,31 @@ impl PostgresStore {
         hear(told).await
     }
 
-    async fn consider<V: Verb>(&self, request: V) -> StoreResult<V::Outcome>
+    pub(crate) async fn consider<V: Verb>(&self, request: V) -> StoreResult<V::Outcome>
+    where
+        V::Outcome: Sync,
+    {
+        self.take_turn(&self.lanes()?.considered, request).await
+    }
+
+    /// Writes a request under its key.
+    pub(crate) async fn write_request<V: Verb>(&self, request: V) -> StoreResult<V::Outcome>
+    where
+        V::Outcome: Sync,
+    {
+        self.take_turn(&self.lanes()?.requests, request).await
+    }
+
+    async fn take_turn<V: Verb>(
+        &self,
+        lane: &mpsc::Sender<Box<dyn Task>>,
+        request: V,
+    ) -> StoreResult<V::Outcome>
     where
         V::Outcome: Sync,
     {
         let (reply, told) = oneshot::channel();
-        self.enter(&self.lanes()?.considered, Job::boxed(request, reply, Entered::now())).await?;
+        self.enter(lane, Job::boxed(request, reply, Entered::now())).await?;
         hear(told).await
     }
 
@@ -196,7 +220,7 @@ impl PostgresStore {
         }
     }
 
-    async fn read<T: Send + 'static, F>(
+    pub(crate) async fn read<T: Send + 'static, F>(
         &self,
         read: impl FnOnce(Arc<crate::pools::Held>) -> F,
     ) -> StoreResult<T>
@@ -204,6 +228,21 @@ impl PostgresStore {
         F: Future<Output = Result<T, Fault>> + Send + 'static,
     {
         self.pools.reads.run(self.deadline, read).await.map_err(Fault::into_store_error)
+    }
+
+    /// Deletes what need not be kept.
+    pub(crate) async fn maintain<T: Send + 'static, F>(
+        &self,
+        work: impl FnOnce(Arc<crate::pools::Held>) -> F,
+    ) -> StoreResult<T>
+    where
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        self.pools.maintenance.run(self.deadline, work).await.map_err(Fault::into_commit_error)
+    }
+
+    pub(crate) fn numbers(&self) -> Arc<Numbers> {
+        self.numbers.clone()
     }
 }
 
@@ -231,6 +270,14 @@ async fn keep_time(clock: Arc<ServerClock>, pools: Arc<Pools>) {
 impl Store for PostgresStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn key_book(&self) -> Option<&dyn KeyBook> {
+        Some(self)
+    }
+
+    fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
     }
 
     fn hints(&self) -> Option<watch::Receiver<u64>> {
@@ -396,6 +443,10 @@ impl Store for PostgresStore {
     async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
         let numbers = self.numbers.clone();
         self.read(|held| list_posts::list_posts(held, numbers, request)).await
+    }
+
+    async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
+        self.read(list_posts::measure_outbox).await
     }
 
     async fn close(&self) -> StoreResult<()> {

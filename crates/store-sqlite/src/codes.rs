@@ -1,7 +1,8 @@
 //! The numbers that stand for enums in columns. They are on disk: never change one, only add.
 
 use hapax_engine::model::{
-    Asked, Ending, EventKind, KeyKind, PostStatus, Priority, Role, RunStatus, StepKind, StepStatus, Timestamp,
+    Asked, Ending, EventKind, ItemKind, KeyKind, PostStatus, Priority, Role, RunStatus, StepKind, StepStatus,
+    Timestamp,
 };
 
 use crate::fault::Fault;
@@ -202,6 +203,39 @@ impl Code for PromiseStatus {
     }
 }
 
+/// How far a request is, without its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RequestStatus {
+    InFlight,
+    Answered,
+}
+
+impl Code for RequestStatus {
+    const WHAT: &'static str = "the status of a request";
+    const ALL: &'static [Self] = &[RequestStatus::InFlight, RequestStatus::Answered];
+
+    fn code(self) -> i64 {
+        match self {
+            RequestStatus::InFlight => 0,
+            RequestStatus::Answered => 1,
+        }
+    }
+}
+
+impl Code for ItemKind {
+    const WHAT: &'static str = "the kind of an item";
+    const ALL: &'static [Self] = &ItemKind::ALL;
+
+    fn code(self) -> i64 {
+        match self {
+            ItemKind::Workspace => 0,
+            ItemKind::Credential => 1,
+            ItemKind::Definition => 2,
+            ItemKind::Setting => 3,
+        }
+    }
+}
+
 /// A counter as SQLite keeps it. Counters rise by one and cannot reach the sign bit; tokens do not pass here.
 pub(crate) fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
@@ -244,5 +278,7 @@ mod tests {
         check::<PromiseStatus>();
         check::<PostStatus>();
         check::<Role>();
+        check::<RequestStatus>();
+        check::<ItemKind>();
     }
 }

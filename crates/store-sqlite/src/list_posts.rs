@@ -1,8 +1,8 @@
-//! After-effects, one page at a time.
+//! After-effects, one page at a time, and how many wait.
 
-use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::limits::{MAX_COUNTED_POSTS, MAX_PAGE};
 use hapax_engine::model::{Post, PostStatus, WorkspaceId};
-use hapax_engine::store::ListPosts;
+use hapax_engine::store::{ListPosts, OutboxDepth};
 use rusqlite::{Connection, params};
 
 use crate::codes::Code;
@@ -69,4 +69,12 @@ fn list_in(
     let mut list = connection.prepare_cached(sql)?;
     let found = list.query(params![number.0, after, limit as i64, status, target])?;
     rows::collect(found, |mut row| post(workspace, &mut row))
+}
+
+pub(crate) fn measure_outbox(connection: &Connection) -> Result<OutboxDepth, Fault> {
+    let mut measure = connection.prepare_cached(include_str!("../sql/measure_outbox.sql"))?;
+    let found = rows::at_most_one(measure.query([MAX_COUNTED_POSTS as i64])?, |mut row| {
+        Ok(OutboxDepth { undelivered: row.count()?, oldest_at: row.maybe_at()?, dead: row.count()? })
+    })?;
+    Ok(found.unwrap_or_default())
 }

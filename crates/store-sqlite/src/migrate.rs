@@ -7,8 +7,10 @@ use rusqlite::{Connection, TransactionBehavior};
 const APPLICATION_ID: i32 = 0x4841_5058;
 
 /// Name and text. Each brings the file from the version before to its own, which is its place counted from 1.
-const MIGRATIONS: &[(&str, &str)] =
-    &[("0001_runs_steps_keys", include_str!("../migrations/0001_runs_steps_keys.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_runs_steps_keys", include_str!("../migrations/0001_runs_steps_keys.sql")),
+    ("0002_requests_catalog", include_str!("../migrations/0002_requests_catalog.sql")),
+];
 
 /// The version this program writes.
 pub(crate) const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;

@@ -42,6 +42,7 @@ pub(crate) fn open(path: &Path, shared: bool, now: Timestamp) -> Result<Opened, 
     if !shared {
         wake_leased_runs(&writer, now).map_err(failed)?;
         wake_claimed_posts(&writer, now).map_err(failed)?;
+        end_holds(&writer, now).map_err(failed)?;
     }
     Ok(Opened { path: path.clone(), writer, lock })
 }
@@ -154,6 +155,15 @@ fn wake_claimed_posts(connection: &Connection, now: Timestamp) -> rusqlite::Resu
     let woken = connection.execute(include_str!("../sql/wake_claimed_posts.sql"), [now.as_millis()])?;
     if woken > 0 {
         tracing::info!(posts = woken, "after-effects of the process before are due at once");
+    }
+    Ok(())
+}
+
+/// The same for requests that were worked on: whoever sends one again takes it over at once.
+fn end_holds(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let ended = connection.execute(include_str!("../sql/end_holds.sql"), [now.as_millis()])?;
+    if ended > 0 {
+        tracing::info!(requests = ended, "requests of the process before may be taken over at once");
     }
     Ok(())
 }

@@ -82,6 +82,14 @@ impl<'r> Columns<'r> {
         let text = self.row.get_ref(place)?.as_str_or_null();
         text.map_err(broken)
     }
+
+    /// Bytes as they lie in the row, not copied.
+    pub(crate) fn maybe_bytes(&mut self) -> Result<Option<&'r [u8]>, Fault> {
+        let place = self.next;
+        self.next += 1;
+        let bytes = self.row.get_ref(place)?.as_blob_or_null();
+        bytes.map_err(broken)
+    }
 }
 
 pub(crate) fn broken(what: impl std::fmt::Display) -> Fault {

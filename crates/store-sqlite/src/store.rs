@@ -13,11 +13,11 @@ use hapax_engine::model::{
     Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyRecord, ListDoubts,
-    ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases,
-    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome,
-    SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact,
-    TransactOutcome,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyBook, KeyRecord,
+    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, Purge, Purged, Redeliver,
+    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
+    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt,
+    StoredKey, Transact, TransactOutcome,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;
@@ -92,7 +92,11 @@ impl SqliteStore {
         &self.path
     }
 
-    async fn write<V: Verb>(&self, request: V) -> StoreResult<V::Outcome> {
+    pub(crate) fn readers(&self) -> &Arc<Readers> {
+        &self.readers
+    }
+
+    pub(crate) async fn write<V: Verb>(&self, request: V) -> StoreResult<V::Outcome> {
         let Some(inbox) = &self.inbox else {
             return Err(StoreError::Refused("the file was opened read-only".into()));
         };
@@ -177,6 +181,14 @@ impl Drop for SqliteStore {
 impl Store for SqliteStore {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn key_book(&self) -> Option<&dyn KeyBook> {
+        Some(self)
+    }
+
+    fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
     }
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
@@ -284,6 +296,10 @@ impl Store for SqliteStore {
 
     async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
         self.readers.read(move |connection| list_posts::list_posts(connection, &request)).await
+    }
+
+    async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
+        self.readers.read(list_posts::measure_outbox).await
     }
 
     async fn close(&self) -> StoreResult<()> {

@@ -96,6 +96,11 @@ impl Place {
         self.url.strip_prefix("sqlite:").map(Path::new)
     }
 
+    /// The write-ahead log, if the store is a file.
+    pub(super) fn log(&self) -> Option<Log> {
+        self.path().map(Log::of)
+    }
+
     pub(super) async fn open(&self, options: EngineOptions) -> Result<Opened> {
         Opened::open(&self.url, options).await
     }

@@ -4,27 +4,32 @@ use anyhow::Result;
 use hapax::{Doubt, Engine, Timestamp};
 use serde::Serialize;
 
-use crate::effect_store::{self, StoreOptions};
+use crate::effect_store::{self, StoreOptions, StoreOrServer};
+use crate::listing::LimitOptions;
+use crate::output::shape::ShapeOptions;
 use crate::output::{self, for_people};
+use crate::server_options::ServerOptions;
+use crate::spelling::between;
 
 const EXAMPLES: &str = "\
 Examples:
+  hapax doubts list                               of the workspace of the API key, from the server
   hapax doubts list --store sqlite:orders.db
   hapax doubts list --store postgres://localhost/orders --workspace emea --json | jq -r .run
 
 A SQLite file is only read, so a program may be using it.";
 
+const NONE: &str = "no effect is in doubt\n";
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
-    store: StoreOptions,
-    /// Print one JSON object a line instead of a table.
-    #[arg(long)]
-    json: bool,
-    /// How many at most.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    limit: u32,
+    source: StoreOrServer,
+    #[command(flatten)]
+    limit: LimitOptions,
+    #[command(flatten)]
+    shape: ShapeOptions,
 }
 
 /// A doubt as it is told to programs.
@@ -43,20 +48,50 @@ struct Told<'a> {
     version: u64,
 }
 
-pub(super) async fn run(options: Options) -> Result<()> {
-    let engine = options.store.open_to_read().await?;
-    let (doubts, is_all) = read(&engine, options.limit as usize).await?;
+pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    match options.source.store() {
+        Some(store) => of_store(&options, &store).await,
+        None => of_server(&options, server).await,
+    }
+}
+
+async fn of_store(options: &Options, store: &StoreOptions) -> Result<()> {
+    let engine = store.open_to_read().await?;
+    let (doubts, is_all) = read(&engine, options.limit.get()).await?;
     let now = engine.store().now();
     effect_store::close(&engine).await?;
-    match options.json {
-        true => doubts.iter().try_for_each(|doubt| output::print_json_line(&told(doubt, now)))?,
-        false if doubts.is_empty() => output::print("no effect is in doubt\n")?,
-        false => output::print(&table(&doubts, now))?,
-    }
+    let all: Vec<Told> = doubts.iter().map(|doubt| told(doubt, now)).collect();
+    options.shape.show_all(&all, || table(&doubts, now))?;
     if !is_all {
-        output::say(&format!("there are more; show them with a --limit above {}", options.limit));
+        output::say(&format!("there are more; show them with a --limit above {}", options.limit.get()));
     }
     Ok(())
+}
+
+async fn of_server(options: &Options, server: &ServerOptions) -> Result<()> {
+    let client = server.connect()?;
+    let doubts = options.limit.read(async |paging| client.list_doubts(&paging).await).await?;
+    options.shape.show_all(&doubts, || table_of_server(&doubts, jiff::Timestamp::now()))
+}
+
+fn table_of_server(doubts: &[hapax_api::Doubt], now: jiff::Timestamp) -> String {
+    if doubts.is_empty() {
+        return NONE.into();
+    }
+    let mut table = for_people::table(["run", "step", "seen", "attempts", "age", "workflow", "why", "key"]);
+    for doubt in doubts {
+        table.add_row([
+            doubt.run_id.clone(),
+            for_people::plain(&doubt.step_id),
+            doubt.version.to_string(),
+            doubt.attempts.to_string(),
+            for_people::span(between(&doubt.since, now)),
+            for_people::plain(&doubt.workflow),
+            for_people::plain(&doubt.failure.message),
+            for_people::plain(&doubt.effect_key),
+        ]);
+    }
+    format!("{table}\n")
 }
 
 /// The oldest `limit`, and whether those are all.
@@ -94,6 +129,9 @@ fn told(doubt: &Doubt, now: Timestamp) -> Told<'_> {
 }
 
 fn table(doubts: &[Doubt], now: Timestamp) -> String {
+    if doubts.is_empty() {
+        return NONE.into();
+    }
     let mut table =
         for_people::table(["run", "step", "seen", "attempts", "age", "owner that vanished", "why", "key"]);
     for doubt in doubts {

@@ -3,14 +3,21 @@
 use anyhow::{Result, anyhow};
 use hapax::model::{RulingRefused, StepId, Version};
 use hapax::{Actor, DoubtRef, Error, Resolution, Role, Ruling, RunId};
+use hapax_api::{RawJson, ResolveDoubt};
 use serde_json::{Value, json};
 
-use crate::effect_store::{self, StoreOptions};
-use crate::output;
+use crate::effect_store::{self, StoreOptions, StoreOrServer};
+use crate::output::for_people::plain;
+use crate::output::shape::ShapeOptions;
 use crate::person::{Person, not_blank};
+use crate::server_options::ServerOptions;
+use crate::spelling::spelled;
+use crate::terms::KeyOptions;
 
 const EXAMPLES: &str = "\
 Examples:
+  hapax doubts resolve RUN wire --seen 7 --happened '{\"transfer\":\"tx-41\"}' \\
+      --by ada --reason 'the bank shows it'                          on the server
   hapax doubts resolve RUN wire --seen 7 --happened '{\"transfer\":\"tx-41\"}' \\
       --by ada --reason 'the bank shows it' --store sqlite:orders.db
   hapax doubts resolve RUN wire --seen 7 --did-not-happen \\
@@ -18,7 +25,7 @@ Examples:
   hapax doubts resolve RUN wire --seen 7 --abandon \\
       --by grace --role manager --reason 'the bank no longer exists' --store postgres://localhost/orders
 
-What cannot be taken back (all but --happened) needs --role manager, or a second person. A decision counts once, for the
+What cannot be taken back (all but --happened) needs --role manager (on a server: a key with that role), or a second person. A decision counts once, for the
 doubt as it was seen; anything else is refused with 1 and changes nothing. While a process owns the SQLite file, stop it, or
 decide in that process.";
 
@@ -41,10 +48,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     seconded_by: Option<String>,
     #[command(flatten)]
-    store: StoreOptions,
-    /// Print one JSON object instead of a line.
-    #[arg(long)]
-    json: bool,
+    source: StoreOrServer,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    shape: ShapeOptions,
 }
 
 #[derive(Debug, clap::Args)]
@@ -64,7 +72,34 @@ struct Decision {
     abandon: bool,
 }
 
-pub(super) async fn run(options: Options) -> Result<()> {
+pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    match options.source.store() {
+        Some(store) => in_store(&options, &store).await,
+        None => on_server(&options, server).await,
+    }
+}
+
+async fn on_server(options: &Options, server: &ServerOptions) -> Result<()> {
+    let output = options.decision.happened.as_ref().or(options.decision.compensate.as_ref());
+    let asked = ResolveDoubt {
+        resolution: options.decision.on_wire(),
+        output: output.map(RawJson::from_value).transpose()?,
+        reason: options.person.reason.clone(),
+        version: options.seen,
+        by: Some(options.person.actor().name),
+        seconded_by: options.seconded_by.clone(),
+    };
+    let run = options.run.to_string();
+    let resolved = server.connect()?.resolve_doubt(&run, &options.step, &asked, options.key.terms()).await?;
+    let decided = spelled(&resolved.resolution);
+    options.shape.show(&resolved, || told(&options.step, &run, &decided))
+}
+
+fn told(step: &str, run: &str, decided: &str) -> String {
+    format!("step {} of run {run}: {decided}; a run that waits for it goes on\n", plain(step))
+}
+
+async fn in_store(options: &Options, store: &StoreOptions) -> Result<()> {
     let resolution = options.decision.resolution()?;
     let decided = resolution.as_str();
     let second = options.seconded_by.clone();
@@ -79,20 +114,25 @@ pub(super) async fn run(options: Options) -> Result<()> {
         step: StepId::from_stored(&options.step),
         seen: Version::new(options.seen),
     };
-    let engine = options.store.open_to_write().await?;
+    let engine = store.open_to_write().await?;
     let outcome = engine.resolve_doubt(&doubt, ruling).await.map_err(with_remedy);
     let closed = effect_store::close(&engine).await;
     outcome.and(closed)?;
     let (run, step) = (doubt.run.to_string(), doubt.step);
-    match options.json {
-        true => output::print_json(&json!({ "run": run, "step": step.as_str(), "resolution": decided })),
-        false => {
-            output::print(&format!("step {step} of run {run}: {decided}; a run that waits for it goes on\n"))
-        }
-    }
+    let value = json!({ "run": run, "step": step.as_str(), "resolution": decided });
+    options.shape.show(&value, || told(step.as_str(), &run, decided))
 }
 
 impl Decision {
+    fn on_wire(&self) -> hapax_api::Resolution {
+        match (&self.happened, &self.compensate, self.did_not_happen) {
+            (Some(_), _, _) => hapax_api::Resolution::Happened,
+            (None, Some(_), _) => hapax_api::Resolution::Compensate,
+            (None, None, true) => hapax_api::Resolution::DidNotHappen,
+            (None, None, false) => hapax_api::Resolution::Abandon,
+        }
+    }
+
     fn resolution(&self) -> Result<Resolution> {
         match (&self.happened, &self.compensate) {
             (Some(output), _) => Ok(Resolution::Happened { output: output.clone() }),

@@ -1,5 +1,6 @@
 //! Tables and spans of time, for people.
 
+use std::fmt::Write;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -24,7 +25,27 @@ pub(crate) fn align_right(table: &mut Table, columns: Range<usize>) {
 
 /// What others wrote, on one line, and without what a terminal would obey.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    text.chars().map(|letter| if is_command(letter) { ' ' } else { letter }).collect()
+}
+
+/// JSON or YAML in which all that a terminal would obey, but for ends of lines, is spelled out. Such letters stand only
+/// inside of texts, where JSON reads the spelling as the letter.
+pub(crate) fn without_commands(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' => safe.push(letter),
+            letter if is_command(letter) => _ = write!(safe, "\\u{:04x}", u32::from(letter)),
+            letter => safe.push(letter),
+        }
+    }
+    safe
+}
+
+/// Would a terminal do something else than show it, or show what follows in another order?
+fn is_command(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// `3 h 20 min`: the two largest units.
@@ -63,5 +84,9 @@ mod tests {
     #[test]
     fn what_others_wrote_cannot_steer_the_terminal() {
         assert_eq!(plain("reset\n\u{1b}[2Jgone"), "reset  [2Jgone");
+        assert_eq!(plain("\u{9b}2J\u{202e}x\u{7f}"), " 2J x ");
+        let json = without_commands("{\n\"a\":\"\u{9b}2J\u{202e}é\"\n}");
+        assert_eq!(json, "{\n\"a\":\"\\u009b2J\\u202eé\"\n}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["a"], "\u{9b}2J\u{202e}é");
     }
 }

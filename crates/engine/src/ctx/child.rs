@@ -20,6 +20,7 @@ use crate::runtime::desk::{Desk, Entered};
 pub struct Child<'a, T> {
     ctx: &'a Ctx,
     workflow: String,
+    step: Option<String>,
     input: Result<Payload, Invalid>,
     on_close: ClosePolicy,
     output: PhantomData<fn() -> T>,
@@ -36,6 +37,7 @@ impl Ctx {
         Child {
             ctx: self,
             workflow: workflow.to_string(),
+            step: None,
             input,
             on_close: ClosePolicy::Cancel,
             output: PhantomData,
@@ -44,6 +46,12 @@ impl Ctx {
 }
 
 impl<T> Child<'_, T> {
+    /// Record it as a step of this name; it has the workflow's unless said otherwise.
+    pub fn recorded_as(mut self, step: &str) -> Self {
+        self.step = Some(step.to_string());
+        self
+    }
+
     /// What becomes of the child if this run ends first; it is cancelled unless said otherwise.
     pub fn on_close(mut self, policy: ClosePolicy) -> Self {
         self.on_close = policy;
@@ -59,7 +67,11 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
         Box::pin(async move {
             let activation = &*self.ctx.activation;
             let name = checked_name("workflow name", &self.workflow)?;
-            let id = activation.next_id(&name);
+            let step = match &self.step {
+                Some(step) => checked_name("step name", step)?,
+                None => name.clone(),
+            };
+            let id = activation.next_id(&step);
             let now = activation.now();
             let change = |transition, state, began, child| Change::Step {
                 id: id.clone(),
@@ -81,7 +93,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                     let workflow = activation
                         .engine
                         .registry
-                        .newest(&self.workflow)
+                        .newest(&activation.facts.workspace, &self.workflow)
                         .map_err(|error| Failure::permanent(error).with_code("unknown_workflow"))?;
                     let child = RunId::new(now);
                     let parent =

@@ -68,6 +68,8 @@ pub(super) struct Claimed<'a, 'c, T> {
     /// People may allow more than the policy does.
     allowed: u32,
     began: Timestamp,
+    /// May an earlier attempt have happened, as far as anybody knows?
+    may_have_happened: bool,
 }
 
 /// What comes next.
@@ -102,7 +104,17 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     ) -> Self {
         let key = EffectKey::new(activation.facts.id, activation.generation, &effect.id);
         let (allowed, began) = (effect.policy.attempts(), activation.now());
-        Claimed { effect, activation, claim, undo, key, attempts: 0, allowed, began }
+        Claimed {
+            effect,
+            activation,
+            claim,
+            undo,
+            key,
+            attempts: 0,
+            allowed,
+            began,
+            may_have_happened: false,
+        }
     }
 
     pub(super) async fn run<C, Fut, E>(mut self, mut code: C) -> Result<(T, Payload), Failure>
@@ -124,7 +136,10 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             Entered::Open(record) => {
                 (self.attempts, self.began) = (record.attempts, record.started_at);
                 match record.state {
-                    StepState::Pending { due_at, .. } => Next::Try(Some(due_at)),
+                    StepState::Pending { due_at, failure } => {
+                        self.may_have_happened = failure.class() == FailureClass::Unknown;
+                        Next::Try(Some(due_at))
+                    }
                     StepState::InDoubt { .. } => Next::Held,
                     _ => Next::Doubt(
                         Failure::unknown("its worker vanished in the middle of it").with_code("crashed"),
@@ -203,6 +218,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             return Ok(Err(self.not_begun()));
         }
         cut_off.stage = Stage::Entered;
+        if self.may_have_happened {
+            effect.count_repeat(activation, self.attempts);
+        }
         let attempt = Attempt::new(self.key.clone(), self.attempts, activation, &effect.id);
         let outcome = effect.attempt(activation, code, attempt, self.began).await;
         cut_off.stage = Stage::Left;
@@ -313,6 +331,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 _ if is_ruled => {}
                 OnDoubt::Hold => {}
                 OnDoubt::Retry => {
+                    self.may_have_happened = true;
                     let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
                     return self.again(&promise, failure);
                 }

@@ -16,6 +16,7 @@ use crate::runtime::desk::{Desk, Entered};
 pub struct SignalBuilder<'a, T> {
     ctx: &'a Ctx,
     name: String,
+    step: Option<String>,
     timeout: Option<Duration>,
     value: PhantomData<fn() -> T>,
 }
@@ -23,11 +24,17 @@ pub struct SignalBuilder<'a, T> {
 impl Ctx {
     /// Waits for the next signal of this name. One that came before anybody waited has been kept.
     pub fn signal<T: DeserializeOwned + Send>(&self, name: &str) -> SignalBuilder<'_, T> {
-        SignalBuilder { ctx: self, name: name.to_string(), timeout: None, value: PhantomData }
+        SignalBuilder { ctx: self, name: name.to_string(), step: None, timeout: None, value: PhantomData }
     }
 }
 
 impl<T> SignalBuilder<'_, T> {
+    /// Record the wait as a step of this name; it has the signal's unless said otherwise.
+    pub fn recorded_as(mut self, step: &str) -> Self {
+        self.step = Some(step.to_string());
+        self
+    }
+
     /// Give up waiting after this long; the failure has the code `timed_out`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -43,7 +50,11 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
         Box::pin(async move {
             let activation = &*self.ctx.activation;
             let name = checked_name("signal name", &self.name)?;
-            let id = activation.next_id(&name);
+            let step = match &self.step {
+                Some(step) => checked_name("step name", step)?,
+                None => name.clone(),
+            };
+            let id = activation.next_id(&step);
             let now = activation.now();
             let finish = |transition, state, began| {
                 Change::finished(&id, StepKind::Signal, transition, state, 1, began)

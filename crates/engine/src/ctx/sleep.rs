@@ -14,17 +14,30 @@ impl Ctx {
         if span > MAX_SPAN {
             return Err(refused(Invalid::Span { what: "sleep", given: span }));
         }
-        self.sleep_step(|now| now.plus(span)).await
+        self.sleep_step("sleep", |now| now.plus(span)).await
+    }
+
+    /// The same, recorded under a name of its own.
+    pub async fn sleep_as(&self, name: &str, span: Duration) -> Result<(), Failure> {
+        if span > MAX_SPAN {
+            return Err(refused(Invalid::Span { what: "sleep", given: span }));
+        }
+        self.sleep_step(name, |now| now.plus(span)).await
     }
 
     /// Waits until an instant has come.
     pub async fn sleep_until(&self, at: Timestamp) -> Result<(), Failure> {
-        self.sleep_step(|_| at).await
+        self.sleep_step("sleep", |_| at).await
     }
 
-    async fn sleep_step(&self, due: impl FnOnce(Timestamp) -> Timestamp) -> Result<(), Failure> {
+    /// The same, recorded under a name of its own.
+    pub async fn sleep_until_as(&self, name: &str, at: Timestamp) -> Result<(), Failure> {
+        self.sleep_step(name, |_| at).await
+    }
+
+    async fn sleep_step(&self, name: &str, due: impl FnOnce(Timestamp) -> Timestamp) -> Result<(), Failure> {
         let activation = &*self.activation;
-        let id = activation.next_id(&checked_name("step name", "sleep")?);
+        let id = activation.next_id(&checked_name("step name", name)?);
         let began = activation.now();
         let (due_at, started_at) = match activation.enter(&id, StepKind::Sleep) {
             Entered::Done(record) => return recorded_outcome::<()>(activation, &id, record.state).await,

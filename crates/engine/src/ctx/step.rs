@@ -10,13 +10,15 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::field::Empty;
 
 use super::claimed::{Claim, Claimed};
 use super::scope::{Scope, Undo};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::model::{
-    EffectClass, EffectKey, Failure, Name, Noted, OnDoubt, Payload, Probed, RetryDecision, RetryPolicy,
-    RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp, decide_retry,
+    EffectClass, EffectKey, Failure, FailureClass, Name, Noted, OnDoubt, Payload, Probed, RetryDecision,
+    RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp,
+    decide_retry,
 };
 use crate::runtime::desk::Entered;
 use crate::runtime::waits::Gate;
@@ -243,6 +245,7 @@ impl Effect {
         E: Into<Failure>,
         T: Serialize + DeserializeOwned,
     {
+        let mut may_have_happened = false;
         let (mut attempts, mut started_at, mut due_at, fresh) = match activation.enter(&self.id, self.kind) {
             Entered::Done(record) => {
                 let output = match &record.state {
@@ -254,8 +257,14 @@ impl Effect {
             Entered::GivenUp => return std::future::pending().await,
             Entered::Open(record) => {
                 let due_at = match record.state {
-                    StepState::Pending { due_at, .. } => Some(due_at),
-                    _ => None,
+                    StepState::Pending { due_at, failure } => {
+                        may_have_happened = failure.class() == FailureClass::Unknown;
+                        Some(due_at)
+                    }
+                    _ => {
+                        may_have_happened = true;
+                        None
+                    }
                 };
                 (record.attempts, Some(record.started_at), due_at, false)
             }
@@ -275,6 +284,7 @@ impl Effect {
             if recovering && after_replay && fresh && attempts == 0 && self.policy.attempts() > 1 {
                 // The holder before us vanished, perhaps in this very step: count that as a try.
                 attempts = 1;
+                may_have_happened = true;
             }
             let now = activation.now();
             let began = *started_at.get_or_insert(now);
@@ -296,6 +306,9 @@ impl Effect {
                 self.mark(activation, attempts, began);
                 self.gate(activation).await;
             }
+            if may_have_happened {
+                self.count_repeat(activation, attempts);
+            }
             let attempt = Attempt::new(key.clone(), attempts, activation, &self.id);
             match self.attempt(activation, &mut code, attempt, began).await {
                 Ok(value) => {
@@ -308,6 +321,7 @@ impl Effect {
                     return Ok((value, output));
                 }
                 Err(failure) => {
+                    may_have_happened |= failure.class() == FailureClass::Unknown;
                     let now = activation.now();
                     match decide_retry(&self.policy, attempts, &failure, now, fastrand::f64()) {
                         RetryDecision::GiveUp => return Err(self.fail(activation, failure, attempts, began)),
@@ -328,6 +342,26 @@ impl Effect {
         }
     }
 
+    /// What the provider knows the effect by.
+    pub(super) fn key(&self, activation: &Activation) -> EffectKey {
+        EffectKey::new(activation.facts.id, activation.generation, &self.id)
+    }
+
+    /// An entry is about to be made though an earlier one may have happened.
+    pub(super) fn count_repeat(&self, activation: &Activation, attempt: u32) {
+        let counters = &activation.engine.counters;
+        let is_claimed = self.kind.effect_class() == Some(EffectClass::Claimed);
+        Counters::add(if is_claimed {
+            &counters.repeated_claimed_effects
+        } else {
+            &counters.repeated_effects
+        });
+        tracing::info!(
+            key = %self.key(activation), run = %activation.facts.id, step = %self.id, attempt,
+            "effect entered again though it may have happened"
+        );
+    }
+
     /// One try: isolated from panics, cut off by its timeout, marked if it takes long.
     pub(super) async fn attempt<T, C, Fut, E>(
         &self,
@@ -344,7 +378,10 @@ impl Effect {
         let run = activation.facts.id;
         let number = attempt.number;
         activation.reached(|| Point::BeforeEffect(run, self.id.clone())).await;
-        tracing::debug!(key = attempt.idempotency_key(), attempt = number, "effect begins");
+        // Built only where somebody listens. `Attempt::idempotency_key` is not asked: who watches would take it for the step's code.
+        let key = || self.key(activation);
+        tracing::debug!(key = %key(), %run, step = %self.id, attempt = number, "effect begins");
+        let span = tracing::debug_span!("effect", key = %key(), %run, step = %self.id, attempt = number, outcome = Empty);
         let in_flight = activation.begin_effect();
         let mut running =
             pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
@@ -353,7 +390,7 @@ impl Effect {
         let is_running = |record: &StepRecord| record.state.status() == StepStatus::Running;
         let mut marked = activation.desk().open.get(&self.id).is_some_and(is_running);
         let outcome = poll_fn(|cx| {
-            if let Poll::Ready(outcome) = running.as_mut().poll(cx) {
+            if let Poll::Ready(outcome) = span.in_scope(|| running.as_mut().poll(cx)) {
                 return Poll::Ready(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
             }
             if let Some(timeout) = self.timeout {
@@ -377,6 +414,10 @@ impl Effect {
             Poll::Pending
         })
         .await;
+        let told = told_of(&outcome);
+        span.record("outcome", told);
+        drop(span);
+        tracing::info!(key = %key(), %run, step = %self.id, attempt = number, outcome = told, "effect ended");
         activation.its_turn(&self.id).await;
         drop(in_flight);
         activation.reached(|| Point::AfterEffect(run, self.id.clone())).await;
@@ -393,7 +434,7 @@ impl Effect {
         began: Timestamp,
     ) {
         Counters::add(&activation.engine.counters.retries);
-        tracing::info!(step = %self.id, run = %activation.facts.id, attempts, %failure, "attempt failed; it will be tried again");
+        tracing::info!(key = %self.key(activation), run = %activation.facts.id, step = %self.id, attempt = attempts, %failure, "attempt failed; it will be tried again");
         if activation.engine.options.ledger {
             let noted = Noted::Failed { attempt: attempts, failure: failure.clone() };
             activation.queue([activation.note(&self.id, noted)]);
@@ -414,7 +455,7 @@ impl Effect {
         attempts: u32,
         began: Timestamp,
     ) -> Failure {
-        tracing::info!(step = %self.id, run = %activation.facts.id, attempts, %failure, "step failed");
+        tracing::info!(key = %self.key(activation), run = %activation.facts.id, step = %self.id, attempt = attempts, %failure, "step failed");
         let state = StepState::Failed { at: activation.now(), failure: failure.clone() };
         self.finish(activation, StepTransition::Fail, state, attempts, began);
         failure
@@ -439,6 +480,17 @@ impl Effect {
         began: Timestamp,
     ) -> Change {
         Change::finished(&self.id, self.kind, transition, state, attempts, began)
+    }
+}
+
+/// What a log says of an attempt.
+pub(super) fn told_of<T>(outcome: &Result<T, Failure>) -> &'static str {
+    match outcome {
+        Ok(_) => "completed",
+        Err(failure) => match failure.class() {
+            FailureClass::Retryable | FailureClass::Permanent => "failed",
+            FailureClass::Unknown => "unknown",
+        },
     }
 }
 

@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use super::{Ctx, checked_name, decoded, recorded_outcome};
 use crate::model::{
-    EffectClass, Failure, RetryDecision, RetryPolicy, StepKind, StepState, StepTransition, Timestamp,
-    decide_retry,
+    EffectClass, EffectKey, Failure, RetryDecision, RetryPolicy, StepKind, StepState, StepTransition,
+    Timestamp, decide_retry,
 };
 use crate::runtime::change::Change;
 use crate::runtime::desk::Entered;
@@ -36,6 +36,8 @@ impl Ctx {
             },
             Entered::Fresh => (0, None, None),
         };
+        let key = || EffectKey::new(activation.facts.id, activation.generation, &step);
+        let run = activation.facts.id;
         loop {
             if let Some(due_at) = due_at.take() {
                 let due = move |_: &mut _, now: Timestamp| (now >= due_at).then_some(());
@@ -53,12 +55,16 @@ impl Ctx {
                 activation.desk().end_turn();
                 activation.wake_all();
                 match told {
-                    Ok(Reply::Done(output)) => return decoded(step.as_str(), &output),
+                    Ok(Reply::Done(output)) => {
+                        tracing::info!(key = %key(), %run, %step, attempt = attempts, outcome = "completed", "effect ended");
+                        return decoded(step.as_str(), &output);
+                    }
                     Ok(Reply::Failed(failure)) => break failure,
                     // The run changed under it, or is being given up: the gate knows which.
                     Ok(Reply::Again) | Err(_) => drop(activation.gate().await),
                 }
             };
+            tracing::info!(key = %key(), %run, %step, attempt = attempts, outcome = "failed", %failure, "effect ended");
             let now = activation.now();
             let change = |transition, state| {
                 Change::finished(&step, StepKind::Transaction, transition, state, attempts, began)

@@ -22,7 +22,8 @@ impl Ctx {
         text.parse().map_err(|_| Failure::permanent("the recorded random number cannot be read"))
     }
 
-    fn remember<T: Serialize + DeserializeOwned>(
+    /// A value worked out once, under a name of its own: every replay gives what was recorded.
+    pub fn remember<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
         make: impl FnOnce() -> T,
@@ -47,5 +48,27 @@ impl Ctx {
                 Ok(value)
             }
         }
+    }
+
+    /// Puts on record that a step is passed over, so that people see it in its place. It takes no effect and gives nothing.
+    pub fn skip(&self, name: &str) -> Result<(), Failure> {
+        let activation = &*self.activation;
+        let id = activation.next_id(&checked_name("step name", name)?);
+        match activation.enter(&id, StepKind::Value) {
+            Entered::Done(_) => {}
+            Entered::GivenUp | Entered::Open(_) | Entered::Fresh => {
+                let at = activation.now();
+                let state = StepState::Skipped { at };
+                activation.queue([Change::finished(
+                    &id,
+                    StepKind::Value,
+                    StepTransition::Skip,
+                    state,
+                    0,
+                    at,
+                )]);
+            }
+        }
+        Ok(())
     }
 }

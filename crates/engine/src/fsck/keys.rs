@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Found;
 use super::invariant::{KEY_HAS_FINGERPRINT, KEY_IN_WORKSPACE, KEY_OUTLIVES_RUN, ONE_RUN_PER_KEY};
+use super::released::Released;
 use super::report::{Report, Violation};
 use super::snapshot::Snapshot;
 use crate::model::{
@@ -29,35 +30,45 @@ impl Named {
     }
 }
 
-/// The key of one run: it names an open run without an end, and a closed one until its retention is over.
-pub(super) fn check_own(snapshot: &Snapshot, now: Timestamp, found: &mut Found) {
-    let head = &snapshot.log.head;
-    let facts = &head.facts;
+/// The key of one run: it names an open run without an end, and a closed one until its retention is over, or until a person
+/// frees it.
+pub(super) async fn check_own(
+    store: &dyn Store,
+    snapshot: &Snapshot,
+    released: &mut Released,
+    found: &mut Found,
+) -> StoreResult<()> {
+    let facts = &snapshot.log.head.facts;
     if facts.key.is_some() != facts.fingerprint.is_some() {
         found.push((KEY_HAS_FINGERPRINT, "it has a key or a fingerprint, but not both".into()));
     }
-    if facts.key.is_none() {
-        return;
-    }
+    let Some(key) = &facts.key else { return Ok(()) };
     let own = snapshot.key.filter(|record| record.run == facts.id);
     if own.is_some_and(|record| Some(record.fingerprint) != facts.fingerprint) {
         found.push((KEY_HAS_FINGERPRINT, "its key stands for another fingerprint".into()));
     }
+    if let Some(wrong) = check_end(snapshot, store.now()) {
+        let is_closed = snapshot.log.head.status().is_closed();
+        if !is_closed || !released.has(store, &facts.workspace, key, facts.created_at).await? {
+            found.push(wrong);
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with the end of the key, if nobody freed it.
+fn check_end(snapshot: &Snapshot, now: Timestamp) -> Option<(u8, String)> {
+    let head = &snapshot.log.head;
     let end = match head.state {
-        RunState::Closed { at, ending } => decide_key_expiry(facts.retention, ending, at),
+        RunState::Closed { at, ending } => decide_key_expiry(head.facts.retention, ending, at),
         RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } | RunState::Paused => None,
     };
-    match (own, snapshot.key) {
-        (Some(record), _) if record.expires_at != end => {
-            let what = format!("its key expires at {:?}, not at {end:?}", record.expires_at);
-            found.push((KEY_OUTLIVES_RUN, what));
-        }
-        (Some(_), _) => {}
-        (None, _) if end.is_some_and(|end| end <= now) => {}
-        (None, Some(other)) => {
-            found.push((ONE_RUN_PER_KEY, format!("its key still protects it, but names {}", other.run)));
-        }
-        (None, None) => found.push((KEY_OUTLIVES_RUN, "its key is gone while it should live".into())),
+    match snapshot.key {
+        Some(own) if own.run == head.id() => (own.expires_at != end)
+            .then(|| (KEY_OUTLIVES_RUN, format!("its key expires at {:?}, not at {end:?}", own.expires_at))),
+        _ if end.is_some_and(|end| end <= now) => None,
+        Some(other) => Some((ONE_RUN_PER_KEY, format!("its key still protects it, but names {}", other.run))),
+        None => Some((KEY_OUTLIVES_RUN, "its key is gone while it should live".into())),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::state::State;
 use crate::limits::MAX_PURGE;
 use crate::model::{PromiseState, RunHead, RunId, RunState, Timestamp};
-use crate::store::{Purge, Purged};
+use crate::store::{KeyPlace, Purge, Purged};
 use std::ops::Bound::{Excluded, Unbounded};
 
 impl State {
@@ -12,6 +12,8 @@ impl State {
         let dead = self.expired_keys(now, limit);
         for place in &dead {
             self.remove_key(place);
+            let (workspace, key) = (place.workspace.clone(), place.key.clone());
+            self.uses.remove(&KeyPlace::Run { workspace, key });
         }
         let mut purged = Purged { keys: dead.len(), ..Purged::default() };
         let Some(closed_before) = request.runs_closed_before else { return purged };

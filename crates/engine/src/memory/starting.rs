@@ -4,7 +4,7 @@ use super::state::{State, key_of};
 use crate::model::{
     Drive, EventKind, NewRun, RunEvent, RunFacts, RunHead, RunId, RunState, Timestamp, decide_start,
 };
-use crate::store::{KeyRecord, RunLog, StartOutcome, StoreError, StoreResult};
+use crate::store::{KeyPlace, KeyRecord, RunLog, StartOutcome, StoreError, StoreResult};
 
 impl State {
     pub(super) fn start_run(&mut self, new: &NewRun, now: Timestamp) -> StoreResult<StartOutcome> {
@@ -73,6 +73,10 @@ impl State {
         let (Some(place), Some(fingerprint)) = (key_of(facts), facts.fingerprint) else { return };
         let own = self.keys().get(&place).filter(|record| record.run == facts.id);
         let first_seen_at = own.map_or(now, |record| record.first_seen_at);
+        if own.is_none() {
+            let (workspace, key) = (place.workspace.clone(), place.key.clone());
+            self.uses.remove(&KeyPlace::Run { workspace, key });
+        }
         self.put_key(place, KeyRecord { run: facts.id, fingerprint, first_seen_at, expires_at: None });
     }
 

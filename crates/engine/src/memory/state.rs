@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    EffectKey, IdempotencyKey, KeyKind, Name, Note, Payload, Post, Priority, Promise, PromiseId, RunEvent,
-    RunFacts, RunHead, RunId, RunResult, Signal, SignalId, StepId, StepRecord, Subject, Timestamp,
-    WorkflowRef, WorkspaceId, WriteToken,
+    EffectKey, IdempotencyKey, Item, ItemKind, KeyKind, Name, Note, Payload, Post, Priority, Promise,
+    PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts, RunHead, RunId, RunResult, Signal, SignalId,
+    StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId, WriteToken,
 };
-use crate::store::{KeyRecord, StoredKey};
+use crate::store::{KeyPlace, KeyRecord, StoredKey, Uses};
 
 /// A run with the rows that belong to it alone.
 #[derive(Debug)]
@@ -48,6 +48,9 @@ pub(super) struct State {
     notes: BTreeMap<u64, Note>,
     last_note: u64,
     posts: BTreeMap<(WorkspaceId, EffectKey), Post>,
+    pub(super) requests: BTreeMap<(RequestScope, IdempotencyKey), RequestRecord>,
+    pub(super) uses: BTreeMap<KeyPlace, Uses>,
+    pub(super) items: BTreeMap<(ItemKind, Name), Item>,
 }
 
 impl State {

@@ -26,6 +26,27 @@ impl Fingerprint {
         Ok(Fingerprint(hash.finalize().into()))
     }
 
+    /// The fingerprint of a request: its method, its path, and the canonical form of its body, or the body itself if it is not
+    /// JSON.
+    pub fn of_request(method: &str, path: &str, body: &[u8]) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(method.as_bytes());
+        hash.update(b"\n");
+        hash.update(path.as_bytes());
+        match serde_json::from_slice::<Value>(body) {
+            // Marked apart, so that no text can pass for the JSON it spells.
+            Ok(value) => {
+                hash.update(b"\njson\n");
+                hash.update(canonical_json(&value).as_bytes());
+            }
+            Err(_) => {
+                hash.update(b"\nbytes\n");
+                hash.update(body);
+            }
+        }
+        Fingerprint(hash.finalize().into())
+    }
+
     /// The bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -23,6 +23,9 @@ impl RunId {
         RunId(uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_u128())
     }
 
+    /// No run: what a note of the journal names that is about the workspace as a whole.
+    pub const NONE: RunId = RunId(0);
+
     /// The id as a number; stores keep it as 16 bytes.
     pub const fn as_u128(self) -> u128 {
         self.0

@@ -9,7 +9,7 @@ use super::{Actor, Failure, Fence, Generation, OwnerId, Resolution, RunId, StepI
 pub struct Note {
     /// The workspace.
     pub workspace: WorkspaceId,
-    /// The run it is about.
+    /// The run it is about; [`RunId::NONE`] if it is about something that is set up.
     pub run: RunId,
     /// The generation of the run.
     pub generation: Generation,
@@ -25,6 +25,23 @@ pub struct Note {
     pub by: Option<Actor>,
     /// What happened.
     pub what: Noted,
+}
+
+impl Note {
+    /// A note that a person makes on the workspace as a whole.
+    pub fn on_workspace(workspace: WorkspaceId, by: Actor, at: Timestamp, what: Noted) -> Self {
+        Note {
+            workspace,
+            run: RunId::NONE,
+            generation: Generation::default(),
+            step: None,
+            at,
+            fence: Fence::default(),
+            owner: None,
+            by: Some(by),
+            what,
+        }
+    }
 }
 
 /// What a note tells.
@@ -76,6 +93,32 @@ pub enum Noted {
         command: String,
         /// Why.
         reason: String,
+    },
+    /// A person freed an idempotency key before its time.
+    KeyReleased {
+        /// Of which kind: `run` or `request`.
+        kind: String,
+        /// The key.
+        key: String,
+        /// Whose, if it is a request key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        caller: Option<String>,
+        /// Why.
+        reason: String,
+    },
+    /// A person set something up, or changed it.
+    SetUp {
+        /// What kind of thing.
+        kind: String,
+        /// Its id.
+        id: String,
+        /// What was done: `created`, `rotated`, `revoked`, ...
+        change: String,
+    },
+    /// A person wrote something down.
+    Remarked {
+        /// What.
+        text: String,
     },
     /// A person had an after-effect delivered once more.
     Redelivered {

@@ -26,6 +26,16 @@ pub enum Steer {
 }
 
 impl Steer {
+    /// The command as the audit log spells it.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Steer::Pause => "pause",
+            Steer::Resume => "resume",
+            Steer::Cancel { .. } => "cancel",
+            Steer::Retry { .. } => "retry",
+        }
+    }
+
     /// What the end of a parent says to a child that asks for it; one wording for all stores.
     pub fn parent_ended(parent: RunId) -> Self {
         Steer::Cancel { reason: format!("its parent {parent} ended") }

@@ -67,7 +67,7 @@ impl Activation {
     }
 
     fn with_desk(engine: Arc<Inner>, active: Arc<Active>, desk: Desk) -> Self {
-        let workflow = engine.registry.find(&desk.head.facts.workflow);
+        let workflow = engine.registry.find(&desk.head.facts.workspace, &desk.head.facts.workflow);
         let declared = workflow.map(|workflow| workflow.declared.clone()).unwrap_or_default();
         Activation {
             engine,

@@ -58,8 +58,9 @@ pub struct AuditEntry {
     pub at: String,
     /// Who.
     pub by: crate::model::Actor,
-    /// On which run.
-    pub run: String,
+    /// On which run, if on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// On which step, if on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
@@ -158,7 +159,8 @@ impl Engine {
         let entry = |PlacedNote { place, note }| {
             let Note { run, step, at, by, what, .. } = note;
             let step = step.map(|step| step.to_string());
-            by.map(|by| AuditEntry { place, at: at.to_string(), by, run: run.to_string(), step, what })
+            let run = (run != RunId::NONE).then(|| run.to_string());
+            by.map(|by| AuditEntry { place, at: at.to_string(), by, run, step, what })
         };
         Ok(notes.into_iter().filter_map(entry).collect())
     }

@@ -9,18 +9,18 @@ use serde::de::DeserializeOwned;
 
 use super::active::{Mail, News};
 use super::inner::{Inner, Phase};
-use super::registry::WorkflowOptions;
+use super::registry::{LoadWorkflow, WorkflowOptions};
 use super::stats::Counters;
 use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Failure, Name, Note, OwnerId, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId, Settlement, Signal,
-    SignalId, Steer, StepId, Version, WorkspaceId,
+    Actor, Failure, Name, Note, Noted, OwnerId, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId,
+    Settlement, Signal, SignalId, Steer, StepId, Version, WorkspaceId,
 };
 use crate::store::{
-    ListRuns, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
-    SteerOutcome, SteerRun, Store,
+    ListNotes, ListRuns, PlacedNote, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
+    SignalOutcome, SteerOutcome, SteerRun, Store,
 };
 
 /// Drives runs and answers about them. Cheap to clone; the last clone to go stops the engine as a crash would:
@@ -89,9 +89,33 @@ impl Engine {
         O: Serialize + Send + 'static,
         E: Into<Failure> + Send + 'static,
     {
-        self.inner.registry.register(name, options, function)?;
+        self.inner.registry.register(None, name, options, function)?;
         self.inner.nudge.notify_one();
         Ok(())
+    }
+
+    /// Registers a workflow that only this workspace has; it goes before one of the same name that all have.
+    pub fn register_own<F, Fut, I, O, E>(
+        &self,
+        name: &str,
+        options: WorkflowOptions,
+        function: F,
+    ) -> Result<(), Error>
+    where
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        E: Into<Failure> + Send + 'static,
+    {
+        self.inner.registry.register(Some(&self.workspace), name, options, function)?;
+        self.inner.nudge.notify_one();
+        Ok(())
+    }
+
+    /// Whom to ask for the code of a workflow that is not registered when a run of it is granted. Counts once.
+    pub fn load_workflows_with(&self, loader: Arc<dyn LoadWorkflow>) {
+        let _ = self.inner.loader.set(loader);
     }
 
     /// Starts a run of the newest version of `workflow`; await what it returns.
@@ -99,10 +123,15 @@ impl Engine {
         Start::new(self.clone(), workflow, Payload::of(input))
     }
 
+    /// Starts a run with an input that is a payload already.
+    pub fn start_payload(&self, workflow: &str, input: Payload) -> Start {
+        Start::new(self.clone(), workflow, Ok(input))
+    }
+
     /// A handle on a run that exists.
     pub async fn run(&self, run: RunId) -> Result<RunHandle, Error> {
         self.get(run).await?;
-        Ok(RunHandle::new(self.clone(), run, false))
+        Ok(RunHandle::new(self.clone(), run))
     }
 
     /// A run as it stands.
@@ -136,8 +165,18 @@ impl Engine {
         payload: &T,
         id: Option<&str>,
     ) -> Result<bool, Error> {
+        self.signal_payload(run, name, Payload::of(payload)?, id).await
+    }
+
+    /// Sends a signal whose value is a payload already.
+    pub async fn signal_payload(
+        &self,
+        run: RunId,
+        name: &str,
+        payload: Payload,
+        id: Option<&str>,
+    ) -> Result<bool, Error> {
         let name = Name::new("signal name", name)?;
-        let payload = Payload::of(payload)?;
         let id = id.map(SignalId::new).transpose()?;
         let since = self.inner.clock.monotonic();
         let request = SendSignal {
@@ -257,13 +296,56 @@ impl Engine {
         }
     }
 
+    /// Carries out a person's command, and writes who gave it and why into the audit log. A command that finds the run as it would
+    /// leave it (to cancel one that has ended, to let go on one that is not paused) changes nothing: the answer is where it stands.
+    pub async fn steer_by(
+        &self,
+        run: RunId,
+        command: Steer,
+        expected: Option<Version>,
+        by: Actor,
+        reason: &str,
+    ) -> Result<RunHead, Error> {
+        let head = self.get(run).await?.head;
+        let what = Noted::Steered { command: command.as_str().into(), reason: reason.into() };
+        let note = Note {
+            workspace: self.workspace.clone(),
+            run,
+            generation: head.generation,
+            step: None,
+            at: self.inner.store.now(),
+            fence: head.fence,
+            owner: None,
+            by: Some(by),
+            what,
+        };
+        let is_cancel = matches!(command, Steer::Cancel { .. });
+        match self.try_steer_noted(run, command, expected, Some(note)).await? {
+            Ok(head) => Ok(head),
+            Err((Refusal::Stale(version), _)) => Err(Error::Concurrency { run, version }),
+            Err((Refusal::NotPaused(_), head)) => Ok(head),
+            Err((Refusal::AlreadyAsked | Refusal::Ended(_), head)) if is_cancel => Ok(head),
+            Err((refusal, _)) => Err(Error::Refused { run, refusal }),
+        }
+    }
+
     async fn try_steer(
         &self,
         run: RunId,
         command: Steer,
         expected: Option<Version>,
     ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
-        let request = SteerRun { workspace: self.workspace.clone(), run, command, expected, note: None };
+        self.try_steer_noted(run, command, expected, None).await
+    }
+
+    async fn try_steer_noted(
+        &self,
+        run: RunId,
+        command: Steer,
+        expected: Option<Version>,
+        note: Option<Note>,
+    ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
+        let request = SteerRun { workspace: self.workspace.clone(), run, command, expected, note };
         match self.inner.answer(self.inner.store.steer_run(request)).await? {
             SteerOutcome::Steered(head) => {
                 if let Some(active) = self.inner.active.find(run) {
@@ -283,6 +365,40 @@ impl Engine {
             SteerOutcome::Refused(refusal, head) => Ok(Err((refusal, head))),
             SteerOutcome::NoSuchRun => Err(Error::NoSuchRun(run)),
         }
+    }
+
+    /// Writes down what a person has to say about a run, or about a step of it.
+    pub async fn remark(&self, run: RunId, step: Option<&str>, by: Actor, text: &str) -> Result<Note, Error> {
+        let head = self.get(run).await?.head;
+        let note = Note {
+            workspace: self.workspace.clone(),
+            run,
+            generation: head.generation,
+            step: step.map(StepId::from_stored),
+            at: self.inner.store.now(),
+            fence: head.fence,
+            owner: None,
+            by: Some(by),
+            what: Noted::Remarked { text: text.into() },
+        };
+        self.inner.answer(self.inner.store.append_notes(vec![note.clone()])).await?;
+        Ok(note)
+    }
+
+    /// Entries of the journal: of one run or of the workspace, of everybody or only of people, oldest first, after `after`.
+    pub async fn list_notes(
+        &self,
+        run: Option<RunId>,
+        by_people: bool,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<PlacedNote>, Error> {
+        if let Some(run) = run {
+            self.get(run).await?;
+        }
+        let workspace = self.workspace.clone();
+        let request = ListNotes { workspace, run, by_people, after, limit };
+        Ok(self.inner.answer(self.inner.store.list_notes(request)).await?)
     }
 
     /// Takes up due runs now, without waiting for the next look; answers how many.

@@ -22,7 +22,15 @@ pub(crate) enum Source {
 
 /// Drives until the run is parked, ended, or no longer ours.
 pub(crate) async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, head: RunHead, source: Source) {
-    let Some(workflow) = inner.registry.find(&head.facts.workflow) else {
+    let facts = head.facts.clone();
+    let mut found = inner.registry.find(&facts.workspace, &facts.workflow);
+    if found.is_none()
+        && let Some(loader) = inner.loader.get()
+    {
+        loader.load(&facts.workspace, &facts.workflow).await;
+        found = inner.registry.find(&facts.workspace, &facts.workflow);
+    }
+    let Some(workflow) = found else {
         tracing::error!(run = %active.run, workflow = %head.facts.workflow, "granted a run whose workflow is not registered");
         inner.active.remove(&active);
         return;

@@ -6,7 +6,7 @@ use super::inner::{Inner, Phase};
 use crate::limits::MAX_PURGE;
 use crate::store::Purge;
 
-/// Deletes expired keys, and closed runs past their retention.
+/// Deletes expired keys of runs and requests, and closed runs past their retention.
 pub(crate) async fn purge(inner: Arc<Inner>) {
     let mut after = None;
     loop {
@@ -37,6 +37,11 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
         match inner.answer(inner.store.purge(Purge { runs_closed_before, after, limit: MAX_PURGE })).await {
             Ok(purged) => after = purged.next,
             Err(error) => tracing::warn!(%error, "deleting what has expired failed; trying again"),
+        }
+        if let Some(book) = inner.store.key_book()
+            && let Err(error) = inner.answer(book.purge_requests(MAX_PURGE)).await
+        {
+            tracing::warn!(%error, "deleting expired request keys failed; trying again");
         }
     }
 }

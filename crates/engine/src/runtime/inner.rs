@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::Instrument;
 
 use super::EngineOptions;
 use super::active::{Active, ActiveRuns, Mail, News};
@@ -14,7 +15,7 @@ use super::drive::Driver;
 use super::granted::{Source, drive_to_its_end};
 use super::outbox::Targets;
 use super::point::Point;
-use super::registry::Registry;
+use super::registry::{LoadWorkflow, Registry};
 use super::stats::Counters;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
@@ -36,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) owner: OwnerId,
     pub(crate) options: EngineOptions,
     pub(crate) registry: Registry,
+    /// Asked for workflows that are not registered.
+    pub(crate) loader: OnceLock<Arc<dyn LoadWorkflow>>,
     pub(crate) active: ActiveRuns,
     pub(crate) waiters: Waiters,
     pub(crate) counters: Counters,
@@ -60,6 +63,7 @@ impl Inner {
             owner: OwnerId::fresh(),
             options,
             registry: Registry::default(),
+            loader: OnceLock::new(),
             active: ActiveRuns::default(),
             waiters: Waiters::default(),
             counters: Counters::default(),
@@ -192,7 +196,12 @@ impl Inner {
         let deadline = self.lease_deadline(since);
         let active = Arc::new(Active::new(head.facts.workspace.clone(), head.id(), head.fence, deadline));
         if self.active.insert(active.clone()) {
-            tokio::spawn(drive_to_its_end(self.clone(), active, head, source));
+            // One stretch of driving; not part of the request that happened to start it, which may be long over when it ends.
+            let facts = &head.facts;
+            let span = tracing::debug_span!(
+                parent: None, "drive", run = %facts.id, workflow = %facts.workflow, workspace = %facts.workspace, fence = %head.fence
+            );
+            tokio::spawn(drive_to_its_end(self.clone(), active, head, source).instrument(span));
         }
     }
 

@@ -284,10 +284,13 @@ async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post) {
         }
     };
     match &outcome {
-        Ok(()) => Counters::add(&inner.counters.delivered),
+        Ok(()) => {
+            Counters::add(&inner.counters.delivered);
+            tracing::info!(key = %post.id, run = %post.run, target = %post.target, attempt = post.attempts, "delivered");
+        }
         Err(failure) => {
             Counters::add(&inner.counters.undelivered);
-            tracing::info!(id = %post.id, target = %post.target, attempt = post.attempts, %failure, "not delivered");
+            tracing::info!(key = %post.id, run = %post.run, target = %post.target, attempt = post.attempts, %failure, "not delivered");
         }
     }
     let now = inner.store.now();
@@ -308,7 +311,9 @@ async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post) {
         }
         match inner.answer(inner.store.finish_post(finish.clone())).await {
             Ok(_) => return,
-            Err(error) => tracing::warn!(id = %finish.id, %error, "how a delivery went could not be written"),
+            Err(error) => {
+                tracing::warn!(key = %finish.id, %error, "how a delivery went could not be written")
+            }
         }
         inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
         wait *= 2;

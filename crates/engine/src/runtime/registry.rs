@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::Error;
 use crate::ctx::Ctx;
 use crate::model::{
-    EffectClass, Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, WorkflowRef,
+    EffectClass, Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, WorkflowRef, WorkspaceId,
 };
 
 /// A workflow's future, once its types are erased.
@@ -116,22 +116,58 @@ impl Workflow {
     }
 }
 
-/// All registered workflows; read on every start, written rarely.
+/// Brings the code of workflows that nobody registered yet, such as those another process was given.
+#[async_trait::async_trait]
+pub trait LoadWorkflow: Send + Sync {
+    /// Registers the workflow if it can; called when a run of it was granted and its code is not there.
+    async fn load(&self, workspace: &WorkspaceId, workflow: &WorkflowRef);
+}
+
+/// All registered workflows; read on every start, written rarely. One that a workspace registered for itself goes before one
+/// of the same name that all have.
 #[derive(Default)]
 pub(crate) struct Registry {
     state: RwLock<RegistryState>,
 }
 
+/// Workflows of one name (and version), by whose they are.
+#[derive(Default)]
+struct Owned {
+    of_all: Option<Arc<Workflow>>,
+    of_one: HashMap<WorkspaceId, Arc<Workflow>>,
+}
+
+impl Owned {
+    fn of(&self, workspace: &WorkspaceId) -> Option<&Arc<Workflow>> {
+        self.of_one.get(workspace).or(self.of_all.as_ref())
+    }
+
+    fn place(&mut self, owner: Option<&WorkspaceId>, workflow: Arc<Workflow>) {
+        match owner {
+            Some(workspace) => {
+                self.of_one.insert(workspace.clone(), workflow);
+            }
+            None => self.of_all = Some(workflow),
+        }
+    }
+
+    fn placed(&self, owner: Option<&WorkspaceId>) -> Option<&Arc<Workflow>> {
+        owner.map_or(self.of_all.as_ref(), |workspace| self.of_one.get(workspace))
+    }
+}
+
 #[derive(Default)]
 struct RegistryState {
-    workflows: HashMap<WorkflowRef, Arc<Workflow>>,
-    newest: HashMap<String, Arc<Workflow>>,
+    workflows: HashMap<WorkflowRef, Owned>,
+    newest: HashMap<String, Owned>,
     serves: Arc<BTreeSet<WorkflowRef>>,
 }
 
 impl Registry {
+    /// Registers for all workspaces, or for one.
     pub(crate) fn register<F, Fut, I, O, E>(
         &self,
+        owner: Option<&WorkspaceId>,
         name: &str,
         options: WorkflowOptions,
         function: F,
@@ -175,30 +211,47 @@ impl Registry {
             handler,
         });
         let mut state = self.state.write().expect("registering never panics");
-        if state.workflows.contains_key(&reference) {
+        let same = state.workflows.entry(reference.clone()).or_default();
+        if same.placed(owner).is_some() {
             return Err(Error::AlreadyRegistered(reference.to_string()));
         }
-        let newest = state.newest.entry(reference.name.to_string()).or_insert_with(|| workflow.clone());
-        if newest.reference.version < reference.version {
-            *newest = workflow.clone();
+        same.place(owner, workflow.clone());
+        let newest = state.newest.entry(reference.name.to_string()).or_default();
+        if newest.placed(owner).is_none_or(|newest| newest.reference.version < reference.version) {
+            newest.place(owner, workflow);
         }
-        Arc::make_mut(&mut state.serves).insert(reference.clone());
-        state.workflows.insert(reference, workflow);
+        Arc::make_mut(&mut state.serves).insert(reference);
         Ok(())
     }
 
     /// The newest version of `name`: the one that new runs begin with.
-    pub(crate) fn newest(&self, name: &str) -> Result<Arc<Workflow>, Error> {
+    pub(crate) fn newest(&self, workspace: &WorkspaceId, name: &str) -> Result<Arc<Workflow>, Error> {
         let state = self.state.read().expect("registering never panics");
-        let short = || Error::UnknownWorkflow(name.chars().take(crate::limits::MAX_NAME_CHARS).collect());
-        state.newest.get(name).cloned().ok_or_else(short)
+        let found = state.newest.get(name).and_then(|owned| owned.of(workspace));
+        found.cloned().ok_or_else(|| unknown(name))
     }
 
-    pub(crate) fn find(&self, reference: &WorkflowRef) -> Option<Arc<Workflow>> {
-        self.state.read().expect("registering never panics").workflows.get(reference).cloned()
+    /// This version of `name`.
+    pub(crate) fn version(
+        &self,
+        workspace: &WorkspaceId,
+        name: &str,
+        version: u32,
+    ) -> Result<Arc<Workflow>, Error> {
+        let reference = WorkflowRef { name: Name::new("workflow name", name)?, version };
+        self.find(workspace, &reference).ok_or_else(|| unknown(name))
+    }
+
+    pub(crate) fn find(&self, workspace: &WorkspaceId, reference: &WorkflowRef) -> Option<Arc<Workflow>> {
+        let state = self.state.read().expect("registering never panics");
+        state.workflows.get(reference).and_then(|owned| owned.of(workspace)).cloned()
     }
 
     pub(crate) fn serves(&self) -> Arc<BTreeSet<WorkflowRef>> {
         self.state.read().expect("registering never panics").serves.clone()
     }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::UnknownWorkflow(name.chars().take(crate::limits::MAX_NAME_CHARS).collect())
 }

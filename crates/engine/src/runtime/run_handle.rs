@@ -12,13 +12,23 @@ use crate::store::RunView;
 pub struct RunHandle {
     engine: Engine,
     run: RunId,
+    head: Option<RunHead>,
     /// Did this start create the run? False: it was there already.
     pub created: bool,
 }
 
 impl RunHandle {
-    pub(crate) fn new(engine: Engine, run: RunId, created: bool) -> Self {
-        RunHandle { engine, run, created }
+    pub(crate) fn new(engine: Engine, run: RunId) -> Self {
+        RunHandle { engine, run, head: None, created: false }
+    }
+
+    pub(crate) fn started(engine: Engine, head: RunHead, created: bool) -> Self {
+        RunHandle { engine, run: head.id(), head: Some(head), created }
+    }
+
+    /// Where the run stood when it was started or found by its key; `None` if this handle came about in another way.
+    pub fn head(&self) -> Option<&RunHead> {
+        self.head.as_ref()
     }
 
     /// The run's id.

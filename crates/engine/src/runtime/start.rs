@@ -23,6 +23,8 @@ const START_TRIES: u32 = 5;
 pub struct Start {
     engine: Engine,
     workflow: String,
+    version: Option<u32>,
+    id: Option<RunId>,
     input: Result<Payload, Invalid>,
     key: Option<String>,
     subject: Option<String>,
@@ -36,6 +38,8 @@ impl Start {
         Start {
             engine,
             workflow: workflow.to_string(),
+            version: None,
+            id: None,
             input,
             key: None,
             subject: None,
@@ -43,6 +47,19 @@ impl Start {
             deadline: None,
             priority: Priority::Normal,
         }
+    }
+
+    /// This version of the workflow; the newest unless said.
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// The id of the run, for a start that may be sent again after a crash: the second time it finds the run that the first
+    /// one made. It must sort at about now, as [`RunId::new`] makes it.
+    pub fn run_id(mut self, id: RunId) -> Self {
+        self.id = Some(id);
+        self
     }
 
     /// Names the run: a second start with this key and the same input is the same run.
@@ -82,10 +99,15 @@ impl Start {
         if inner.phase() != super::inner::Phase::Running {
             return Err(Error::ShuttingDown);
         }
-        let workflow = inner.registry.newest(&self.workflow)?;
+        let (workspace, name) = (&self.engine.workspace, &self.workflow);
+        let workflow = match self.version {
+            Some(version) => inner.registry.version(workspace, name, version)?,
+            None => inner.registry.newest(workspace, name)?,
+        };
         let input = self.input?;
         let key = self.key.as_deref().map(IdempotencyKey::new).transpose()?;
-        if key.is_none() && workflow.key_need == KeyNeed::Required {
+        // A run id that the caller chose makes the start safe to repeat, as a key does.
+        if key.is_none() && self.id.is_none() && workflow.key_need == KeyNeed::Required {
             return Err(Error::KeyMissing(self.workflow));
         }
         let fingerprint = match key {
@@ -101,7 +123,7 @@ impl Start {
         let now = inner.store.now();
         let facts = Arc::new(RunFacts {
             workspace: self.engine.workspace.clone(),
-            id: RunId::new(now),
+            id: self.id.unwrap_or_else(|| RunId::new(now)),
             workflow: workflow.reference.clone(),
             key,
             fingerprint,
@@ -160,11 +182,11 @@ impl PreparedStart {
         match outcome {
             StartOutcome::Created(head) => {
                 Counters::add(&counters.created);
-                Ok(RunHandle::new(self.engine, head.id(), true))
+                Ok(RunHandle::started(self.engine, head, true))
             }
             StartOutcome::Existing(head) => {
                 Counters::add(&counters.duplicates);
-                Ok(RunHandle::new(self.engine, head.id(), false))
+                Ok(RunHandle::started(self.engine, head, false))
             }
             StartOutcome::Spent { run } => {
                 Counters::add(&counters.duplicates);

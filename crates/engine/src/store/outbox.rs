@@ -81,3 +81,14 @@ pub struct ListPosts {
     /// How many at most; cut to [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
+
+/// How much waits to be delivered, over all workspaces. Each count stops at [`crate::limits::MAX_COUNTED_POSTS`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutboxDepth {
+    /// Due or being delivered.
+    pub undelivered: u64,
+    /// When the oldest of those counted was made.
+    pub oldest_at: Option<Timestamp>,
+    /// Given up.
+    pub dead: u64,
+}

@@ -1,42 +1,14 @@
 //! Many callers at once: one wins, and nothing is lost or done twice.
 
 use std::collections::BTreeSet;
-use std::future::Future;
-use std::sync::Arc;
 
 use hapax_engine::model::{RunHead, RunId, RunState, RunStatus, Steer};
 use hapax_engine::store::{
     AdvanceOutcome, ClaimPosts, ClaimRuns, Purge, SettleOutcome, SignalOutcome, StartOutcome, SteerRun,
 };
-use tokio::sync::Barrier;
 
 use crate::fixture::*;
 use crate::must;
-
-/// Lets every task begin at the same moment, and waits for all of them.
-async fn at_once<T, F>(tasks: impl IntoIterator<Item = F>) -> Vec<T>
-where
-    T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
-    let tasks: Vec<F> = tasks.into_iter().collect();
-    let barrier = Arc::new(Barrier::new(tasks.len()));
-    let spawned: Vec<_> = tasks
-        .into_iter()
-        .map(|task| {
-            let barrier = barrier.clone();
-            tokio::spawn(async move {
-                barrier.wait().await;
-                task.await
-            })
-        })
-        .collect();
-    let mut outcomes = Vec::new();
-    for task in spawned {
-        outcomes.push(task.await.expect("no task panics"));
-    }
-    outcomes
-}
 
 async fn start_at_once(t: &Stage, orders: Vec<Order<'_>>) -> Vec<StartOutcome> {
     at_once(orders.into_iter().map(|order| {

@@ -4,7 +4,7 @@ use hapax_engine::limits::{MAX_CLAIM, MAX_PAGE};
 use hapax_engine::model::{
     Failure, Noted, Post, PostState, PostStatus, RunHead, Steer, StepId, Timestamp, WorkspaceId,
 };
-use hapax_engine::store::{AdvanceOutcome, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
+use hapax_engine::store::{AdvanceOutcome, FinishPost, ListPosts, OutboxDepth, Redeliver, RedeliverOutcome};
 
 use crate::fixture::*;
 use crate::must;
@@ -205,10 +205,16 @@ pub(super) async fn an_ended_claim_that_nobody_took_still_counts(t: &Stage) {
     assert_eq!(only(t).await.state, PostState::Delivered { at: t.now() });
 }
 
-/// A delivery that failed is due later and says why; one that is given up, or done, is never claimed again.
+/// A delivery that failed is due later and says why; one that is given up, or done, is never claimed again. Whoever watches sees
+/// how much waits.
 pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
+    let measure = || async { t.store.measure_outbox().await.unwrap() };
+    assert_eq!(measure().await, OutboxDepth::default());
     left_one(t).await;
+    let waiting = OutboxDepth { undelivered: 1, oldest_at: Some(only(t).await.created_at), dead: 0 };
+    assert_eq!(measure().await, waiting);
     let first = t.claim_post(ANN).await;
+    assert_eq!(measure().await, waiting, "what is being delivered waits, too");
     let why = Failure::retryable("no \"answer\"").with_code("503").retry_after(SECOND);
     let later = due(t.now().plus(HOUR));
     assert!(t.store.finish_post(finish_of(&first, later, Some(why.clone()))).await.unwrap());
@@ -221,6 +227,7 @@ pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
     let gone = Some(Failure::permanent("gone"));
     assert!(t.store.finish_post(finish_of(&second, dead, gone.clone())).await.unwrap());
     assert_eq!(only(t).await, Post { state: dead, failure: gone, ..second });
+    assert_eq!(measure().await, OutboxDepth { dead: 1, ..OutboxDepth::default() });
     left_one(t).await;
     t.delivered(&t.claim_post(ANN).await).await;
     t.pass(1000 * HOUR);

@@ -15,6 +15,7 @@ mod opening;
 mod poison;
 mod proxy;
 mod purging;
+mod requests;
 mod same_id;
 mod sql_files;
 mod starting_within;

@@ -5,6 +5,7 @@ mod failing_disk;
 mod fixture;
 mod opening;
 mod owning;
+mod requests;
 mod sql_files;
 mod torn_log;
 mod transacting;

@@ -62,7 +62,9 @@ fn a_file_holds_one_statement_unless_it_sets_up_a_connection() {
 /// Every statement with its name, and an empty store to compile it on.
 fn statements() -> (Connection, Vec<(String, String)>) {
     let connection = Connection::open_in_memory().unwrap();
-    for migration in files("migrations", "sql") {
+    let mut migrations = files("migrations", "sql");
+    migrations.sort();
+    for migration in migrations {
         connection.execute_batch(&fs::read_to_string(migration).unwrap()).unwrap();
     }
     let all = files("sql", "sql").into_iter().map(|file| {
@@ -88,8 +90,14 @@ fn every_statement_finds_its_rows_by_an_index() {
         ("wake_leased_runs", "SCAN hapax_runs USING INDEX hapax_runs_open"),
         // The same, over after-effects that are not delivered.
         ("wake_claimed_posts", "SCAN hapax_posts USING INDEX hapax_posts_undelivered"),
+        // The same, over requests that somebody works on.
+        ("end_holds", "SCAN hapax_requests USING INDEX hapax_requests_held"),
         // The records of one run, by the version they started at.
         ("list_steps_of_run", "USE TEMP B-TREE FOR ORDER BY"),
+        // Stops at the first request whose key is not free; those that are free are purged.
+        ("find_oldest_request", "SCAN hapax_requests USING INDEX hapax_requests_by_age"),
+        // Items that changed lately.
+        ("list_changed_items", "USE TEMP B-TREE FOR ORDER BY"),
         // Keys that expired in the same millisecond.
         ("list_expired_keys", "USE TEMP B-TREE FOR LAST 3 TERMS OF ORDER BY"),
     ];
@@ -98,7 +106,9 @@ fn every_statement_finds_its_rows_by_an_index() {
         for step in explain(&connection, "EXPLAIN QUERY PLAN", sql, 3) {
             let is_allowed = MAY.contains(&(name.as_str(), step.as_str()));
             let is_search = step.starts_with("SEARCH") || step.starts_with("CORRELATED SCALAR SUBQUERY");
-            assert!(is_search || is_allowed, "{name}: {step}");
+            // It counts, and stops at a bound.
+            let is_bounded = name == "measure_outbox" && !step.contains("TEMP");
+            assert!(is_search || is_allowed || is_bounded, "{name}: {step}");
         }
     }
 }

@@ -1,0 +1,100 @@
+//! The journal of a run and the audit log: what was tried, found out and decided.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Actor, Failure, Resolution};
+
+/// What an entry tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JournalKind {
+    /// An attempt of a claimed effect was about to be entered.
+    Claimed,
+    /// An attempt failed, and another was to follow.
+    Failed,
+    /// Nobody knows whether an attempt happened.
+    Doubted,
+    /// The provider was asked.
+    Probed,
+    /// An outcome was refused, because its writer no longer held the run.
+    Refused,
+    /// A person decided about a doubt.
+    Resolved,
+    /// A person gave a command on the run as a whole.
+    Steered,
+    /// A person had an after-effect delivered once more.
+    Redelivered,
+    /// A person left a note.
+    Noted,
+    /// A person released an idempotency key.
+    KeyReleased,
+    /// A credential was issued, rotated or revoked.
+    CredentialChanged,
+    /// A workspace was made or changed.
+    WorkspaceChanged,
+    /// A definition was uploaded.
+    DefinitionUploaded,
+}
+
+/// One entry. Those with `by` are the audit log, and outlive the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalEntry {
+    /// What it tells.
+    pub what: JournalKind,
+    /// When.
+    #[schema(format = DateTime)]
+    pub at: String,
+    /// The run it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// The generation of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
+    /// The step it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_id: Option<String>,
+    /// What else it is about: a credential, a key, a definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The engine that did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The person who did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Actor>,
+    /// The person who agreed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconded_by: Option<Actor>,
+    /// Which attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Why an attempt failed or is in doubt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// What the provider said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// What was decided about a doubt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
+    /// The command that was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Why, or the text of a note.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Leaves a note on a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AddNote {
+    /// The note.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub text: String,
+    /// The step it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_id: Option<String>,
+}

@@ -1,0 +1,112 @@
+//! Why a call came to nothing, sorted by what to do about it.
+
+use std::error::Error;
+use std::io;
+
+use crate::{Code, Problem};
+
+/// Why a call came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The client cannot be used as it was set up; nothing was sent.
+    #[error("{0}")]
+    Setup(String),
+    /// The server refused, and says why.
+    #[error("{0}")]
+    Refused(Box<Problem>),
+    /// The server was not reached, or the connection was cut before it answered.
+    #[error("{detail}")]
+    Unreachable {
+        /// What went wrong.
+        detail: String,
+        /// Was the request sent? Then it may have been done; under the same key it can be sent again.
+        was_sent: bool,
+    },
+    /// The server did not prove who it is, or the two found no common way to speak in secret.
+    #[error("no secure connection: {0}")]
+    Tls(String),
+    /// The server points elsewhere, which is not followed: the key would go along.
+    #[error(
+        "the server answered {status} and points to {location}; if that is the right one, name it as the server"
+    )]
+    Redirected {
+        /// The status.
+        status: u16,
+        /// Where it points.
+        location: String,
+    },
+    /// What came back is not what such a server answers.
+    #[error("{detail}")]
+    Protocol {
+        /// The status, if there was one.
+        status: Option<u16>,
+        /// What came.
+        detail: String,
+    },
+}
+
+impl ClientError {
+    /// The refusal, if it is one.
+    pub fn problem(&self) -> Option<&Problem> {
+        match self {
+            ClientError::Refused(problem) => Some(problem),
+            _ => None,
+        }
+    }
+
+    /// The status that was answered, if there was one.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            ClientError::Refused(problem) => Some(problem.status),
+            ClientError::Redirected { status, .. } => Some(*status),
+            ClientError::Protocol { status, .. } => *status,
+            ClientError::Setup(_) | ClientError::Unreachable { .. } | ClientError::Tls(_) => None,
+        }
+    }
+
+    /// May the same request, under the same key, fare better in a moment? A server that was never reached is not waited for, unless
+    /// an earlier try did reach it.
+    pub(super) fn is_passing(&self, was_sent_before: bool) -> bool {
+        match self {
+            ClientError::Refused(problem) => problem.status == 503 || problem.code == Code::RequestInProgress,
+            ClientError::Unreachable { was_sent, .. } => *was_sent || was_sent_before,
+            ClientError::Protocol { status, .. } => matches!(status, Some(502..=504)),
+            ClientError::Setup(_) | ClientError::Tls(_) | ClientError::Redirected { .. } => false,
+        }
+    }
+
+    pub(super) fn of_transport(error: &reqwest::Error) -> Self {
+        let causes = || std::iter::successors(error.source(), |cause| (*cause).source());
+        if let Some(refused) = causes().find_map(tls_error) {
+            return ClientError::Tls(refused.to_string());
+        }
+        let is_no_http =
+            causes().filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_parse);
+        if is_no_http {
+            let detail = "what answers there does not speak HTTP; if it speaks TLS, name it as https://…";
+            return ClientError::Protocol { status: None, detail: detail.into() };
+        }
+        let detail = match (error.is_connect(), error.is_timeout()) {
+            (true, true) => "the server cannot be reached: it did not take the connection in time".into(),
+            (true, false) => format!("the server cannot be reached: {}", chain(error)),
+            (false, true) => "the server did not answer in time".into(),
+            (false, false) => format!("the connection was cut: {}", chain(error)),
+        };
+        ClientError::Unreachable { detail, was_sent: !error.is_connect() }
+    }
+}
+
+/// Errors of TLS come wrapped in those of input and output.
+fn tls_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    match cause.downcast_ref::<io::Error>() {
+        // One layer for each part that passed it on.
+        Some(wrapper) => wrapper.get_ref().and_then(|inner| tls_error(inner)),
+        None => cause.downcast_ref(),
+    }
+}
+
+/// The innermost cause in words: the outer ones say only that something was tried, and repeat the address.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let innermost = std::iter::successors(Some(error), |cause| (*cause).source()).last();
+    innermost.map(ToString::to_string).unwrap_or_default()
+}

@@ -1,0 +1,417 @@
+//! One method per route.
+
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::StatusCode;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
+
+use super::sending::Ask;
+use super::{Client, ClientError, Terms};
+use crate::{
+    AddNote, AnswerApproval, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace, CreatedRun,
+    CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy,
+    IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, ReleaseKey,
+    ResolveDoubt, ResolvedDoubt, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail, RunEvent,
+    RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
+};
+
+/// What a part of a path or a query may hold as it is.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Which page of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Paging {
+    /// How many at most; the server has a default and a maximum.
+    pub limit: Option<usize>,
+    /// Where the page before ended.
+    pub cursor: Option<String>,
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// With one of these statuses; all if empty.
+    pub statuses: Vec<RunStatus>,
+    /// Of this workflow.
+    pub workflow: Option<String>,
+}
+
+/// A thing, and whether this request made it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Made<T> {
+    /// The thing.
+    pub value: T,
+    /// Was it made now? `false`: it was there, and is the same.
+    pub is_new: bool,
+}
+
+/// A document as text.
+#[derive(Debug, Clone, Copy)]
+pub enum Document<'a> {
+    /// Written in JSON.
+    Json(&'a str),
+    /// Written in YAML.
+    Yaml(&'a str),
+}
+
+/// Where a run has come to. One that failed or was cancelled is a refusal that says so.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It has ended with this.
+    Ended(RawJson),
+    /// It has not ended.
+    Open(Box<Run>),
+}
+
+/// Definitions.
+impl Client {
+    /// Uploads a definition.
+    pub async fn upload_definition(
+        &self,
+        document: Document<'_>,
+        terms: Terms,
+    ) -> Result<Made<Definition>, ClientError> {
+        let path = "/api/v1/workflow-definitions".to_owned();
+        self.make(match document {
+            Document::Json(text) => Ask::change_text(path, "application/json", text, terms)?,
+            Document::Yaml(text) => Ask::change_text(path, "application/yaml", text, terms)?,
+        })
+        .await
+    }
+
+    /// Definitions, in the order of their ids.
+    pub async fn list_definitions(&self, paging: &Paging) -> Result<Page<DefinitionSummary>, ClientError> {
+        self.page("/api/v1/workflow-definitions".into(), paging, &[]).await
+    }
+
+    /// One definition with its document.
+    pub async fn get_definition(&self, id: &str) -> Result<Definition, ClientError> {
+        self.call(Ask::read(format!("/api/v1/workflow-definitions/{}", segment(id)?))).await
+    }
+}
+
+/// Runs.
+impl Client {
+    /// Starts a run, at most once per key.
+    pub async fn create_run(&self, asked: &CreateRun, terms: Terms) -> Result<CreatedRun, ClientError> {
+        self.call(Ask::change("/api/v1/workflow-runs".into(), asked, terms)?).await
+    }
+
+    /// Starts several runs; each stands for itself.
+    pub async fn create_runs(
+        &self,
+        asked: &CreateRunBatch,
+        terms: Terms,
+    ) -> Result<CreatedRunBatch, ClientError> {
+        self.call(Ask::change("/api/v1/workflow-runs/batch".into(), asked, terms)?).await
+    }
+
+    /// Runs, newest first.
+    pub async fn list_runs(&self, filter: &RunFilter, paging: &Paging) -> Result<Page<Run>, ClientError> {
+        let statuses: Vec<String> = filter.statuses.iter().map(spelled).collect();
+        let mut query = Vec::new();
+        if !statuses.is_empty() {
+            query.push(("status", statuses.join(",")));
+        }
+        query.extend(filter.workflow.clone().map(|workflow| ("workflow", workflow)));
+        self.page("/api/v1/workflow-runs".into(), paging, &query).await
+    }
+
+    /// One run with its steps.
+    pub async fn get_run(&self, id: &str) -> Result<RunDetail, ClientError> {
+        self.call(Ask::read(run_path(id, "")?)).await
+    }
+
+    /// Asks a run to undo what it can and end.
+    pub async fn cancel_run(&self, id: &str, asked: &SteerRun, terms: Terms) -> Result<Run, ClientError> {
+        self.call(Ask::change(run_path(id, "/cancel")?, asked, terms)?).await
+    }
+
+    /// Asks a run to stop at the next boundary.
+    pub async fn pause_run(&self, id: &str, asked: &SteerRun, terms: Terms) -> Result<Run, ClientError> {
+        self.call(Ask::change(run_path(id, "/pause")?, asked, terms)?).await
+    }
+
+    /// Lets a paused run go on.
+    pub async fn resume_run(&self, id: &str, asked: &SteerRun, terms: Terms) -> Result<Run, ClientError> {
+        self.call(Ask::change(run_path(id, "/resume")?, asked, terms)?).await
+    }
+
+    /// Reopens a failed run.
+    pub async fn retry_run(&self, id: &str, asked: &RetryRun, terms: Terms) -> Result<Run, ClientError> {
+        self.call(Ask::change(run_path(id, "/retry")?, asked, terms)?).await
+    }
+
+    /// Sends a run a signal.
+    pub async fn signal_run(
+        &self,
+        id: &str,
+        asked: &SendSignal,
+        terms: Terms,
+    ) -> Result<SentSignal, ClientError> {
+        self.call(Ask::change(run_path(id, "/signals")?, asked, terms)?).await
+    }
+
+    /// Answers an approval that a run asks for.
+    pub async fn answer_approval(
+        &self,
+        id: &str,
+        step: &str,
+        asked: &AnswerApproval,
+        terms: Terms,
+    ) -> Result<SentSignal, ClientError> {
+        let path = run_path(id, &format!("/approvals/{}", segment(step)?))?;
+        self.call(Ask::change(path, asked, terms)?).await
+    }
+
+    /// What a run ended with, after waiting for its end for up to `wait`.
+    pub async fn get_result(&self, id: &str, wait: Duration) -> Result<Outcome, ClientError> {
+        let mut ask = Ask::read(run_path(id, "/result")?);
+        if !wait.is_zero() {
+            ask = ask.header("prefer", format!("wait={}", wait.as_secs()));
+        }
+        let answer = self.send(ask).await?;
+        match answer.status {
+            StatusCode::ACCEPTED => Ok(Outcome::Open(answer.json()?)),
+            _ => Ok(Outcome::Ended(answer.json()?)),
+        }
+    }
+
+    /// What happened to a run as a whole, oldest first.
+    pub async fn list_events(&self, id: &str, paging: &Paging) -> Result<Page<RunEvent>, ClientError> {
+        self.page(run_path(id, "/events")?, paging, &[]).await
+    }
+}
+
+/// Evidence: effects, doubts, what people did.
+impl Client {
+    /// Every effect of one run.
+    pub async fn list_ledger_of_run(&self, id: &str) -> Result<Page<LedgerEntry>, ClientError> {
+        self.call(Ask::read(run_path(id, "/ledger")?)).await
+    }
+
+    /// The effects of one page of runs, newest run first.
+    pub async fn list_ledger(&self, paging: &Paging) -> Result<Page<LedgerEntry>, ClientError> {
+        self.page("/api/v1/ledger".into(), paging, &[]).await
+    }
+
+    /// The journal of one run, oldest first.
+    pub async fn list_notes(&self, id: &str, paging: &Paging) -> Result<Page<JournalEntry>, ClientError> {
+        self.page(run_path(id, "/notes")?, paging, &[]).await
+    }
+
+    /// Leaves a note on a run.
+    pub async fn add_note(
+        &self,
+        id: &str,
+        asked: &AddNote,
+        terms: Terms,
+    ) -> Result<JournalEntry, ClientError> {
+        self.call(Ask::change(run_path(id, "/notes")?, asked, terms)?).await
+    }
+
+    /// What people did in the workspace, oldest first.
+    pub async fn list_audit(&self, paging: &Paging) -> Result<Page<JournalEntry>, ClientError> {
+        self.page("/api/v1/audit".into(), paging, &[]).await
+    }
+
+    /// Effects in doubt that nobody has ruled on, the longest in doubt first.
+    pub async fn list_doubts(&self, paging: &Paging) -> Result<Page<Doubt>, ClientError> {
+        self.page("/api/v1/doubts".into(), paging, &[]).await
+    }
+
+    /// Decides what is to become of an effect in doubt.
+    pub async fn resolve_doubt(
+        &self,
+        run: &str,
+        step: &str,
+        asked: &ResolveDoubt,
+        terms: Terms,
+    ) -> Result<ResolvedDoubt, ClientError> {
+        let path = format!("/api/v1/doubts/{}/{}/resolve", segment(run)?, segment(step)?);
+        self.call(Ask::change(path, asked, terms)?).await
+    }
+}
+
+/// Idempotency keys.
+impl Client {
+    /// What a key stands for; `credential` is the one whose request key is meant, one's own if absent.
+    pub async fn get_key(
+        &self,
+        scope: KeyScope,
+        key: &str,
+        credential: Option<&str>,
+    ) -> Result<KeyRecord, ClientError> {
+        self.call(Ask::read(key_path(scope, key, "", credential)?)).await
+    }
+
+    /// Frees a key before its time, so that it may be used anew.
+    pub async fn release_key(
+        &self,
+        scope: KeyScope,
+        key: &str,
+        credential: Option<&str>,
+        asked: &ReleaseKey,
+        terms: Terms,
+    ) -> Result<KeyRecord, ClientError> {
+        self.call(Ask::change(key_path(scope, key, "/release", credential)?, asked, terms)?).await
+    }
+}
+
+/// Workspaces and credentials.
+impl Client {
+    /// Makes a workspace.
+    pub async fn create_workspace(
+        &self,
+        asked: &CreateWorkspace,
+        terms: Terms,
+    ) -> Result<Made<Workspace>, ClientError> {
+        self.make(Ask::change("/api/v1/workspaces".into(), asked, terms)?).await
+    }
+
+    /// Workspaces of the installation.
+    pub async fn list_workspaces(&self, paging: &Paging) -> Result<Page<Workspace>, ClientError> {
+        self.page("/api/v1/workspaces".into(), paging, &[]).await
+    }
+
+    /// One workspace.
+    pub async fn get_workspace(&self, id: &str) -> Result<Workspace, ClientError> {
+        self.call(Ask::read(format!("/api/v1/workspaces/{}", segment(id)?))).await
+    }
+
+    /// Makes a credential, in one's own workspace if none is named. Its key is in the answer, this once; so it is not sent twice.
+    pub async fn create_credential(
+        &self,
+        workspace: Option<&str>,
+        asked: &CreateCredential,
+    ) -> Result<IssuedCredential, ClientError> {
+        let query: Vec<_> =
+            workspace.map(|workspace| ("workspace", workspace.to_owned())).into_iter().collect();
+        self.call(Ask::change_once(with_query("/api/v1/credentials".into(), &query), asked)?).await
+    }
+
+    /// Credentials, without their secrets.
+    pub async fn list_credentials(&self, paging: &Paging) -> Result<Page<Credential>, ClientError> {
+        self.page("/api/v1/credentials".into(), paging, &[]).await
+    }
+
+    /// One credential, without its secret.
+    pub async fn get_credential(&self, id: &str) -> Result<Credential, ClientError> {
+        self.call(Ask::read(format!("/api/v1/credentials/{}", segment(id)?))).await
+    }
+
+    /// Gives a credential a new secret. It is in the answer, this once; so it is not sent twice.
+    pub async fn rotate_credential(
+        &self,
+        id: &str,
+        asked: &RotateCredential,
+    ) -> Result<IssuedCredential, ClientError> {
+        self.call(Ask::change_once(format!("/api/v1/credentials/{}/rotate", segment(id)?), asked)?).await
+    }
+
+    /// Ends a credential.
+    pub async fn revoke_credential(
+        &self,
+        id: &str,
+        asked: &RevokeCredential,
+        terms: Terms,
+    ) -> Result<Credential, ClientError> {
+        self.call(Ask::change(format!("/api/v1/credentials/{}/revoke", segment(id)?), asked, terms)?).await
+    }
+}
+
+/// The server itself.
+impl Client {
+    /// The contract on idempotency that is in force.
+    pub async fn get_idempotency_policy(&self) -> Result<IdempotencyPolicy, ClientError> {
+        self.call(Ask::read("/api/v1/idempotency-policy".into())).await
+    }
+
+    /// Is the process alive?
+    pub async fn get_health(&self) -> Result<Health, ClientError> {
+        self.call(Ask::read("/healthz".into())).await
+    }
+
+    /// What is counted, as Prometheus reads it.
+    pub async fn get_metrics(&self) -> Result<String, ClientError> {
+        self.send(Ask::read("/metrics".into()).header("accept", "text/plain".into())).await?.text()
+    }
+}
+
+impl Client {
+    async fn make<T: DeserializeOwned>(&self, ask: Ask) -> Result<Made<T>, ClientError> {
+        let answer = self.send(ask).await?;
+        Ok(Made { value: answer.json()?, is_new: answer.status == StatusCode::CREATED })
+    }
+
+    async fn page<T: DeserializeOwned + ToSchema>(
+        &self,
+        path: String,
+        paging: &Paging,
+        filters: &[(&'static str, String)],
+    ) -> Result<Page<T>, ClientError> {
+        let mut query = filters.to_vec();
+        query.extend(paging.limit.map(|limit| ("limit", limit.to_string())));
+        query.extend(paging.cursor.clone().map(|cursor| ("cursor", cursor)));
+        self.call(Ask::read(with_query(path, &query))).await
+    }
+}
+
+pub(super) fn run_path(id: &str, rest: &str) -> Result<String, ClientError> {
+    Ok(format!("/api/v1/workflow-runs/{}{rest}", segment(id)?))
+}
+
+fn key_path(scope: KeyScope, key: &str, rest: &str, credential: Option<&str>) -> Result<String, ClientError> {
+    let query: Vec<_> = credential.map(|id| ("credentialId", id.to_owned())).into_iter().collect();
+    Ok(with_query(format!("/api/v1/keys/{}/{}{rest}", spelled(&scope), segment(key)?), &query))
+}
+
+/// One part of a path, encoded. Dots alone would be taken for another folder, encoded or not.
+fn segment(text: &str) -> Result<String, ClientError> {
+    match text {
+        "" | "." | ".." => Err(ClientError::Setup(format!("{text:?} names nothing on a server"))),
+        _ => Ok(utf8_percent_encode(text, KEPT).to_string()),
+    }
+}
+
+fn with_query(path: String, query: &[(&'static str, String)]) -> String {
+    let mut target = path;
+    for (place, (name, value)) in query.iter().enumerate() {
+        let separator = if place == 0 { '?' } else { '&' };
+        target.extend([separator.to_string(), (*name).to_owned(), "=".into()]);
+        target.extend(utf8_percent_encode(value, KEPT));
+    }
+    target
+}
+
+/// A word as the wire spells it.
+fn spelled<T: Serialize>(word: &T) -> String {
+    match serde_json::to_value(word) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_choose_cannot_leave_its_place_in_the_path() {
+        assert_eq!(segment("a/b?c#d%2e é").unwrap(), "a%2Fb%3Fc%23d%252e%20%C3%A9");
+        for dots in ["", ".", ".."] {
+            assert!(segment(dots).is_err(), "{dots:?}");
+        }
+        let path = key_path(KeyScope::Run, "../x", "/release", Some("a&b=c")).unwrap();
+        assert_eq!(path, "/api/v1/keys/run/..%2Fx/release?credentialId=a%26b%3Dc");
+    }
+
+    #[test]
+    fn words_are_spelled_as_on_the_wire() {
+        assert_eq!(spelled(&RunStatus::Completed), "COMPLETED");
+        assert_eq!(spelled(&KeyScope::Request), "request");
+    }
+}

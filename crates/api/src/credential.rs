@@ -1,0 +1,130 @@
+//! Credentials: API keys, their roles and their lives. The secret is in one answer only.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a credential may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// May read.
+    Viewer,
+    /// May take work and record it.
+    Worker,
+    /// May start and steer runs, and decide what can be taken back.
+    Operator,
+    /// May also decide what cannot.
+    Manager,
+    /// May also manage credentials, definitions and the workspace.
+    Admin,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 5] = [Role::Viewer, Role::Worker, Role::Operator, Role::Manager, Role::Admin];
+
+    /// The role as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Worker => "worker",
+            Role::Operator => "operator",
+            Role::Manager => "manager",
+            Role::Admin => "admin",
+        }
+    }
+
+    /// The role spelled so, if there is one.
+    pub fn from_name(text: &str) -> Option<Self> {
+        Role::ALL.into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+/// Asks for a credential.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateCredential {
+    /// For people, and for the audit log.
+    #[schema(min_length = 1, max_length = 128)]
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// On whose behalf it asks, for entity workflows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub requester: Option<String>,
+    /// When it ends; absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_seconds: Option<u64>,
+}
+
+/// Gives a credential a new secret. The credential, its scope of keys and its role stay.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RotateCredential {
+    /// How long the old secret still works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_seconds: Option<u64>,
+}
+
+/// Ends a credential.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RevokeCredential {
+    /// Why; kept in the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096)]
+    pub reason: Option<String>,
+}
+
+/// A credential, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Credential {
+    /// Its id.
+    pub id: String,
+    /// The workspace it is good for.
+    pub workspace_id: String,
+    /// For people.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// On whose behalf it asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requester: Option<String>,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
+    /// When it was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub revoked_at: Option<String>,
+    /// Until when the secret before the last rotation still works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub old_secret_until: Option<String>,
+    /// About when it was last used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub last_used_at: Option<String>,
+}
+
+/// A credential with its secret, shown this once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IssuedCredential {
+    /// The credential.
+    pub credential: Credential,
+    /// The key, shown this once: keep it as you keep a password.
+    pub api_key: String,
+}
+
+impl std::fmt::Debug for IssuedCredential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IssuedCredential").field("credential", &self.credential).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,312 @@
+//! Every code a caller may meet, in one table: the enum, the answers and the docs pages come from it.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+/// What is always true of a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorKind {
+    /// Its spelling.
+    pub code: &'static str,
+    /// The HTTP status it is sent with.
+    pub status: u16,
+    /// In words.
+    pub title: &'static str,
+    /// May the same request succeed later?
+    pub retryable: bool,
+    /// What to do about it, for the docs page.
+    pub remedy: &'static str,
+}
+
+macro_rules! errors {
+    ($($variant:ident = $code:literal, $status:literal, $retryable:literal, $title:literal, $remedy:literal;)*) => {
+        /// A stable code. Programs branch on it; see [`ERRORS`] for what each means.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code {
+            $(#[doc = $title] $variant,)*
+        }
+
+        /// The table, in the order of [`Code`].
+        pub const ERRORS: &[ErrorKind] = &[
+            $(ErrorKind { code: $code, status: $status, title: $title, retryable: $retryable, remedy: $remedy },)*
+        ];
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &[Code] = &[$(Code::$variant,)*];
+        }
+    };
+}
+
+errors! {
+    // What was sent cannot be read or breaks a rule.
+    InvalidRequest = "invalid_request", 400, false, "The request breaks a rule",
+        "A field, parameter or header has a value that is not allowed. `detail` and `path` name it. Correct it and send the request again; nothing was stored, so the same idempotency key may be used.";
+    InvalidJson = "invalid_json", 400, false, "The body is not acceptable JSON",
+        "The body must be one JSON value in UTF-8, without duplicate keys, without \\u0000, nested at most 64 deep, with numbers that fit a 64-bit integer or a finite 64-bit float. `detail` says where reading stopped. Correct the body and send it again.";
+    InvalidIdempotencyKey = "invalid_idempotency_key", 400, false, "The idempotency key is malformed",
+        "A key is 1 to 255 printable ASCII characters, given once, either bare or as a quoted string. Derive it from what triggers the request, for example `process-order-789`. Nothing was stored.";
+    IdempotencyKeyMissing = "idempotency_key_missing", 400, false, "This definition requires an idempotency key",
+        "The definition says `idempotency: required`. Send `idempotencyKey` in the body, or the header `Idempotency-Key`, derived from the event that triggers the request.";
+    InvalidCursor = "invalid_cursor", 400, false, "The cursor does not belong to this list",
+        "A cursor is only good for the list, the filters and the workspace it was given for. Send the request without `cursor` to begin at the first page.";
+    RulingIncomplete = "ruling_incomplete", 400, false, "The decision is incomplete",
+        "A decision about a doubt needs the name of who decides and a reason that says how they know. Add both and send it again.";
+
+    // Who is asking.
+    Unauthorized = "unauthorized", 401, false, "No valid API key was given",
+        "Send `Authorization: Bearer hpx_…` (or `x-api-key: hpx_…`), once. The key may be mistyped, expired, rotated or revoked; the answer is the same for all of these. Ask an admin of the workspace for a key.";
+    WebhookSignatureInvalid = "webhook_signature_invalid", 401, false, "The webhook is not signed as its source requires",
+        "The signature was missing, wrong or too old. Check the secret configured for the source, and that the body reaches this server unchanged. Nothing was stored.";
+    Forbidden = "forbidden", 403, false, "The credential's role does not allow this",
+        "The key is valid, but its role is too low for this route. `requiredRole` names the one that is needed. Use another key, or ask an admin for one.";
+    NeedsManager = "needs_manager", 403, false, "This cannot be taken back and needs a manager",
+        "A decision that makes an effect run, or gives one up for good, needs the role manager or a second person who agrees. Ask a manager to decide, or name a second person in `secondedBy`.";
+
+    // What is asked for.
+    NotFound = "not_found", 404, false, "There is no such thing in this workspace",
+        "Check the address and the id. What belongs to another workspace looks as if it did not exist.";
+    DefinitionNotFound = "definition_not_found", 404, false, "There is no such definition in this workspace",
+        "List the definitions with `GET /api/v1/workflow-definitions`, or upload this one first.";
+    MethodNotAllowed = "method_not_allowed", 405, false, "The route does not take this method",
+        "`Allow` lists the methods that the route takes. The OpenAPI document at `/openapi.json` lists all routes.";
+    NotAcceptable = "not_acceptable", 406, false, "The answer cannot be given in the form asked for",
+        "The API answers `application/json`, and refusals as `application/problem+json`. Leave `Accept` away, or accept one of these.";
+    RequestTimeout = "request_timeout", 408, true, "The request did not arrive in time",
+        "The server closed the request because its body came too slowly. Nothing was done. Send it again, over a better connection or in smaller parts.";
+
+    // The state of things does not allow it.
+    Concurrency = "CONCURRENCY_ERROR", 409, true, "The run was modified concurrently",
+        "Somebody else changed the run first, and this request changed nothing. Read the run again (`GET /api/v1/workflow-runs/{id}`), decide anew with its current `version`, and send the request again.";
+    RequestInProgress = "request_in_progress", 409, true, "The first request under this key is still under way",
+        "Another request with the same idempotency key has not been answered yet. Wait for `Retry-After` seconds and send the same request under the same key: it will get the answer of the first.";
+    RequestInDoubt = "request_in_doubt", 409, false, "Nobody knows whether the request happened",
+        "The process that worked on the first request under this key vanished before it answered. Find out whether the operation happened; then free the key (`POST /api/v1/keys/request/{key}/release`) if it did not.";
+    AnswerNotKept = "answer_not_kept", 409, false, "The answer was too large to be kept",
+        "The request was done, and its answer was larger than what is kept under a key. `operationId` names the operation; read what it made.";
+    OperationPending = "operation_pending", 409, true, "Another operation on this subject is still open",
+        "At most one run is open per definition and subject. `pending` names the open one. Wait for it, or cancel it, then send the request again.";
+    ClaimFailed = "claim_failed", 409, true, "Another operation is already in progress",
+        "The entity is claimed by the operation that `operationId` names. The action of this request did not run. Wait for that operation to end and look at the entity before trying again.";
+    DefinitionExists = "definition_exists", 409, false, "This name and version hold other content",
+        "Versions are immutable. Upload the changed definition under a new version; runs that began on the old one keep it.";
+    RunEnded = "run_ended", 409, false, "The run has ended",
+        "An ended run takes no commands or signals. A FAILED run can be reopened with `POST /api/v1/workflow-runs/{id}/retry`; otherwise start a new one.";
+    RunFailed = "run_failed", 409, false, "The run failed",
+        "The run has no output, because it failed. `failure` says why. Retry the run when the cause is gone, or start a new one.";
+    RunCancelled = "run_cancelled", 409, false, "The run was cancelled",
+        "The run has no output, because it was cancelled. `failure` says by whom or why. Start a new one if it is needed after all.";
+    AlreadyAsked = "already_asked", 409, false, "This was asked before",
+        "The same command is under way or done. Read the run to see where it stands; there is no need to ask again.";
+    RunNotPaused = "run_not_paused", 409, false, "The run is not paused",
+        "Only a PAUSED run can be resumed. Read the run to see where it stands.";
+    RunNotFailed = "run_not_failed", 409, false, "The run is not failed",
+        "Only a FAILED run can be retried. Read the run to see where it stands.";
+    RunUndone = "run_undone", 409, false, "Steps of the run were undone",
+        "Compensations have run, so the recorded outcomes no longer hold and the run cannot go on. Start a new run.";
+    StepInDoubt = "step_in_doubt", 409, false, "A step of the run is in doubt",
+        "The effect of the step may have happened, and this command would run it again. Find out at the provider, resolve the doubt (`POST /api/v1/doubts/…`), or start a new run.";
+    KeyTaken = "key_taken", 409, false, "The run's key now names another run",
+        "The key of this run was released when it ended and has been used for another run, which `holder` names. Look at that run; this one cannot be reopened.";
+    DoubtChanged = "doubt_changed", 409, false, "The doubt is not as it was seen",
+        "The step is no longer in doubt, or in doubt for another reason than the one you looked at. List the doubts again and decide anew.";
+    DoubtResolved = "doubt_resolved", 409, false, "The doubt was resolved before",
+        "Another person or a probe was faster. Look at what was decided in the ledger of the run.";
+    NobodyActs = "nobody_acts", 409, false, "Nothing is left that could carry out the decision",
+        "No code of the run waits for the step any more, so nothing can be run or undone. See to it by hand, then rule that it happened, or abandon it.";
+    DeliveryUnderWay = "delivery_under_way", 409, true, "The after-effect is still being delivered",
+        "It is delivered by itself. Only one that has come to its end can be delivered once more.";
+    PromiseAlreadySettled = "promise_already_settled", 409, false, "The promise holds another value",
+        "The first settlement stands and was not changed. Read the promise to see its value.";
+    PromiseTimedOut = "promise_timed_out", 409, false, "The promise has timed out",
+        "The settlement came after the deadline and was not taken. The run went on without it; look at the run, and start what is needed anew.";
+    PromiseKeyConflict = "promise_key_conflict", 409, false, "The key names another promise",
+        "`holder` names the promise that the key was registered for. Use a key derived from what this promise is about.";
+    TooManySignals = "too_many_signals", 409, true, "The run holds as many unread signals as it may",
+        "The signal was not stored. Let the run read some, then send it again under the same `signalId`.";
+    NameTaken = "name_taken", 409, false, "The name is taken",
+        "Another one bears this name. Choose a different name.";
+    LastAdmin = "last_admin", 409, false, "This is the last admin credential",
+        "Without it nobody could administer the workspace. Issue another admin credential first.";
+    IdempotencyKeyExpired = "idempotency_key_expired", 410, false, "The idempotency key has expired",
+        "The key was used before and its answer is no longer kept. To find out what became of the first request, read the thing it made. If a new operation is meant, use a new key.";
+    IdempotencyKeySpent = "idempotency_key_spent", 410, false, "The key's run was deleted after its retention",
+        "The key still refuses a second run, though the data of the first is gone. If a new run is meant, use a new key.";
+    IdempotencyWindowPassed = "idempotency_window_passed", 412, false, "The first attempt is older than the key's lifetime",
+        "`Idempotency-First-Sent` says that the request was first sent before the window in which keys are remembered, so it might have been done already, and it was not run again. Check whether it was done; if not, send it under a new key.";
+    PreconditionFailed = "precondition_failed", 412, false, "The version in If-Match is not the current one",
+        "Nothing was changed. Read the thing again, decide anew, and send its current version in `If-Match`.";
+
+    // Too much.
+    PayloadTooLarge = "payload_too_large", 413, false, "The body is too large",
+        "`maxBytes` or `maxItems` names the limit. Send less: put large data elsewhere and pass a reference to it, or split a batch.";
+    UriTooLong = "uri_too_long", 414, false, "The address is too long",
+        "Shorten the path and the query; put data into the body.";
+    UnsupportedMediaType = "unsupported_media_type", 415, false, "The body is not sent as JSON",
+        "Send `Content-Type: application/json` (in UTF-8) and no `Content-Encoding`.";
+    HeadersTooLarge = "headers_too_large", 431, false, "The headers are too large",
+        "Send fewer or shorter headers; put data into the body.";
+
+    // Understood, and refused by a rule of the domain.
+    IdempotencyKeyConflict = "idempotency_key_conflict", 422, false, "The key was used for another request",
+        "`storedRequest` tells what the key stands for and which JSON paths differ. Nothing was changed. If this is meant to be a new operation, use a new key; if it is a retry, send exactly what was sent first.";
+    DefinitionInvalid = "definition_invalid", 422, false, "The definition has errors",
+        "`problems` lists every error with its path. Correct them and upload it again; `hapax validate FILE` shows the same list.";
+    InputInvalid = "input_invalid", 422, false, "The input does not fit the definition",
+        "`problems` lists what does not fit the definition's input schema, with paths. Correct the input and send it again.";
+    UnprotectedEffect = "unprotected_effect", 422, false, "A non-idempotent effect is not protected",
+        "The step declares that its effect is not idempotent, and nothing keeps it from happening twice. Declare it claimed or transactional, or leave it to an after-effect.";
+    UncoveredClaimState = "uncovered_claim_state", 422, false, "No janitor covers a claim state",
+        "A `claim_into` status is not covered by a janitor of its module, so a crash could leave an entity claimed for ever. Add the status to the module's janitor.";
+    AddressNotAllowed = "address_not_allowed", 422, false, "The address may not be called from here",
+        "The address of an http step points to a private or reserved network, or is not in the allow-list. Use another one, or ask the operator to allow it.";
+
+    // Not now.
+    RateLimited = "rate_limited", 429, true, "Too many requests",
+        "Wait for `Retry-After` seconds and send the request again, under the same key.";
+    QuotaExceeded = "quota_exceeded", 429, true, "The workspace has reached a quota",
+        "`quota` names it. Wait until open work has ended, or ask the operator for a higher one.";
+    TooManyStreams = "too_many_streams", 429, true, "Too many live streams are open",
+        "Close one of the event streams of this credential, or poll the events page.";
+    Internal = "internal", 500, false, "The server failed",
+        "This is a fault of the server. If the request had a key, its outcome is stored under the key. Report `traceId` to the operator, whose logs have the cause.";
+    StoreBroken = "store_broken", 500, false, "The store cannot be used",
+        "The data cannot be trusted or understood. The operator should run `hapax fsck` and look at the logs before anything else.";
+    StoreRefused = "store_refused", 500, false, "The store refused the request",
+        "Nothing was written, and the same request will not succeed. Report `traceId` to the operator.";
+    StoreUnavailable = "store_unavailable", 503, true, "The store is not available",
+        "Nothing was written. Wait for `Retry-After` seconds and send the same request again, under the same key.";
+    OutcomeUnknown = "outcome_unknown", 503, true, "The store did not confirm the write",
+        "The request may or may not have taken effect. Send the same request again under the same idempotency key: it converges on one result. Without a key, look before sending it again.";
+    TooManyConnections = "too_many_connections", 503, true, "The server has no room for another connection",
+        "Reuse connections, or wait a moment and try again.";
+    ShuttingDown = "shutting_down", 503, true, "The server is shutting down",
+        "Nothing was done. Send the request again; another node, or this one after its restart, will take it.";
+}
+
+impl Code {
+    /// What is always true of it.
+    pub fn kind(self) -> &'static ErrorKind {
+        &ERRORS[self as usize]
+    }
+
+    /// Its spelling.
+    pub fn as_str(self) -> &'static str {
+        self.kind().code
+    }
+
+    /// The code spelled so, if there is one.
+    pub fn from_name(text: &str) -> Option<Self> {
+        Code::ALL.iter().copied().find(|code| code.as_str() == text)
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Code::from_name(&text).ok_or_else(|| D::Error::custom("a code this client does not know"))
+    }
+}
+
+impl PartialSchema for Code {
+    fn schema() -> RefOr<Schema> {
+        let codes = ERRORS.iter().map(|kind| kind.code);
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(codes))
+            .description(Some("A stable code; `/errors/<code>` explains it."))
+            .into()
+    }
+}
+
+impl ToSchema for Code {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_code_is_spelled_once_and_finds_its_own_row() {
+        let spelled: BTreeSet<&str> = ERRORS.iter().map(|kind| kind.code).collect();
+        assert_eq!(spelled.len(), ERRORS.len());
+        assert_eq!(Code::ALL.len(), ERRORS.len());
+        for (code, kind) in Code::ALL.iter().zip(ERRORS) {
+            assert_eq!(code.kind(), kind);
+            assert_eq!(Code::from_name(kind.code), Some(*code));
+        }
+    }
+
+    #[test]
+    fn codes_are_snake_case_but_for_the_one_a_seed_spells_otherwise() {
+        for kind in ERRORS.iter().filter(|kind| kind.code != "CONCURRENCY_ERROR") {
+            assert!(kind.code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{}", kind.code);
+        }
+        for seeded in ["CONCURRENCY_ERROR", "idempotency_key_conflict", "claim_failed"] {
+            assert!(Code::from_name(seeded).is_some(), "{seeded}");
+        }
+    }
+
+    #[test]
+    fn the_status_and_whether_to_try_again_agree() {
+        for kind in ERRORS {
+            assert!((400..600).contains(&kind.status), "{}", kind.code);
+            match kind.status {
+                408 | 429 | 503 => assert!(kind.retryable, "{}", kind.code),
+                409 => {}
+                _ => assert!(!kind.retryable, "{}", kind.code),
+            }
+        }
+    }
+
+    #[test]
+    fn every_code_says_what_it_is_and_what_to_do() {
+        for kind in ERRORS {
+            assert!(!kind.title.is_empty() && !kind.title.ends_with('.'), "{}", kind.code);
+            assert!(kind.remedy.len() > 30 && kind.remedy.ends_with('.'), "{}", kind.code);
+        }
+    }
+
+    /// The page of the docs that lists them, made from the table.
+    #[test]
+    fn the_docs_list_every_code() {
+        let mut page = String::from(
+            "# Errors\n\n\
+             <!-- made from the table of errors: HAPAX_UPDATE=1 cargo test -p hapax-api docs -->\n\n\
+             Every refusal is `application/problem+json` with `type`, `title`, `status`, `detail`, `code`, `retryable` and `traceId`, and what its code promises\n\
+             beyond that. Programs branch on `code`. A server explains each at `/errors/<code>`.\n",
+        );
+        for kind in ERRORS {
+            let again = if kind.retryable { "yes" } else { "no" };
+            page.push_str(&format!(
+                "\n## {}\n\n{} · {} · may succeed later: {again}\n\n{}\n",
+                kind.code, kind.status, kind.title, kind.remedy
+            ));
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
+        if std::env::var_os("HAPAX_UPDATE").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            kept == page,
+            "docs/errors.md is not up to date: HAPAX_UPDATE=1 cargo test -p hapax-api docs"
+        );
+    }
+}

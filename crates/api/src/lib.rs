@@ -1,0 +1,48 @@
+//! What goes over the wire: types, the table of errors, the typed client.
+//!
+//! Requests refuse unknown fields; answers may gain fields, so clients ignore what they do not know. Values of users
+//! ([`RawJson`], [`JsonObject`]) keep their text, so that what was stored goes out byte for byte.
+
+mod audit;
+#[cfg(feature = "client")]
+pub mod client;
+mod credential;
+mod definition;
+mod doubt;
+mod error_table;
+mod event;
+mod health;
+mod json;
+mod key;
+mod ledger;
+mod page;
+mod policy;
+mod problem;
+mod run;
+mod step;
+mod workspace;
+
+pub use audit::{AddNote, JournalEntry, JournalKind};
+pub use credential::{
+    CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
+};
+pub use definition::{CreateDefinition, Definition, DefinitionProblem, DefinitionSummary, KeyRule};
+pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
+pub use error_table::{Code, ERRORS, ErrorKind};
+pub use event::{EventKind, RunEvent};
+pub use health::{Health, HealthStatus, Readiness, ReadinessCheck};
+pub use json::{JsonObject, RawJson};
+pub use key::{KeyHolder, KeyRecord, KeyScope, KeyStanding, ReleaseKey, StoredRequest};
+pub use ledger::{LedgerAttempt, LedgerClass, LedgerEntry, LedgerOutcome, LedgerRuling};
+pub use page::{DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, Page};
+pub use policy::{BusinessKeyPolicy, IdempotencyPolicy, PromiseKeyPolicy, RequestKeyPolicy};
+pub use problem::{PROBLEM_JSON, Problem};
+pub use run::{
+    AnswerApproval, BatchItem, CreateRun, CreateRunBatch, CreatedRun, CreatedRunBatch, MAX_BATCH_RUNS,
+    ParentRun, Priority, RetryRun, Run, RunAsk, RunDetail, RunStatus, SendSignal, SentSignal, SteerRun,
+    WorkflowName,
+};
+pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
+/// What the items of a [`Page`] can do: describe themselves in OpenAPI.
+pub use utoipa::ToSchema;
+pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

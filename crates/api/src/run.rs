@@ -1,0 +1,316 @@
+//! Runs: what is asked for, and what is shown.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::json::present;
+use crate::{Failure, JsonObject, Problem, RawJson, Step};
+
+/// Most runs in one batch.
+pub const MAX_BATCH_RUNS: usize = 100;
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RunStatus {
+    /// Accepted, not yet driven.
+    Pending,
+    /// Being driven, or ready to be driven on.
+    Running,
+    /// Waiting for a timer, a promise, a signal, a child or the next attempt of a step.
+    Waiting,
+    /// Stopped by people, until they resume it.
+    Paused,
+    /// Ended with an output.
+    Completed,
+    /// Ended with a failure.
+    Failed,
+    /// Ended by a cancellation.
+    Cancelled,
+}
+
+/// Which due runs go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    /// After all others.
+    Low,
+    /// The usual one.
+    #[default]
+    Normal,
+    /// Before all others.
+    High,
+}
+
+/// What people asked of a run that is not yet done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunAsk {
+    /// To stop at the next boundary.
+    Pause,
+    /// To undo what can be undone and end.
+    Cancel,
+}
+
+/// A workflow and its version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowName {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: u32,
+}
+
+/// The run that started this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ParentRun {
+    /// Its id.
+    pub run_id: String,
+    /// The step of it that waits for this run.
+    pub step_id: String,
+}
+
+/// Asks for a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateRun {
+    /// The definition to run.
+    #[schema(min_length = 1, max_length = 128)]
+    pub definition_id: String,
+    /// What it works on.
+    #[serde(default)]
+    pub input: JsonObject,
+    /// Names the run: a second request with this key and the same input gets the same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
+    pub idempotency_key: Option<String>,
+    /// What it is about; at most one run per definition and subject is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
+    pub subject: Option<String>,
+    /// Begin this much later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// It must have ended this long after it was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Its place among due runs.
+    #[serde(default)]
+    pub priority: Priority,
+}
+
+/// The answer: the run, and whether this request made it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedRun {
+    /// The run as it stands now.
+    pub run: Run,
+    /// Did this request make it?
+    pub created: bool,
+}
+
+/// Asks for several runs; each item stands for itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateRunBatch {
+    /// The runs, in order.
+    #[schema(min_items = 1, max_items = 100)]
+    pub runs: Vec<CreateRun>,
+}
+
+/// What became of one item of a batch: exactly one of the two is there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BatchItem {
+    /// The run, as a single request would have answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_run: Option<CreatedRun>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+}
+
+/// The answer to a batch, in the order of the request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedRunBatch {
+    /// One per item.
+    pub items: Vec<BatchItem>,
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// Its id.
+    pub id: String,
+    /// Its workspace.
+    pub workspace_id: String,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// The definition it runs; absent for a workflow written in code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition_id: Option<String>,
+    /// The workflow it is pinned to.
+    pub workflow: WorkflowName,
+    /// How many state changes it has seen; give it in `If-Match` to act only on what you saw.
+    pub version: u64,
+    /// How many times it continued as new.
+    pub generation: u64,
+    /// The step it is at, if it is at one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_step_name: Option<String>,
+    /// What it works on.
+    pub input: RawJson,
+    /// What it ended with, if it completed.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub output: Option<RawJson>,
+    /// Why it failed or was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The key that names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// What it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Its place among due runs.
+    pub priority: Priority,
+    /// The run that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentRun>,
+    /// What people asked of it that is not yet done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<RunAsk>,
+    /// When it was accepted.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    /// When it was first driven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub started_at: Option<String>,
+    /// When its state last changed.
+    #[schema(format = DateTime)]
+    pub changed_at: String,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub closed_at: Option<String>,
+    /// When it must have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub deadline_at: Option<String>,
+    /// When it goes on by itself, if it waits for a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub wake_at: Option<String>,
+}
+
+/// One run with its steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunDetail {
+    /// The run.
+    pub run: Run,
+    /// The steps of its current generation, in the order they started.
+    pub steps: Vec<Step>,
+}
+
+/// A command on a run as a whole: cancel, pause, resume.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SteerRun {
+    /// Why; kept in the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096)]
+    pub reason: Option<String>,
+}
+
+/// Reopens a failed run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RetryRun {
+    /// Forget this step and all that started after it; absent: only what failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<String>,
+    /// Why; kept in the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096)]
+    pub reason: Option<String>,
+}
+
+/// Sends a signal to a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SendSignal {
+    /// Which signal.
+    #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")]
+    pub name: String,
+    /// What it carries; `null` if absent.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub value: Option<RawJson>,
+    /// Names the signal, so that a second delivery is not a second signal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]+$")]
+    pub signal_id: Option<String>,
+}
+
+/// Answers an approval. Who answers is taken from the credential.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AnswerApproval {
+    /// What is decided: `approve`, `reject` or `edit`.
+    #[schema(pattern = "^(approve|reject|edit)$")]
+    pub decision: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096)]
+    pub comment: Option<String>,
+    /// What an edit gives: an object.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub value: Option<RawJson>,
+}
+
+/// What became of a signal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SentSignal {
+    /// The run it was sent to.
+    pub run_id: String,
+    /// Was it stored by this request? `false`: its `signalId` was seen before.
+    pub stored: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S0.7, S0.19
+    #[test]
+    fn a_run_can_be_asked_for_with_nothing_but_a_definition() {
+        let asked: CreateRun = serde_json::from_str(r#"{"definitionId":"def_abc123"}"#).unwrap();
+        assert_eq!(asked.input.text(), "{}");
+        assert_eq!((asked.idempotency_key, asked.priority), (None, Priority::Normal));
+    }
+
+    #[test]
+    fn unknown_fields_and_inputs_that_are_no_objects_are_refused() {
+        for body in [
+            r#"{"definitionId":"d","workspaceId":"w"}"#,
+            r#"{"definitionId":"d","input":[]}"#,
+            r#"{"definitionId":"d","input":null}"#,
+            r#"{}"#,
+        ] {
+            assert!(serde_json::from_str::<CreateRun>(body).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_input_keeps_its_text() {
+        let body = r#"{"definitionId":"d","input":{ "b":1.0, "a":2 }}"#;
+        let asked: CreateRun = serde_json::from_str(body).unwrap();
+        assert_eq!(asked.input.text(), r#"{ "b":1.0, "a":2 }"#);
+    }
+}

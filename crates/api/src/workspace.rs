@@ -1,0 +1,43 @@
+//! Workspaces: who owns what.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Makes a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateWorkspace {
+    /// Its name: letters, digits, `.`, `_`, `-`.
+    #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._-]+$")]
+    pub name: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024)]
+    pub description: Option<String>,
+}
+
+/// Changes a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UpdateWorkspace {
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024)]
+    pub description: Option<String>,
+}
+
+/// One workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Workspace {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+}

@@ -1,0 +1,32 @@
+//! Asking before something is done that cannot be undone.
+
+use std::io::{self, IsTerminal};
+
+use anyhow::{Context, Result, bail};
+
+use crate::exit_codes::Misused;
+use crate::output::{is_watched, say};
+use crate::server_options::ServerOptions;
+
+/// Goes on if `--yes` was given or a person agrees; where there is no person to ask, it is refused.
+pub(crate) async fn confirm(what: &str, server: &ServerOptions) -> Result<()> {
+    if server.is_agreed() {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() || !is_watched() || server.key_is_on_stdin() {
+        return Err(
+            Misused(format!("this would {what}; give --yes if that is meant. Nothing was done")).into()
+        );
+    }
+    say(&format!("This will {what}, on {}. Go on? [y/N]", server.name()));
+    // In a thread of its own, so that a signal is heard meanwhile.
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map(|_| line)
+    });
+    let answer = answer.await.context("the answer was not read")?.context("the answer was not read")?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => bail!("nothing was done"),
+    }
+}

@@ -1,0 +1,161 @@
+//! `hapax dev`: a server to try things out with, ready in a moment.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use hapax::{Actor, Role as Rank, WorkspaceId};
+use hapax_api::Role;
+use hapax_server::Server;
+use hapax_server::credentials::key::ApiKey;
+use hapax_server::directory::NewCredential;
+use hapax_server::identity::Identity;
+use hapax_server::uploaded::Uploaded;
+use serde::Serialize;
+
+use crate::output;
+use crate::serve::assemble::assemble;
+use crate::serve::serve;
+use crate::serve::settings::{DEFAULT_LISTEN, ServeOptions, Settings};
+use crate::serve::stopping::Stopping;
+
+const WORKSPACE: &str = "dev";
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax dev                                         on http://127.0.0.1:7171, data in .hapax
+  hapax dev --data /tmp/try --listen 127.0.0.1:0 --json   one JSON line on standard output once it is ready
+
+It listens on this machine only, keeps its data in a SQLite file, and lets http steps call this machine. Its key is kept in
+the folder as api-key. For production there is `hapax serve`.";
+
+/// The sample: it takes any object and gives it back, in two durable steps.
+const SAMPLE: &str = r#"{
+  "name": "sample",
+  "version": 1,
+  "description": "Takes any object, waits a moment, and gives it back.",
+  "steps": [
+    { "name": "look", "type": "task", "task": "echo", "input": { "received": "{{ input }}" } },
+    { "name": "breathe", "type": "wait", "for": "100ms" },
+    { "name": "answer", "type": "task", "task": "echo", "input": { "run": "{{ run.id }}" } }
+  ]
+}"#;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// The folder to keep data in.
+    #[arg(long, value_name = "FOLDER", env = "HAPAX_DATA", default_value = ".hapax")]
+    data: PathBuf,
+    /// Where to listen; this machine only. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", env = "HAPAX_LISTEN", default_value = DEFAULT_LISTEN)]
+    listen: String,
+    /// Print one JSON line on standard output once it is ready, instead of words.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What scripts are told.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ready<'a> {
+    url: String,
+    workspace: &'a str,
+    api_key: &'a str,
+    sample_definition: &'a str,
+}
+
+pub(crate) async fn run(options: Options) -> Result<()> {
+    let said = ServeOptions { listen: Some(options.listen.clone()), ..ServeOptions::default() };
+    let mut settings = Settings::gather(said)?;
+    ensure!(
+        settings.listen.ip().is_loopback(),
+        "hapax dev listens on this machine only; use `hapax serve` to be reached from others"
+    );
+    settings.is_dev = true;
+    settings.rules.allow_loopback = true;
+    let data = &options.data;
+    let mut folder = fs::DirBuilder::new();
+    folder.recursive(true).mode(0o700);
+    folder.create(data).with_context(|| format!("the folder {} cannot be made", data.display()))?;
+    let store = format!("sqlite:{}", data.join("hapax.db").display());
+    let stopping = Stopping::listen()?;
+    let assembly = assemble(&store, &settings, stopping.draining()).await?;
+    let key = admin_key(&assembly.server, &data.join("api-key")).await?;
+    let sample = upload_sample(&assembly.server).await?;
+    serve(assembly, &settings, stopping, |address, _| {
+        let url = format!("http://{address}");
+        match options.json {
+            true => output::print_json_line(&Ready {
+                url,
+                workspace: WORKSPACE,
+                api_key: &key,
+                sample_definition: &sample,
+            }),
+            false => output::print(&welcome(&url, &key, &sample, data)),
+        }
+    })
+    .await
+}
+
+/// The key of the folder, if it still counts; else a new one, kept there for the next time.
+async fn admin_key(server: &Server, path: &Path) -> Result<String> {
+    let workspace = WorkspaceId::new(WORKSPACE)?;
+    let by = Actor { name: "hapax dev".into(), role: Rank::Manager };
+    server.directory().ensure_workspace(&workspace, None, by.clone()).await?;
+    if let Ok(text) = fs::read_to_string(path)
+        && let Ok(key) = ApiKey::parse(text.trim_end())
+        && let Some(known) = server.directory().find_credential_of(&key).await?
+        && known.workspace == workspace
+        && known.admits(&key, server.now())
+    {
+        return Ok(key.reveal().to_owned());
+    }
+    let new = NewCredential { name: "hapax dev".into(), role: Role::Admin, requester: None, lives_for: None };
+    let (_, key) = server.directory().create_credential(&workspace, new, by).await?;
+    let _ = fs::remove_file(path);
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| writeln!(file, "{}", key.reveal()));
+    written.with_context(|| format!("the key cannot be kept in {}", path.display()))?;
+    Ok(key.reveal().to_owned())
+}
+
+async fn upload_sample(server: &Server) -> Result<String> {
+    let identity = Identity {
+        workspace: WorkspaceId::new(WORKSPACE)?,
+        credential: hapax::model::Name::new("credential id", "hapax-dev")?,
+        name: "hapax dev".into(),
+        role: Role::Admin,
+        requester: None,
+    };
+    let (definition, _) = server.definitions().upload(&identity, Uploaded::json(SAMPLE)).await?;
+    Ok(definition.id)
+}
+
+fn welcome(url: &str, key: &str, sample: &str, data: &Path) -> String {
+    let call = |body: &str| {
+        format!(
+            "curl -s {url}/api/v1/workflow-runs -H 'Authorization: Bearer {key}' \\\n     -H 'Content-Type: application/json' -d '{body}'"
+        )
+    };
+    let body = |order: u32| {
+        format!(
+            r#"{{"definitionId":"{sample}","input":{{"order":{order}}},"idempotencyKey":"order-{order_key}"}}"#,
+            order_key = 789
+        )
+    };
+    format!(
+        "Hapax is ready on {url}  (docs: {url}/docs, data: {})\n\n\
+         1. Create a run:\n   {}\n\n\
+         2. The same call again is the same run (\"created\": false):\n   {}\n\n\
+         3. The same key with another body is refused (422):\n   {}\n\n\
+         For other commands: export HAPAX_SERVER={url} HAPAX_API_KEY={key}\n\
+         Ctrl-C stops it.\n",
+        data.display(),
+        call(&body(789)),
+        call(&body(789)),
+        call(&body(790)),
+    )
+}

@@ -1,0 +1,134 @@
+//! `hapax keys`: what an idempotency key stands for, and freeing one.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use hapax_api::{KeyRecord, KeyScope, ReleaseKey};
+
+use crate::confirmation::confirm;
+use crate::output::for_people::plain;
+use crate::output::shape::ShapeOptions;
+use crate::person::not_blank;
+use crate::server_options::ServerOptions;
+use crate::spelling::{or_dash, spelled};
+use crate::terms::KeyOptions;
+use crate::words::word;
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax keys show run process-order-789
+  hapax keys show request 5f3c… --credential cred_1
+  hapax keys release run process-order-789 --reason 'it was a test' --yes
+
+A run key is `idempotencyKey` of a run; a request key is the header `Idempotency-Key` of one credential.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show what a key stands for: who used it, for what, how often it came again, when it expires.
+    #[command(
+        after_help = "Examples:\n  hapax keys show run process-order-789\n  hapax keys show run process-order-789 --json | jq .replays"
+    )]
+    Show(ShowOptions),
+    /// Free a key before its time, so that it may be used anew. What it names must be over.
+    #[command(
+        after_help = "Examples:\n  hapax keys release run process-order-789 --reason 'it was a test' --yes"
+    )]
+    Release(ReleaseOptions),
+}
+
+/// What a key names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Scope {
+    /// A run.
+    Run,
+    /// One request of one credential.
+    Request,
+}
+
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// What it names.
+    #[arg(value_enum)]
+    scope: Scope,
+    /// The key.
+    #[arg(value_parser = word)]
+    key: String,
+    /// Whose request key; one's own if absent.
+    #[arg(long, value_name = "ID", value_parser = word)]
+    credential: Option<String>,
+}
+
+impl Named {
+    fn scope(&self) -> KeyScope {
+        match self.scope {
+            Scope::Run => KeyScope::Run,
+            Scope::Request => KeyScope::Request,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+struct ShowOptions {
+    #[command(flatten)]
+    named: Named,
+    #[command(flatten)]
+    shape: ShapeOptions,
+}
+
+#[derive(Debug, clap::Args)]
+struct ReleaseOptions {
+    #[command(flatten)]
+    named: Named,
+    /// Why, for the audit log.
+    #[arg(long, value_name = "TEXT", value_parser = not_blank)]
+    reason: String,
+    #[command(flatten)]
+    request: KeyOptions,
+    #[command(flatten)]
+    shape: ShapeOptions,
+}
+
+pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    match options.command {
+        Command::Show(ShowOptions { named, shape }) => {
+            let client = server.connect()?;
+            let found = client.get_key(named.scope(), &named.key, named.credential.as_deref()).await?;
+            shape.show(&found, || sheet(&found))
+        }
+        Command::Release(ReleaseOptions { named, reason, request, shape }) => {
+            let what =
+                format!("free the key {}, so that the same operation can happen again", plain(&named.key));
+            confirm(&what, server).await?;
+            let (scope, credential) = (named.scope(), named.credential.as_deref());
+            let asked = ReleaseKey { reason };
+            let client = server.connect()?;
+            let freed = client.release_key(scope, &named.key, credential, &asked, request.terms()).await?;
+            shape.show(&freed, || format!("{} is free; it stood for:\n{}", plain(&freed.key), sheet(&freed)))
+        }
+    }
+}
+
+fn sheet(key: &KeyRecord) -> String {
+    let holder = key.holder.as_ref().map(|holder| format!("{} {}", spelled(&holder.kind), holder.id));
+    let rows = [
+        ("key", plain(&key.key)),
+        ("scope", spelled(&key.scope)),
+        ("standing", spelled(&key.standing)),
+        ("names", or_dash(holder.as_deref())),
+        ("credential", or_dash(key.credential_id.as_deref())),
+        ("request", or_dash(key.request.as_deref())),
+        ("answered", key.answer_status.map_or_else(|| "-".into(), |status| status.to_string())),
+        ("first seen", key.first_seen_at.clone()),
+        ("expires", key.expires_at.clone().unwrap_or_else(|| "-".into())),
+        ("replays", key.replays.to_string()),
+        ("conflicts", key.conflicts.to_string()),
+        ("fingerprint", key.fingerprint.clone()),
+    ];
+    rows.map(|(name, value)| format!("{name:<12}{value}\n")).concat()
+}

@@ -1,0 +1,12 @@
+//! How much the command takes in.
+
+/// The largest file with an API key.
+pub(crate) const MAX_KEY_FILE_BYTES: u64 = 4 * 1024;
+/// The largest input, signal or decision.
+pub(crate) const MAX_JSON_BYTES: u64 = 4 * 1024 * 1024;
+/// The largest document or configuration.
+pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
+/// Most characters of an id, a name or a key that is given as an argument.
+pub(crate) const MAX_WORD_CHARS: usize = 1_024;
+/// Steps that are drawn at a time while a run is watched; a terminal has not more lines to spare.
+pub(crate) const MAX_LIVE_STEPS: usize = 20;

@@ -1,0 +1,89 @@
+//! In which form data goes to standard output: a table for people, JSON or YAML for programs.
+
+use std::io::{self, IsTerminal};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::for_people::without_commands;
+use super::print;
+
+/// A form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shape {
+    /// For people.
+    Table,
+    /// One JSON object; of a list, one a line.
+    Json,
+    /// YAML; of a list, one document each.
+    Yaml,
+}
+
+/// Which form.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShapeOptions {
+    /// In which form.
+    #[arg(long = "output", short = 'o', value_enum, default_value_t = Shape::Table, value_name = "FORM")]
+    shape: Shape,
+    /// The same as -o json.
+    #[arg(long, conflicts_with = "shape")]
+    json: bool,
+}
+
+impl ShapeOptions {
+    pub(crate) fn shape(&self) -> Shape {
+        match self.json {
+            true => Shape::Json,
+            false => self.shape,
+        }
+    }
+
+    /// Shows one thing; `text` is what people are shown.
+    pub(crate) fn show<T: Serialize>(&self, value: &T, text: impl FnOnce() -> String) -> Result<()> {
+        match self.shape() {
+            Shape::Table => print(&text()),
+            Shape::Json => print(&safe(format!("{}\n", serde_json::to_string_pretty(value)?))),
+            Shape::Yaml => print(&safe(yaml(value)?)),
+        }
+    }
+
+    /// Shows a list; `text` is what people are shown.
+    pub(crate) fn show_all<T: Serialize>(&self, items: &[T], text: impl FnOnce() -> String) -> Result<()> {
+        match self.shape() {
+            Shape::Table => print(&text()),
+            Shape::Json => {
+                items.iter().try_for_each(|item| print(&safe(format!("{}\n", serde_json::to_string(item)?))))
+            }
+            Shape::Yaml => items.iter().try_for_each(|item| print(&safe(format!("---\n{}", yaml(item)?)))),
+        }
+    }
+}
+
+/// Texts of users stand in JSON as JSON, so they are read before they are written anew.
+fn yaml<T: Serialize>(value: &T) -> Result<String> {
+    let value = serde_json::to_value(value).context("it cannot be shown as YAML; use -o json")?;
+    Ok(super::yaml::document(&value))
+}
+
+/// What a terminal would obey is spelled out if one is listening.
+pub(crate) fn safe(text: String) -> String {
+    match io::stdout().is_terminal() {
+        true => without_commands(&text),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_api::RawJson;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_users_are_shown_as_what_they_hold() {
+        let raw = RawJson::from_text("{ \"b\": [1] }".into()).unwrap();
+        assert_eq!(yaml(&json!({"a": raw})).unwrap(), "a:\n  b:\n    - 1\n");
+    }
+}

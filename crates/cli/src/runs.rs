@@ -1,0 +1,72 @@
+//! `hapax runs`: start runs on a server, look at them, watch them, steer them.
+
+mod answer;
+mod list;
+mod result;
+mod show;
+mod signal;
+mod start;
+mod steer;
+mod timeline;
+mod watch;
+
+use anyhow::Result;
+
+use crate::server_options::ServerOptions;
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax runs start order-v1 --input '{\"order\":789}' --key process-order-789
+  hapax runs watch run_018f…
+  hapax runs list --status FAILED,PAUSED
+  hapax runs retry run_018f… --reason 'the provider is up again'
+  hapax runs result run_018f… --wait 60 | jq .total";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Start a run of a definition, at most once per key.
+    Start(start::Options),
+    /// List runs, the newest first.
+    List(list::Options),
+    /// Show one run with its steps.
+    Show(show::Options),
+    /// Watch a run as it happens, until it ends.
+    Watch(watch::Options),
+    /// Ask a run to undo what it can and end.
+    Cancel(steer::Options),
+    /// Ask a run to stop at the next boundary.
+    Pause(steer::Options),
+    /// Let a paused run go on.
+    Resume(steer::Options),
+    /// Reopen a failed run.
+    Retry(steer::RetryOptions),
+    /// Send a run a signal.
+    Signal(signal::Options),
+    /// Answer an approval that a run asks for.
+    Answer(answer::Options),
+    /// Print what a run ended with.
+    Result(result::Options),
+}
+
+pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    match options.command {
+        Command::Start(options) => start::run(options, server).await,
+        Command::List(options) => list::run(options, server).await,
+        Command::Show(options) => show::run(options, server).await,
+        Command::Watch(options) => watch::run(options, server).await,
+        Command::Cancel(options) => steer::cancel(options, server).await,
+        Command::Pause(options) => steer::pause(options, server).await,
+        Command::Resume(options) => steer::resume(options, server).await,
+        Command::Retry(options) => steer::retry(options, server).await,
+        Command::Signal(options) => signal::run(options, server).await,
+        Command::Answer(options) => answer::run(options, server).await,
+        Command::Result(options) => result::run(options, server).await,
+    }
+}

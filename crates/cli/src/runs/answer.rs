@@ -1,0 +1,67 @@
+//! `hapax runs answer`.
+
+use anyhow::Result;
+use hapax_api::{AnswerApproval, JsonObject};
+
+use crate::output::for_people::plain;
+use crate::output::shape::ShapeOptions;
+use crate::server_options::ServerOptions;
+use crate::terms::KeyOptions;
+use crate::words::{object, word};
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax runs answer run_018f… refund --approve
+  hapax runs answer run_018f… refund --reject --comment 'paid out already'
+  hapax runs answer run_018f… refund --edit '{\"amount\":50}'";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Options {
+    /// The run.
+    #[arg(value_parser = word)]
+    run: String,
+    /// The step that asks.
+    #[arg(value_parser = word)]
+    step: String,
+    #[command(flatten)]
+    decision: Decision,
+    /// Why.
+    #[arg(long, value_name = "TEXT", value_parser = word)]
+    comment: Option<String>,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    shape: ShapeOptions,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Decision {
+    /// It may go on.
+    #[arg(long)]
+    approve: bool,
+    /// It may not.
+    #[arg(long)]
+    reject: bool,
+    /// It may go on with this instead.
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    edit: Option<JsonObject>,
+}
+
+pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    let Decision { reject, edit, .. } = options.decision;
+    let decision = match (&edit, reject) {
+        (Some(_), _) => "edit",
+        (None, true) => "reject",
+        (None, false) => "approve",
+    };
+    let value = edit.map(JsonObject::into_json);
+    let asked = AnswerApproval { decision: decision.into(), comment: options.comment, value };
+    let client = server.connect()?;
+    let sent = client.answer_approval(&options.run, &options.step, &asked, options.key.terms()).await?;
+    options.shape.show(&sent, || {
+        let what = if sent.stored { "is kept for" } else { "was given before to" };
+        format!("the answer {decision} to {} {what} {}\n", plain(&options.step), sent.run_id)
+    })
+}

@@ -1,0 +1,89 @@
+//! `hapax serve`: the server for production.
+
+pub(crate) mod assemble;
+mod config_file;
+#[cfg(test)]
+mod reference;
+mod secrets;
+pub(crate) mod settings;
+pub(crate) mod stopping;
+
+use anyhow::{Context, Result, bail};
+use hapax_server::exposure::{Protection, check_exposure};
+use hapax_server::listen::ListenOptions;
+use hapax_server::tls::load_tls;
+use tokio::net::TcpListener;
+
+use crate::output;
+use crate::store_url::without_secrets;
+use assemble::{Assembly, assemble};
+use settings::{ServeOptions, Settings};
+use stopping::Stopping;
+
+pub(crate) async fn run(options: ServeOptions) -> Result<()> {
+    let settings = Settings::gather(options)?;
+    let Some(store) = &settings.store else {
+        bail!(
+            "say which store: --store sqlite:PATH or --store postgres://… (or HAPAX_STORE, or `store` in the configuration)"
+        );
+    };
+    // Before the store is opened: what is refused leaves nothing behind.
+    let protection = Protection {
+        has_authentication: true,
+        has_tls: settings.tls_cert.is_some(),
+        allows_plain: settings.behind_proxy,
+    };
+    check_exposure(settings.listen, protection)?;
+    if store == "memory:" {
+        output::say("hapax: memory: keeps nothing; use it to try things out only");
+    }
+    let stopping = Stopping::listen()?;
+    let assembly = assemble(store, &settings, stopping.draining()).await?;
+    serve(assembly, &settings, stopping, |address, key| {
+        let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
+        output::say(&format!("hapax: serving {} on {scheme}://{address}", without_secrets(store)));
+        if let Some(key) = key {
+            output::say("hapax: this installation has no credentials yet. This key may set it up, and is shown this once:");
+            output::print(&format!("{key}\n"))?;
+            output::say("hapax: next, with HAPAX_API_KEY set to it: hapax workspaces create NAME, then hapax credentials create admin --role admin --workspace NAME");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Listens, tells that it does, and serves until told to stop. Whether the address is safe to listen on is the caller's to check.
+pub(crate) async fn serve(
+    assembly: Assembly,
+    settings: &Settings,
+    stopping: Stopping,
+    ready: impl FnOnce(std::net::SocketAddr, Option<String>) -> Result<()>,
+) -> Result<()> {
+    let mut listen = settings.listen_options();
+    if let (Some(chain), Some(key)) = (&settings.tls_cert, &settings.tls_key) {
+        listen.tls = Some(load_tls(chain, key)?);
+    }
+    let listener = TcpListener::bind(settings.listen).await;
+    let listener = listener.with_context(|| format!("{} cannot be listened on", settings.listen))?;
+    let address = listener.local_addr().context("the address that is listened on cannot be told")?;
+    if let Some(metrics) = settings.metrics_listen {
+        let listener = TcpListener::bind(metrics).await;
+        let listener = listener.with_context(|| format!("{metrics} cannot be listened on"))?;
+        let server = assembly.server.clone();
+        tokio::spawn(async move { server.serve_metrics(listener, ListenOptions::default()).await });
+    }
+    let key = match settings.is_dev {
+        true => None,
+        false => assembly.server.bootstrap().await?,
+    };
+    ready(address, key.map(|key| key.reveal().to_owned()))?;
+    let drained = tokio::select! {
+        drained = assembly.server.serve(listener, listen) => drained?,
+        () = stopping.insisted() => bail!("stopped at once; what was in flight is taken up by the next start"),
+    };
+    match drained.cut {
+        0 => output::say("hapax: stopped in good order"),
+        cut => output::say(&format!("hapax: stopped; {cut} connections did not end in time and were cut")),
+    }
+    Ok(())
+}

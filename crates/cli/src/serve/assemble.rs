@@ -1,0 +1,33 @@
+//! A server from its settings: store, engine, hands.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use hapax::Hapax;
+use hapax_documents::Hands;
+use hapax_outgoing::Outgoing;
+use hapax_server::drain::Draining;
+use hapax_server::http_caller::GuardedCaller;
+use hapax_server::{Server, ServerOptions};
+
+use super::secrets::NamedSecrets;
+use super::settings::Settings;
+
+/// A server, and the engine under it, which lives as long as this does.
+pub(crate) struct Assembly {
+    pub(crate) server: Server,
+    pub(crate) engine: Hapax,
+}
+
+pub(crate) async fn assemble(store: &str, settings: &Settings, draining: Draining) -> Result<Assembly> {
+    let outgoing = Outgoing::new(settings.rules.clone())?;
+    let engine = Hapax::builder(store).options(settings.engine.clone()).open().await?;
+    let secrets = NamedSecrets { folder: settings.secrets_dir.clone() };
+    let hands = Hands::new()
+        .task("echo", |call| async move { Ok(call.input) })
+        .http(Arc::new(GuardedCaller::new(outgoing)))
+        .secrets(Arc::new(secrets));
+    let options = ServerOptions { keys: settings.keys.clone(), draining, grace: settings.drain };
+    let server = Server::launch((*engine).clone(), hands, options).await?;
+    Ok(Assembly { server, engine })
+}

@@ -1,0 +1,59 @@
+//! The reference of all settings, made from what the command line says of them.
+
+use clap::{Args, Command};
+
+use super::settings::ServeOptions;
+
+/// `docs/configuration.md`.
+fn render() -> String {
+    let command = ServeOptions::augment_args(Command::new("serve"));
+    let mut page = String::from(
+        "# Configuration\n\n\
+         <!-- made from the command line's own description: HAPAX_UPDATE=1 cargo test -p hapax-cli reference -->\n\n\
+         Every setting of `hapax serve`. Flags go before the environment, the environment before the configuration file, the file before the\n\
+         defaults. The file is TOML, with the names below as keys; an unknown key, a wrong type or a value that cannot work is refused with its\n\
+         line or its name before anything is opened. A variable that is set but empty counts as given. Spans of time are written `500ms`, `30s`,\n\
+         `5m`, `24h`, `7d`, `1h30m`.\n\n\
+         ```toml\n\
+         store = \"postgres://hapax@db.internal/hapax?sslmode=verify-full\"\n\
+         listen = \"0.0.0.0:7171\"\n\
+         tls-cert = \"/etc/hapax/chain.pem\"\n\
+         tls-key = \"/etc/hapax/key.pem\"\n\
+         allow = [\"10.8.0.0/16\", \"billing.internal:8443\"]\n\
+         key-retention = \"7d\"\n\
+         ```\n\n\
+         | name | flag | environment | what it does |\n|---|---|---|---|\n",
+    );
+    for argument in command.get_arguments() {
+        let Some(long) = argument.get_long() else { continue };
+        let value = argument.get_value_names().and_then(|names| names.first());
+        let flag = match value {
+            Some(value) => format!("`--{long} {value}`"),
+            None => format!("`--{long}`"),
+        };
+        let variable =
+            argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+        let name = if long == "config" { String::new() } else { format!("`{long}`") };
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        page.push_str(&format!("| {name} | {flag} | {variable} | {} |\n", help.replace('|', "\\|")));
+    }
+    page.push_str(
+        "\nSecrets that documents name as `secret://NAME` come from `HAPAX_SECRET_<NAME>` (in capitals, `-` and `.` as `_`) or from a file of that name in\n\
+         `secrets-dir`. How much is logged is set by `--log` or `HAPAX_LOG`.\n",
+    );
+    page
+}
+
+#[test]
+fn the_reference_says_what_the_command_line_says() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = render();
+    if std::env::var_os("HAPAX_UPDATE").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        kept == page,
+        "docs/configuration.md is not up to date: HAPAX_UPDATE=1 cargo test -p hapax-cli reference"
+    );
+}

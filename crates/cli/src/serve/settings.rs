@@ -1,0 +1,271 @@
+//! What a server can be told: flags before the environment before the configuration file before the defaults.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use hapax::EngineOptions;
+use hapax_documents::Span;
+use hapax_outgoing::{Place, Rules};
+use hapax_server::http_idempotency::Policy;
+use hapax_server::listen::ListenOptions;
+use serde::Deserialize;
+
+use super::config_file;
+
+/// Where `hapax serve` and `hapax dev` listen unless told otherwise.
+pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7171";
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax serve --store sqlite:/var/lib/hapax/hapax.db
+  hapax serve --store postgres://hapax@db/hapax --listen 0.0.0.0:7171 --tls-cert chain.pem --tls-key key.pem
+  hapax serve --config /etc/hapax/hapax.toml
+
+Flags go before the environment, the environment before the configuration file (TOML, with the names of the flags as keys), the
+file before the defaults. docs/configuration.md lists everything. SIGTERM or Ctrl-C stops in good order; a second one at once.";
+
+/// One place for all settings: as flags, as environment variables, and as keys of the configuration file.
+#[derive(Debug, Clone, Default, clap::Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeOptions {
+    /// Read what the command line and the environment do not say from this file.
+    #[arg(long, value_name = "FILE", env = "HAPAX_CONFIG")]
+    #[serde(skip)]
+    pub(crate) config: Option<PathBuf>,
+    /// Which store: sqlite:PATH or postgres://… .
+    #[arg(long, value_name = "URL", env = "HAPAX_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+    /// Where to listen [default: 127.0.0.1:7171].
+    #[arg(long, value_name = "ADDRESS", env = "HAPAX_LISTEN")]
+    pub(crate) listen: Option<String>,
+    /// The certificate chain to speak TLS with, PEM.
+    #[arg(long, value_name = "FILE", env = "HAPAX_TLS_CERT")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, PEM.
+    #[arg(long, value_name = "FILE", env = "HAPAX_TLS_KEY")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Listen beyond this machine without TLS, because a proxy in front speaks it.
+    #[arg(long, env = "HAPAX_BEHIND_PROXY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) behind_proxy: Option<bool>,
+    /// Where http steps may go though it is not public: hosts, host:port, addresses, networks; separated by commas.
+    #[arg(long, value_name = "PLACES", env = "HAPAX_ALLOW", value_delimiter = ',')]
+    pub(crate) allow: Option<Vec<String>>,
+    /// Where http steps may not go though it is public, in the same form.
+    #[arg(long, value_name = "PLACES", env = "HAPAX_DENY", value_delimiter = ',')]
+    pub(crate) deny: Option<Vec<String>>,
+    /// Let http steps go nowhere but to what `allow` names.
+    #[arg(long, env = "HAPAX_ONLY_ALLOWED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) only_allowed: Option<bool>,
+    /// A folder with one file per secret, for `secret://NAME` in documents; HAPAX_SECRET_<NAME> in the environment goes before it.
+    #[arg(long, value_name = "FOLDER", env = "HAPAX_SECRETS_DIR")]
+    pub(crate) secrets_dir: Option<PathBuf>,
+    /// How long answers under a request key are given again, at least a day [default: 24h].
+    #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_RETENTION")]
+    pub(crate) key_retention: Option<String>,
+    /// Say that less than a day is meant, which breaks what callers may count on.
+    #[arg(long, env = "HAPAX_SHORT_KEY_RETENTION", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) short_key_retention: Option<bool>,
+    /// How long an expired request key is refused before it is free [default: 0s].
+    #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_GRACE")]
+    pub(crate) key_grace: Option<String>,
+    /// How long a second request waits for the first of the same [default: 10s].
+    #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_WAIT")]
+    pub(crate) key_wait: Option<String>,
+    /// Delete ended runs this long after their end; kept for ever if absent. Their keys stay.
+    #[arg(long, value_name = "SPAN", env = "HAPAX_KEEP_RUNS")]
+    pub(crate) keep_runs: Option<String>,
+    /// How long a lease on a run lasts without renewal [default: 30s].
+    #[arg(long, value_name = "SPAN", env = "HAPAX_LEASE")]
+    pub(crate) lease: Option<String>,
+    /// How many runs to drive at once [default: 10000].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_ACTIVE")]
+    pub(crate) max_active: Option<usize>,
+    /// Most connections at once [default: 4096].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_CONNECTIONS")]
+    pub(crate) max_connections: Option<usize>,
+    /// Tell Prometheus what is counted on this address of this machine as well, without a key.
+    #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
+    pub(crate) metrics_listen: Option<String>,
+    /// How long requests and runs in flight may take to end when the server stops [default: 30s].
+    #[arg(long, value_name = "SPAN", env = "HAPAX_DRAIN")]
+    pub(crate) drain: Option<String>,
+}
+
+/// What holds in the end.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) store: Option<String>,
+    pub(crate) listen: SocketAddr,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) behind_proxy: bool,
+    pub(crate) rules: Rules,
+    pub(crate) secrets_dir: Option<PathBuf>,
+    pub(crate) keys: Policy,
+    pub(crate) engine: EngineOptions,
+    pub(crate) max_connections: Option<usize>,
+    pub(crate) metrics_listen: Option<SocketAddr>,
+    pub(crate) drain: Duration,
+    pub(crate) is_dev: bool,
+}
+
+impl Settings {
+    /// Puts together what was said where, and refuses what cannot work.
+    pub(crate) fn gather(said: ServeOptions) -> Result<Self> {
+        let file = match &said.config {
+            Some(path) => config_file::read(path)?,
+            None => ServeOptions::default(),
+        };
+        let listen = said.listen.or(file.listen).unwrap_or_else(|| DEFAULT_LISTEN.into());
+        let listen = listen
+            .parse()
+            .with_context(|| format!("listen: {listen:?} is not an address such as 127.0.0.1:7171"))?;
+        let metrics_listen = said.metrics_listen.or(file.metrics_listen);
+        let metrics_listen: Option<SocketAddr> = match metrics_listen {
+            Some(text) => {
+                let address = text.parse();
+                Some(address.with_context(|| {
+                    format!("metrics-listen: {text:?} is not an address such as 127.0.0.1:9464")
+                })?)
+            }
+            None => None,
+        };
+        ensure!(
+            metrics_listen.is_none_or(|address| address.ip().is_loopback()),
+            "metrics-listen takes an address of this machine, because it asks for no key; others read /metrics with a key of the installation"
+        );
+        let (tls_cert, tls_key) = (said.tls_cert.or(file.tls_cert), said.tls_key.or(file.tls_key));
+        ensure!(
+            tls_cert.is_some() == tls_key.is_some(),
+            "tls-cert and tls-key go together; give both or neither"
+        );
+        let places = |name: &str, texts: Option<Vec<String>>| -> Result<Vec<Place>> {
+            let read = |text: String| text.parse::<Place>().with_context(|| format!("{name}: {text:?}"));
+            texts.unwrap_or_default().into_iter().map(read).collect()
+        };
+        let rules = Rules {
+            allow: places("allow", said.allow.or(file.allow))?,
+            deny: places("deny", said.deny.or(file.deny))?,
+            only_allowed: said.only_allowed.or(file.only_allowed).unwrap_or(false),
+            denied_addresses: [listen].into_iter().chain(metrics_listen).collect(),
+            ..Rules::default()
+        };
+        let retention = span("key-retention", said.key_retention.or(file.key_retention))?.unwrap_or(DAY);
+        let keys = Policy {
+            grace: span("key-grace", said.key_grace.or(file.key_grace))?.unwrap_or_default(),
+            max_wait: span("key-wait", said.key_wait.or(file.key_wait))?
+                .unwrap_or(Policy::default().max_wait),
+            ..Policy::default()
+        };
+        let keys = match said.short_key_retention.or(file.short_key_retention).unwrap_or(false) {
+            true => keys.keeping_less_than_a_day(retention),
+            false => Policy { keep_for: retention, ..keys },
+        };
+        if let Err(error) = keys.check() {
+            bail!(
+                "{error} (key-retention, key-grace, key-wait; short-key-retention says that less than a day is meant)"
+            );
+        }
+        let defaults = EngineOptions::default();
+        let engine = EngineOptions {
+            keep_runs_for: span("keep-runs", said.keep_runs.or(file.keep_runs))?,
+            lease_for: span("lease", said.lease.or(file.lease))?.unwrap_or(defaults.lease_for),
+            max_active: said.max_active.or(file.max_active).unwrap_or(defaults.max_active),
+            ..defaults
+        };
+        engine.check()?;
+        let max_connections = said.max_connections.or(file.max_connections);
+        ensure!(max_connections != Some(0), "max-connections is 0, so nobody could ever ask");
+        Ok(Settings {
+            store: said.store.or(file.store),
+            listen,
+            tls_cert,
+            tls_key,
+            behind_proxy: said.behind_proxy.or(file.behind_proxy).unwrap_or(false),
+            rules,
+            secrets_dir: said.secrets_dir.or(file.secrets_dir),
+            keys,
+            engine,
+            max_connections,
+            metrics_listen,
+            drain: span("drain", said.drain.or(file.drain))?.unwrap_or(Duration::from_secs(30)),
+            is_dev: false,
+        })
+    }
+
+    pub(crate) fn listen_options(&self) -> ListenOptions {
+        let defaults = ListenOptions::default();
+        ListenOptions {
+            max_connections: self.max_connections.unwrap_or(defaults.max_connections),
+            drain_timeout: self.drain,
+            ..defaults
+        }
+    }
+}
+
+/// A span of time as people write it: `24h`, `5m`, `1h30m`.
+fn span(name: &str, text: Option<String>) -> Result<Option<Duration>> {
+    let Some(text) = text else { return Ok(None) };
+    // Nothing at all is a span as well, for what can be turned off.
+    if matches!(text.as_str(), "0" | "0s") {
+        return Ok(Some(Duration::ZERO));
+    }
+    match Span::parse(&text) {
+        Ok(span) => Ok(Some(span.get())),
+        Err(why) => bail!("{name}: {text:?} is not a span of time: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathered(said: ServeOptions) -> Result<Settings> {
+        Settings::gather(said)
+    }
+
+    fn with_file(text: &str, said: ServeOptions) -> Result<Settings> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hapax.toml");
+        std::fs::write(&path, text).unwrap();
+        Settings::gather(ServeOptions { config: Some(path), ..said })
+    }
+
+    #[test]
+    fn what_is_said_goes_before_the_file_and_the_file_before_the_defaults() {
+        let file = "listen = \"127.0.0.1:1\"\nkey-retention = \"7d\"\nallow = [\"10.0.0.0/8\"]\n";
+        let said = ServeOptions { listen: Some("127.0.0.1:2".into()), ..ServeOptions::default() };
+        let settings = with_file(file, said).unwrap();
+        assert_eq!(settings.listen.port(), 2);
+        assert_eq!(settings.keys.keep_for, 7 * DAY);
+        assert_eq!(settings.rules.allow.len(), 1);
+        assert_eq!(settings.drain, Duration::from_secs(30));
+        assert_eq!(gathered(ServeOptions::default()).unwrap().listen.to_string(), DEFAULT_LISTEN);
+    }
+
+    /// RELIABILITY, config files: what cannot work is refused with the reason.
+    #[test]
+    fn what_cannot_work_is_refused_with_its_name() {
+        let bad = [
+            ("listen = \"localhost\"", "listen"),
+            ("key-retention = \"1h\"", "24 hours"),
+            ("key-retention = \"-1h\"", "key-retention"),
+            ("key-grace = \"99999999999d\"", "key-grace"),
+            ("lease = \"0s\"", "lease_for"),
+            ("max-active = 0", "max_active"),
+            ("max-connections = 0", "max-connections"),
+            ("tls-cert = \"chain.pem\"", "tls-key"),
+            ("allow = [\"exa mple\"]", "allow"),
+        ];
+        for (file, named) in bad {
+            let error = with_file(file, ServeOptions::default()).unwrap_err();
+            assert!(format!("{error:#}").contains(named), "{file}: {error:#}");
+        }
+        let meant = with_file("key-retention = \"1h\"\nshort-key-retention = true", ServeOptions::default());
+        assert_eq!(meant.unwrap().keys.keep_for, Duration::from_secs(3600));
+    }
+}

@@ -1,0 +1,72 @@
+//! Words and values as people give them on the command line.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use hapax_api::{JsonObject, RawJson};
+
+use crate::bounded_file;
+use crate::limits::{MAX_JSON_BYTES, MAX_WORD_CHARS};
+
+/// An id, a name or a key: something, and not endless.
+pub(crate) fn word(text: &str) -> Result<String, String> {
+    match text.chars().count() {
+        0 => Err("it is empty".into()),
+        count if count > MAX_WORD_CHARS => Err(format!("it has more than {MAX_WORD_CHARS} characters")),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Any JSON value.
+pub(crate) fn json(text: &str) -> Result<RawJson, String> {
+    RawJson::from_text(text.trim().to_owned())
+        .map_err(|error| format!("it is not JSON ({error}); a text needs quotes of its own: '\"tx-41\"'"))
+}
+
+/// A JSON object.
+pub(crate) fn object(text: &str) -> Result<JsonObject, String> {
+    JsonObject::from_json(json(text)?).ok_or_else(|| "it is no object: {…}".into())
+}
+
+/// A JSON object, from the command line or from a file.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+pub(crate) struct InputOptions {
+    /// What it works on, as a JSON object.
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    input: Option<JsonObject>,
+    /// A file that holds it; - is standard input.
+    #[arg(long, value_name = "PATH")]
+    input_file: Option<PathBuf>,
+}
+
+impl InputOptions {
+    /// The object; an empty one if none was given.
+    pub(crate) fn read(&self) -> Result<JsonObject> {
+        let Some(path) = &self.input_file else { return Ok(self.input.clone().unwrap_or_default()) };
+        let text = bounded_file::read_text(path, MAX_JSON_BYTES)?;
+        object(&text).map_err(anyhow::Error::msg).with_context(|| path.display().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RELIABILITY, CLI: empty and endless arguments.
+    #[test]
+    fn a_word_says_something_and_ends() {
+        assert_eq!(word("run_1").unwrap(), "run_1");
+        assert!(word("").is_err());
+        assert!(word(&"x".repeat(1_000_000)).is_err());
+    }
+
+    #[test]
+    fn a_value_is_json_and_keeps_its_text() {
+        assert_eq!(object(" {\"a\": 1.0} ").unwrap().text(), "{\"a\": 1.0}");
+        for bad in ["", "[]", "{", "tx-41", "{} {}"] {
+            assert!(object(bad).is_err(), "{bad}");
+        }
+        assert!(json("tx-41").unwrap_err().contains("quotes"));
+    }
+}

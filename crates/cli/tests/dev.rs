@@ -1,0 +1,113 @@
+//! `hapax dev` from its first line to its end, and what `dev` and `serve` refuse to begin with.
+
+mod support {
+    pub mod dev;
+}
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+use support::dev::{Dev, hapax};
+
+const AN_HOUR_MS: u64 = 3_600_000;
+
+#[test]
+fn one_line_tells_all_that_a_first_run_needs() {
+    let dev = Dev::start();
+    let told: Vec<&String> = dev.ready().as_object().unwrap().keys().collect();
+    assert_eq!(told, ["apiKey", "sampleDefinition", "url", "workspace"]);
+    assert!(dev.told("url").starts_with("http://127.0.0.1:"), "{}", dev.ready());
+    assert_eq!(dev.told("workspace"), "dev");
+
+    let created = dev.create_run("order-1", 0);
+    assert_eq!(created["created"], true, "{created}");
+    let run = created["run"]["id"].as_str().unwrap();
+    assert_eq!(dev.result_of(run)["run"], run, "the sample gives back which run it was");
+    let run = dev.call(&format!("/api/v1/workflow-runs/{run}"), "");
+    assert_eq!(run["run"]["status"], "COMPLETED", "{run}");
+
+    let ended = dev.stop(Signal::TERM);
+    assert_eq!((ended.status.code(), ended.output.as_str()), (Some(0), ""), "one line and no more");
+}
+
+#[test]
+fn a_killed_server_starts_again_with_its_key_and_its_runs() {
+    let dev = Dev::start();
+    let (key, sample) = (dev.told("apiKey"), dev.told("sampleDefinition"));
+    let in_flight = dev.create_run("in-flight", 0);
+    let later = dev.create_run("later", AN_HOUR_MS);
+    let folder = dev.kill();
+    let mode = |name: &str| {
+        fs::metadata(folder.path().join("data").join(name)).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!((mode("api-key"), mode("")), (0o600, 0o700), "the key is for its owner only");
+
+    let dev = Dev::start_in(folder);
+    assert_eq!((dev.told("apiKey"), dev.told("sampleDefinition")), (key, sample));
+    let in_flight = in_flight["run"]["id"].as_str().unwrap();
+    assert_eq!(dev.result_of(in_flight)["run"], in_flight, "what was in flight is taken up and ends");
+    let again = dev.create_run("later", AN_HOUR_MS);
+    assert_eq!((&again["created"], &again["run"]["id"]), (&false.into(), &later["run"]["id"]), "{again}");
+}
+
+/// An idle connection, a run that waits for long and a caller that waits for its result do not hold up the end.
+#[test]
+fn every_signal_to_stop_is_heeded_in_bounded_time_with_work_in_hand() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let dev = Dev::start();
+        dev.create_run("later", AN_HOUR_MS);
+        let address = dev.told("url").replace("http://", "");
+        let idle = std::net::TcpStream::connect(address).unwrap();
+        let ended = dev.stop(signal);
+        assert_eq!(ended.status.code(), Some(0), "{signal:?}");
+        drop(idle);
+    }
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let output = hapax().args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    said
+}
+
+#[test]
+fn a_server_that_could_not_be_safe_or_keep_anything_does_not_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let store = format!("sqlite:{}", path("hapax.db"));
+    let config = path("hapax.toml");
+    fs::write(&config, "listen = \"127.0.0.1:0\"\nlistem = 1\n").unwrap();
+    fs::write(path("a-file"), "").unwrap();
+    let (no_folder, no_config) = (path("a-file/data"), path("absent.toml"));
+
+    for (arguments, told) in [
+        (&["dev", "--listen", "0.0.0.0:0", "--data", &no_folder][..], "this machine only"),
+        (&["dev", "--listen", "nowhere", "--data", &no_folder], "is not an address"),
+        (&["dev", "--listen", "127.0.0.1:0", "--data", &no_folder], "cannot be made"),
+        (&["serve"], "say which store"),
+        (&["serve", "--store", &store, "--listen", "0.0.0.0:0"], "give a TLS certificate"),
+        (&["serve", "--store", &store, "--listen", "[::]:0"], "give a TLS certificate"),
+        (&["serve", "--store", &store, "--tls-cert", "chain.pem"], "tls-key"),
+        (&["serve", "--store", &store, "--config", &config], "line 2"),
+        (&["serve", "--store", &store, "--config", &no_config], "cannot be read"),
+        (&["serve", "--store", "mysql:x"], "mysql"),
+        (&["serve", "--store", &store, "--key-retention", "1h"], "24 hours"),
+    ] {
+        let said = refusal(arguments);
+        assert!(said.contains(told), "{arguments:?} is not told {told:?}: {said}");
+    }
+    assert!(!folder.path().join("hapax.db").exists(), "what is refused leaves nothing behind");
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_so() {
+    let dev = Dev::start();
+    let address = dev.told("url").replace("http://", "");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().display().to_string();
+    let said = refusal(&["dev", "--listen", &address, "--data", &data]);
+    assert!(said.contains("cannot be listened on"), "{said}");
+}

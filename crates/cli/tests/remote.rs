@@ -1,0 +1,12 @@
+//! The commands that talk to a server, against a real one.
+
+#[path = "remote/exits.rs"]
+mod exits;
+#[path = "remote/setup.rs"]
+mod setup;
+#[path = "remote/steering.rs"]
+mod steering;
+#[path = "remote/support.rs"]
+mod support;
+#[path = "remote/watching.rs"]
+mod watching;

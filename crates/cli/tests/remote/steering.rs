@@ -1,0 +1,133 @@
+//! Steering runs, deciding doubts, and what is on record afterwards.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{FAIL, LISTEN, TestServer};
+
+const LOSE: &str = r#"{"name":"lose","version":1,"steps":[{"name":"wire","type":"task","task":"lose","effect":"claimed","nonIdempotent":true}]}"#;
+
+/// Looks until the run has this status.
+async fn comes_to(server: &TestServer, run: &str, status: &str) {
+    let looking = async {
+        while server.hapax(&["runs", "show", run, "--json"]).await.ok().json()["run"]["status"] != status {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), looking)
+        .await
+        .unwrap_or_else(|_| panic!("{run} does not come to {status}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_paused_resumed_and_cancelled() {
+    let server = TestServer::start().await;
+    let run = server.begin(LISTEN, "{}").await;
+    comes_to(&server, &run, "WAITING").await;
+    server.hapax(&["runs", "pause", &run, "--reason", "to look"]).await.ok();
+    comes_to(&server, &run, "PAUSED").await;
+    let version =
+        server.hapax(&["runs", "show", &run, "--json"]).await.ok().json()["run"]["version"].to_string();
+    let stale = server.hapax(&["runs", "resume", &run, "--if-version", "1"]).await.exits(6);
+    assert!(stale.err.contains("CONCURRENCY_ERROR") || stale.err.contains("precondition"), "{}", stale.err);
+    server.hapax(&["runs", "resume", &run, "--if-version", &version]).await.ok();
+    // RELIABILITY, CLI: a destructive command without --yes.
+    let refused = server.hapax(&["runs", "cancel", &run]).await.exits(2);
+    assert!(refused.err.contains("give --yes") && refused.out.is_empty(), "{}", refused.err);
+    assert_ne!(server.hapax(&["runs", "show", &run, "--json"]).await.ok().json()["run"]["asked"], "cancel");
+    server.hapax(&["runs", "cancel", &run, "--yes", "--reason", "the customer withdrew"]).await.ok();
+    comes_to(&server, &run, "CANCELLED").await;
+    let ended = server.hapax(&["runs", "result", &run]).await.exits(1);
+    assert!(ended.err.contains("run_cancelled"), "{}", ended.err);
+
+    let failed = server.begin(FAIL, "{}").await;
+    comes_to(&server, &failed, "FAILED").await;
+    server.hapax(&["runs", "retry", &failed, "--reason", "once more"]).await.ok();
+    server.hapax(&["runs", "resume", &failed]).await.exits(6);
+
+    let audit = server.hapax(&["audit"]).await.ok().out;
+    for word in ["steered (cancel)", "the customer withdrew", "admin", &run] {
+        assert!(audit.contains(word), "{word} is missing:\n{audit}");
+    }
+}
+
+/// The same key, the same answer: a request that is sent again is not done again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_key_makes_a_second_command_the_first() {
+    let server = TestServer::start().await;
+    let run = server.begin(LISTEN, "{}").await;
+    let signal = ["runs", "signal", &run, "other", "--request-key", "signal-1", "--json"];
+    let first = server.hapax(&signal).await.ok();
+    let again = server.hapax(&signal).await.ok();
+    assert_eq!(first.out, again.out);
+    assert_eq!(first.json()["stored"], true);
+    let key = server.hapax(&["keys", "show", "request", "signal-1", "--json"]).await.ok().json();
+    assert_eq!((&key["answerStatus"], &key["standing"]), (&json!(200), &json!("live")), "{key}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doubt_is_decided_through_the_server_and_on_record() {
+    let server = TestServer::start().await;
+    let run = server.begin(LOSE, "{}").await;
+    let looking = async {
+        loop {
+            let found = server.hapax(&["doubts", "list", "--json"]).await.ok();
+            if !found.out.is_empty() {
+                return found.json();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let doubt = tokio::time::timeout(Duration::from_secs(60), looking).await.expect("a doubt");
+    assert_eq!(doubt["runId"], json!(run));
+    let (step, seen) = (doubt["stepId"].as_str().unwrap(), doubt["version"].to_string());
+    let table = server.hapax(&["doubts", "list"]).await.ok().out;
+    assert!(table.contains(&run) && table.contains("the answer was lost"), "{table}");
+
+    let operator = server.key("acme", hapax_api::Role::Operator).await;
+    let who = ["--by", "ada", "--reason", "the bank shows it", "--json"];
+    let decide = |seen: &str, how: &[&str]| -> Vec<String> {
+        let all = [&["doubts", "resolve", &run, step, "--seen", seen], how, &who].concat();
+        all.into_iter().map(String::from).collect()
+    };
+    let strs = |all: &[String]| all.iter().map(|it| it.to_string()).collect::<Vec<_>>();
+    let abandon = strs(&decide(&seen, &["--abandon"]));
+    let abandon: Vec<&str> = abandon.iter().map(String::as_str).collect();
+    let refused = server.hapax_as(&operator, &abandon).await.exits(4);
+    assert!(refused.err.contains("needs_manager"), "{}", refused.err);
+    let happened = strs(&decide(&seen, &["--happened", "{\"tx\":41}"]));
+    let happened: Vec<&str> = happened.iter().map(String::as_str).collect();
+    let decided = server.hapax_as(&operator, &happened).await.ok().json();
+    assert_eq!(decided["resolution"], "happened");
+    // Who they say they are, and the credential that says so.
+    assert_eq!(decided["by"]["name"], "ada (operator)");
+    server.hapax_as(&operator, &happened).await.exits(6);
+    assert_eq!(server.hapax(&["doubts", "list"]).await.ok().out, "no effect is in doubt\n");
+    server.hapax(&["runs", "watch", &run]).await.ok();
+
+    let ledger = server.hapax(&["ledger"]).await.ok();
+    let effects: Vec<Value> = ledger.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(
+        effects
+            .iter()
+            .any(|it| it["stepId"] == doubt["stepId"] && it["rulings"][0]["by"]["name"] == "ada (operator)"),
+        "{effects:?}"
+    );
+    assert_eq!(server.hapax(&["ledger", "--run", &run]).await.ok().out, ledger.out);
+    let counts = server.hapax(&["ledger", "--summary", "--json"]).await.ok().json();
+    assert_eq!(
+        (&counts["claimed"]["effects"], &counts["claimed"]["duplicates"]),
+        (&json!(1), &json!(0)),
+        "{counts}"
+    );
+    let audit = server.hapax(&["audit"]).await.ok().out;
+    assert!(audit.contains("resolved (happened)") && audit.contains("ada"), "{audit}");
+
+    // The same store, looked at beside the server.
+    let store = format!("sqlite:{}/hapax.db", server.folder.path().display());
+    let checked = server.hapax(&["fsck", "--store", &store, "--json"]).await.ok().json();
+    assert_eq!((&checked["violations"], &checked["runs"]), (&json!([]), &json!(1)), "{checked}");
+    let text = server.hapax(&["fsck", "--store", &store]).await.ok().out;
+    assert!(text.starts_with("1 runs, "), "{text}");
+}

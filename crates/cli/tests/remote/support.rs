@@ -1,0 +1,154 @@
+//! A server on a port of its own, and the command that talks to it.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax::clock::{Clock, SystemClock};
+use hapax::model::{Actor, Role as Rank};
+use hapax::{Engine, EngineOptions, Failure, WorkspaceId, open_store};
+use hapax_api::Role;
+use hapax_documents::Hands;
+use hapax_server::directory::NewCredential;
+use hapax_server::drain::{Drain, drain};
+use hapax_server::listen::ListenOptions;
+use hapax_server::{Server, ServerOptions};
+use serde_json::Value;
+use tokio::process::Command;
+
+pub const ECHO: &str = r#"{"name":"echo","version":1,"steps":[{"name":"say","type":"task","task":"echo","input":{"said":"{{ input }}"}}]}"#;
+pub const FAIL: &str = r#"{"name":"fail","version":1,"steps":[{"name":"try","type":"task","task":"fail"}]}"#;
+pub const LISTEN: &str =
+    r#"{"name":"listen","version":1,"steps":[{"name":"word","type":"signal","signal":"go"}]}"#;
+
+pub struct TestServer {
+    pub url: String,
+    /// A key of the role admin in the workspace `acme`.
+    pub admin: String,
+    pub folder: tempfile::TempDir,
+    server: Server,
+    _drain: Drain,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+}
+
+/// The command, without what the environment of the test says.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
+    command.args(arguments).env_remove("HAPAX_STORE").env_remove("HAPAX_API_KEY").env_remove("HAPAX_SERVER");
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+pub async fn run(mut command: Command) -> Ran {
+    let output = command.output().await.expect("it can be run");
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl TestServer {
+    pub async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let url = format!("sqlite:{}/hapax.db", folder.path().display());
+        let store = open_store(&url, clock.clone()).await.unwrap();
+        let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
+        let engine = Engine::launch(store, clock, options).unwrap();
+        let hands = Hands::new()
+            .task("echo", |call| async move { Ok(call.input) })
+            .task("fail", |_| async {
+                Err(Failure::permanent("it always fails\u{1b}[2J\u{1b}]0;owned\u{7}"))
+            })
+            .task("lose", |_| async { Err(Failure::unknown("the answer was lost")) });
+        let (drain, draining) = drain();
+        let options = ServerOptions { keys: Default::default(), draining, grace: Duration::from_secs(5) };
+        let server = Server::launch(engine, hands, options).await.unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = server.clone();
+        tokio::spawn(async move { serving.serve(listener, ListenOptions::default()).await });
+        let mut server = TestServer { url, admin: String::new(), folder, server, _drain: drain };
+        server.admin = server.key("acme", Role::Admin).await;
+        server
+    }
+
+    /// The key that may set up the installation.
+    pub async fn installer(&self) -> String {
+        self.key(hapax_server::identity::INSTALLATION, Role::Admin).await
+    }
+
+    pub async fn key(&self, workspace: &str, role: Role) -> String {
+        let workspace = WorkspaceId::new(workspace).unwrap();
+        let by = Actor { name: "test".into(), role: Rank::Manager };
+        let directory = self.server.directory();
+        directory.ensure_workspace(&workspace, None, by.clone()).await.unwrap();
+        let new = NewCredential { name: role.as_str().into(), role, requester: None, lives_for: None };
+        directory.create_credential(&workspace, new, by).await.unwrap().1.reveal().to_owned()
+    }
+
+    pub fn command_as(&self, key: &str, arguments: &[&str]) -> Command {
+        let mut command = command(arguments);
+        command.env("HAPAX_SERVER", &self.url).env("HAPAX_API_KEY", key);
+        command
+    }
+
+    /// Runs the command as the admin of `acme`.
+    pub async fn hapax(&self, arguments: &[&str]) -> Ran {
+        run(self.command_as(&self.admin, arguments)).await
+    }
+
+    /// Runs the command with another key.
+    pub async fn hapax_as(&self, key: &str, arguments: &[&str]) -> Ran {
+        run(self.command_as(key, arguments)).await
+    }
+
+    /// A file with this text.
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Uploads a document; its id.
+    pub async fn upload(&self, document: &str) -> String {
+        let file = self.file("document.json", document);
+        let id = self.hapax(&["definitions", "upload", &file, "--json"]).await.ok().json()["id"].clone();
+        id.as_str().unwrap().to_owned()
+    }
+
+    /// Starts a run of a document; its id.
+    pub async fn begin(&self, document: &str, input: &str) -> String {
+        let definition = self.upload(document).await;
+        let started =
+            self.hapax(&["runs", "start", &definition, "--input", input, "--json"]).await.ok().json();
+        started["run"]["id"].as_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,171 @@
+//! Starting runs, looking at them, watching them.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::support::{ECHO, FAIL, LISTEN, TestServer};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_is_uploaded_once_listed_and_shown() {
+    let server = TestServer::start().await;
+    let file = server.file("echo.json", ECHO);
+    let first = server.hapax(&["definitions", "upload", &file]).await.ok();
+    assert!(first.out.contains("(version 1 of echo) uploaded"), "{}", first.out);
+    let again = server.hapax(&["definitions", "upload", &file]).await.ok();
+    assert!(again.out.contains("was there already, with the same content"), "{}", again.out);
+    let other = server.file(
+        "other.yaml",
+        "name: echo\nversion: 1\nsteps:\n  - name: other\n    type: task\n    task: echo\n",
+    );
+    let refused = server.hapax(&["definitions", "upload", &other]).await.exits(6);
+    assert!(refused.out.is_empty() && refused.err.contains("definition_exists"), "{}", refused.err);
+    let wrong = server.file("wrong.yaml", "name: echo\nversion: 2\nsteps:\n  - name: x\n    type: dance\n");
+    let refused = server.hapax(&["definitions", "upload", &wrong]).await.exits(6);
+    assert!(
+        refused.err.contains("definition_invalid") && refused.err.contains("/steps/0"),
+        "{}",
+        refused.err
+    );
+
+    let listed = server.hapax(&["definitions", "list", "--json"]).await.ok().json();
+    let id = listed["id"].as_str().unwrap().to_owned();
+    assert_eq!((&listed["name"], &listed["version"]), (&json!("echo"), &json!(1)));
+    let table = server.hapax(&["definitions", "list"]).await.ok().out;
+    assert!(table.contains(&id) && table.contains("echo"), "{table}");
+    let yaml = server.hapax(&["definitions", "show", &id, "-o", "yaml"]).await.ok().out;
+    assert!(yaml.contains("name: echo") && yaml.contains("task: echo"), "{yaml}");
+    let sheet = server.hapax(&["definitions", "show", &id]).await.ok().out;
+    assert!(sheet.starts_with(&format!("id        {id}\n")) && sheet.contains("\"steps\""), "{sheet}");
+}
+
+/// S0.12-S0.14 from the command line: one run per key, and the paths that differ.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_started_once_per_key() {
+    let server = TestServer::start().await;
+    let echo = server.upload(ECHO).await;
+    let start = ["runs", "start", &echo, "--input", "{\"order\":789}", "--key", "order-789", "--json"];
+    let first = server.hapax(&start).await.ok().json();
+    let again = server.hapax(&start).await.ok().json();
+    assert_eq!((&first["created"], &again["created"]), (&json!(true), &json!(false)));
+    assert_eq!(first["run"]["id"], again["run"]["id"]);
+    let refused = server
+        .hapax(&["runs", "start", &echo, "--input", "{\"order\":790}", "--key", "order-789"])
+        .await
+        .exits(6);
+    assert!(
+        refused.err.contains("idempotency_key_conflict") && refused.err.contains("differs at /order"),
+        "{}",
+        refused.err
+    );
+
+    let run = first["run"]["id"].as_str().unwrap();
+    let result = server.hapax(&["runs", "result", run, "--wait", "30"]).await.ok();
+    assert_eq!(result.json(), json!({"said": {"order": 789}}));
+    let listed = server.hapax(&["runs", "list", "--status", "completed", "--json"]).await.ok().json();
+    assert_eq!((&listed["id"], &listed["idempotencyKey"]), (&json!(run), &json!("order-789")));
+    let nothing = server.hapax(&["runs", "list", "--status", "FAILED"]).await.ok();
+    assert_eq!(nothing.out, "there are no such runs\n");
+    let sheet = server.hapax(&["runs", "show", run]).await.ok().out;
+    for part in [run, "status    COMPLETED", "workflow  echo v1", "key       order-789", "✔ say", "█"] {
+        assert!(sheet.contains(part), "{part} is missing:\n{sheet}");
+    }
+
+    let key = server.hapax(&["keys", "show", "run", "order-789", "--json"]).await.ok().json();
+    assert_eq!((&key["holder"]["id"], &key["standing"]), (&json!(run), &json!("live")));
+    let asked = ["keys", "release", "run", "order-789", "--reason", "it was a test"];
+    let refused = server.hapax(&asked).await.exits(2);
+    assert!(refused.err.contains("--yes"), "{}", refused.err);
+    server.hapax(&[&asked[..], &["--yes"]].concat()).await.ok();
+    let freed = server.hapax(&["keys", "show", "run", "order-789"]).await.ok().out;
+    assert!(freed.contains("standing    expired"), "{freed}");
+    assert_eq!(server.hapax(&start).await.ok().json()["created"], true, "it is free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_input_may_come_from_a_file_or_from_standard_input() {
+    let server = TestServer::start().await;
+    let echo = server.upload(ECHO).await;
+    let file = server.file("input.json", "{\"from\":\"file\"}\n");
+    let run = server.hapax(&["runs", "start", &echo, "--input-file", &file, "--json"]).await.ok().json();
+    assert_eq!(run["run"]["input"], json!({"from": "file"}));
+    let mut command =
+        server.command_as(&server.admin, &["runs", "start", &echo, "--input-file", "-", "--json"]);
+    let file = std::fs::File::open(&file).unwrap();
+    command.stdin(file);
+    assert_eq!(crate::support::run(command).await.ok().json()["run"]["input"], json!({"from": "file"}));
+    let closed = server.hapax(&["runs", "start", &echo, "--input-file", "-"]).await.exits(1);
+    assert!(closed.err.contains("JSON"), "{}", closed.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_run_is_told_line_by_line_and_its_end_is_the_exit_code() {
+    let server = TestServer::start().await;
+    let echo = server.upload(ECHO).await;
+    let watched = server.hapax(&["runs", "start", &echo, "--watch"]).await.ok();
+    let lines: Vec<&str> = watched.out.lines().collect();
+    assert!(lines.iter().any(|line| line.contains("  run   started")), "{}", watched.out);
+    assert!(lines.iter().any(|line| line.contains("  step  say  COMPLETED  attempt 1")), "{}", watched.out);
+    assert!(lines.iter().any(|line| line.contains("echo v1  COMPLETED")), "{}", watched.out);
+    assert!(lines.last().unwrap().starts_with("  ✔ say  COMPLETED  ×1"), "{}", watched.out);
+
+    let run = server.begin(FAIL, "{}").await;
+    let failed = server.hapax(&["runs", "watch", &run]).await.exits(1);
+    assert!(failed.err.contains(&format!("{run} ended FAILED")), "{}", failed.err);
+    assert!(failed.out.contains("✘ try"), "{}", failed.out);
+    // RELIABILITY, CLI: escapes from workflow data.
+    assert!(!failed.out.contains('\u{1b}') && !failed.err.contains('\u{1b}'), "{failed:?}");
+    let shown = server.hapax(&["runs", "show", &run]).await.ok();
+    assert!(shown.out.contains("it always fails") && !shown.out.contains('\u{1b}'), "{}", shown.out);
+    let refused = server.hapax(&["runs", "result", &run]).await.exits(1);
+    assert!(refused.err.contains("run_failed") && !refused.err.contains('\u{1b}'), "{}", refused.err);
+
+    let told = server.hapax(&["runs", "watch", &run, "--json"]).await.exits(1);
+    let told: Vec<Value> = told.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(told.last().unwrap()["end"]["status"], "FAILED");
+    assert!(
+        told.iter().any(|it| it["step"]["id"] == "try")
+            && told.iter().any(|it| it["event"]["kind"] == "failed")
+    );
+}
+
+/// RELIABILITY, CLI: SIGINT. The run goes on; only the watching ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_the_watching_and_not_the_run() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let server = TestServer::start().await;
+    let run = server.begin(LISTEN, "{}").await;
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let mut command = server.command_as(&server.admin, &["runs", "watch", &run]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.next_line().await.unwrap().is_some(), "it is watching");
+        kill_process(Pid::from_raw(child.id().unwrap() as i32).unwrap(), signal).unwrap();
+        assert_eq!(child.wait().await.unwrap().code(), Some(code));
+    }
+    let open = server.hapax(&["runs", "result", &run]).await.exits(7);
+    assert!(open.err.contains("has not ended"), "{}", open.err);
+    server.hapax(&["runs", "signal", &run, "go", "--value", "{\"now\":true}", "--id", "s-1"]).await.ok();
+    let again = server.hapax(&["runs", "signal", &run, "go", "--id", "s-1"]).await;
+    assert!(again.out.contains("was sent before") || again.code == 6, "{again:?}");
+    server.hapax(&["runs", "watch", &run]).await.ok();
+}
+
+/// RELIABILITY, CLI: stdout closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_reading_is_no_failure() {
+    let server = TestServer::start().await;
+    let run = server.begin(ECHO, "{}").await;
+    for arguments in
+        [&["runs", "watch", &run][..], &["runs", "list", "--json"], &["runs", "show", &run], &["ledger"]]
+    {
+        let mut command = server.command_as(&server.admin, arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().await.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}

@@ -1,0 +1,78 @@
+//! Checking a document: text in, and either a document that can be run or everything that is wrong with it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use hapax_engine::model::canonical_json;
+
+use crate::decode::decode;
+use crate::model::Document;
+use crate::node::{Format, read, text_of};
+use crate::problem::{Problem, Problems};
+
+/// What is there for documents to use; what is `None` is not judged.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Names of tasks that have a handler. Another is an error.
+    pub tasks: Option<BTreeSet<String>>,
+    /// Names of workflows that can be started. Another is a warning, since it may come later.
+    pub workflows: Option<BTreeSet<String>>,
+    /// Names of secrets. Another is a warning, since it may come later.
+    pub secrets: Option<BTreeSet<String>>,
+}
+
+/// A document in which no error was found.
+#[derive(Clone, PartialEq)]
+pub struct Checked {
+    document: Document,
+    canonical: String,
+    warnings: Vec<Problem>,
+}
+
+impl Checked {
+    /// The document.
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// The document as one text: two documents that mean the same have the same, whatever their format, order and spacing.
+    pub fn canonical(&self) -> &str {
+        &self.canonical
+    }
+
+    /// What somebody should look at.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+}
+
+impl fmt::Debug for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} v{}", self.document.name, self.document.version)
+    }
+}
+
+/// Checks a document, or tells all that is wrong with it, errors and warnings.
+pub fn check(text: &str, format: Format, known: &Known) -> Result<Checked, Vec<Problem>> {
+    let mut problems = Problems::default();
+    let document = read(text, format, &mut problems).and_then(|node| decode(&node, known, &mut problems));
+    let Some(document) = document.filter(|_| !problems.has_errors()) else {
+        return Err(problems.into_vec());
+    };
+    let canonical = serde_json::to_value(&document).map(|value| canonical_json(&value));
+    match canonical {
+        Ok(canonical) => Ok(Checked { document, canonical, warnings: problems.into_vec() }),
+        Err(error) => {
+            problems.error("", None, "syntax", format!("it cannot be written as JSON: {error}"));
+            Err(problems.into_vec())
+        }
+    }
+}
+
+/// The same for bytes, which may not be text at all.
+pub fn check_bytes(bytes: &[u8], format: Format, known: &Known) -> Result<Checked, Vec<Problem>> {
+    match text_of(bytes) {
+        Ok(text) => check(text, format, known),
+        Err(problem) => Err(vec![problem]),
+    }
+}

@@ -1,0 +1,336 @@
+//! From the tree to the document: every field looked at, every problem told, and nothing given up at the first.
+
+mod document;
+mod effect;
+mod secrets;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+
+use hapax_engine::limits::MAX_NAME_CHARS;
+use hapax_engine::model::Name;
+use serde_json::Value;
+
+use crate::check::Known;
+use crate::expression::{Expression, Reads, Refused};
+use crate::node::{Kind, Node};
+use crate::problem::{Position, Problems, below, excerpt};
+use crate::scope::EVERYWHERE;
+use crate::span::Span;
+use crate::template::Template;
+
+pub(crate) use document::decode;
+pub(crate) use effect::KEY_HEADER;
+
+/// What goes along while a document is looked through.
+pub(crate) struct Decoder<'a> {
+    problems: &'a mut Problems,
+    known: &'a Known,
+    /// Every step so far: where it is, and how many loops are around it.
+    names: BTreeMap<String, Named>,
+    /// The steps that have been before what is looked at now.
+    before: BTreeSet<String>,
+    /// Where steps are named by expressions, and whether they had been by then.
+    references: Vec<Reference>,
+    loops: usize,
+    nesting: usize,
+    steps: usize,
+    document: String,
+}
+
+struct Named {
+    path: String,
+    at: Option<Position>,
+    loops: usize,
+}
+
+struct Reference {
+    path: String,
+    at: Option<Position>,
+    step: String,
+    has_been: bool,
+}
+
+/// A value and its place.
+#[derive(Clone)]
+struct Place<'n> {
+    path: String,
+    node: &'n Node,
+}
+
+impl<'n> Place<'n> {
+    fn at(&self) -> Option<Position> {
+        self.node.at
+    }
+}
+
+/// The fields of an object, each of which must be taken.
+struct Fields<'n> {
+    path: String,
+    at: Option<Position>,
+    fields: Vec<(&'n str, &'n Node)>,
+}
+
+impl<'n> Fields<'n> {
+    fn take(&mut self, name: &str) -> Option<Place<'n>> {
+        let place = self.fields.iter().position(|(key, _)| *key == name)?;
+        let (key, node) = self.fields.remove(place);
+        Some(Place { path: below(&self.path, key), node })
+    }
+}
+
+impl Decoder<'_> {
+    fn error(&mut self, place: &Place<'_>, code: &'static str, message: impl Display) {
+        self.problems.error(&place.path, place.at(), code, message);
+    }
+
+    fn warn(&mut self, place: &Place<'_>, code: &'static str, message: impl Display) {
+        self.problems.warn(&place.path, place.at(), code, message);
+    }
+
+    fn wrong_type(&mut self, place: &Place<'_>, wanted: &str) {
+        let message = format!("it must be {wanted}, and is {}", place.node.type_name());
+        self.error(place, "wrong_type", message);
+    }
+
+    fn object<'n>(&mut self, place: &Place<'n>) -> Option<Fields<'n>> {
+        let Kind::Object(fields) = &place.node.kind else {
+            self.wrong_type(place, "an object");
+            return None;
+        };
+        let fields = fields.iter().map(|(key, value)| (key.as_str(), value)).collect();
+        Some(Fields { path: place.path.clone(), at: place.at(), fields })
+    }
+
+    /// What has not been taken is not known. `allowed` is for the message.
+    fn finish(&mut self, fields: Fields<'_>, what: &str, allowed: &[&[&str]]) {
+        for (key, node) in fields.fields {
+            let path = below(&fields.path, excerpt(key));
+            let names: Vec<&str> = allowed.iter().flat_map(|names| names.iter().copied()).collect();
+            let (key, names) = (excerpt(key), names.join(", "));
+            self.problems.error(
+                &path,
+                node.at,
+                "unknown_field",
+                format!("{what} has no {key:?}; it has: {names}"),
+            );
+        }
+    }
+
+    fn need<'n>(&mut self, fields: &mut Fields<'n>, name: &str) -> Option<Place<'n>> {
+        let found = fields.take(name);
+        if found.is_none() {
+            let path = below(&fields.path, name);
+            self.problems.error(&path, fields.at, "missing_field", format!("{name:?} is missing"));
+        }
+        found
+    }
+
+    fn text<'n>(&mut self, place: &Place<'n>) -> Option<&'n str> {
+        match &place.node.kind {
+            Kind::Text(text) => Some(text),
+            _ => {
+                self.wrong_type(place, "a text");
+                None
+            }
+        }
+    }
+
+    fn list<'n>(&mut self, place: &Place<'n>) -> Option<Vec<Place<'n>>> {
+        match &place.node.kind {
+            Kind::List(items) => {
+                let items = items.iter().enumerate();
+                Some(items.map(|(n, node)| Place { path: below(&place.path, n), node }).collect())
+            }
+            _ => {
+                self.wrong_type(place, "a list");
+                None
+            }
+        }
+    }
+
+    fn texts(&mut self, place: &Place<'_>) -> Option<Vec<String>> {
+        let items = self.list(place)?;
+        let texts: Vec<_> = items.iter().map(|item| self.text(item).map(str::to_string)).collect();
+        texts.into_iter().collect()
+    }
+
+    fn flag(&mut self, place: Option<Place<'_>>) -> bool {
+        match place {
+            None => false,
+            Some(Place { node: Node { kind: Kind::Bool(flag), .. }, .. }) => *flag,
+            Some(place) => {
+                self.wrong_type(&place, "true or false");
+                false
+            }
+        }
+    }
+
+    /// A whole number within bounds.
+    fn number(&mut self, place: &Place<'_>, least: u64, most: u64) -> Option<u64> {
+        let number = match &place.node.kind {
+            Kind::Number(number) => number.as_u64().filter(|number| (least..=most).contains(number)),
+            _ => {
+                self.wrong_type(place, "a whole number");
+                return None;
+            }
+        };
+        if number.is_none() {
+            self.error(place, "out_of_range", format!("it must be a whole number from {least} to {most}"));
+        }
+        number
+    }
+
+    /// One of a few words.
+    fn choice<T: Copy>(&mut self, place: Option<Place<'_>>, choices: &[(&str, T)], default: T) -> T {
+        let Some(place) = place else { return default };
+        let Some(text) = self.text(&place) else { return default };
+        match choices.iter().find(|(word, _)| *word == text) {
+            Some((_, choice)) => *choice,
+            None => {
+                let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+                let message = format!("{:?} is not one of: {}", excerpt(text), words.join(", "));
+                self.error(&place, "unknown_value", message);
+                default
+            }
+        }
+    }
+
+    fn span(&mut self, place: Option<Place<'_>>) -> Option<Span> {
+        let place = place?;
+        let Kind::Text(text) = &place.node.kind else {
+            self.wrong_type(&place, "a text such as \"30s\" or \"24h\"");
+            return None;
+        };
+        match Span::parse(text) {
+            Ok(span) => Some(span),
+            Err(why) => {
+                self.error(&place, "bad_span", why);
+                None
+            }
+        }
+    }
+
+    /// A name as the engine takes it, with room for what is added to it.
+    fn name(&mut self, place: &Place<'_>, what: &'static str, room: usize) -> Option<String> {
+        let text = self.text(place)?;
+        if let Err(invalid) = Name::new(what, text) {
+            self.error(place, "bad_name", invalid);
+            return None;
+        }
+        if text.len() + room > MAX_NAME_CHARS {
+            let most = MAX_NAME_CHARS - room;
+            self.error(place, "bad_name", format!("it is too long here: {most} characters are left for it"));
+            return None;
+        }
+        Some(text.to_string())
+    }
+
+    fn description(&mut self, place: Option<Place<'_>>) -> Option<String> {
+        let place = place?;
+        let text = self.text(&place)?;
+        let most = crate::limits::MAX_DESCRIPTION_CHARS;
+        if text.chars().count() > most {
+            self.error(&place, "too_large", format!("a description has at most {most} characters"));
+        }
+        Some(text.to_string())
+    }
+
+    fn variables(&self, more: &[&'static str]) -> Vec<&'static str> {
+        let of_loop: &[&str] = if self.loops > 0 { &["item", "index"] } else { &[] };
+        EVERYWHERE.iter().chain(of_loop).chain(more).copied().collect()
+    }
+
+    fn expression(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Expression> {
+        let text = match &place.node.kind {
+            Kind::Text(text) => text.as_str(),
+            Kind::Bool(true) => "true",
+            Kind::Bool(false) => "false",
+            _ => {
+                self.wrong_type(place, "an expression, as a text");
+                return None;
+            }
+        };
+        if text.trim_start().starts_with("{{") {
+            self.error(place, "bad_expression", "a condition is an expression as it is, without {{ }}");
+            return None;
+        }
+        match Expression::compile(text, &self.variables(more)) {
+            Ok(expression) => {
+                self.note_reads(place, expression.reads());
+                Some(expression)
+            }
+            Err(Refused { code, message }) => {
+                self.error(place, code, message);
+                None
+            }
+        }
+    }
+
+    /// An expression that decides something; one that reads nothing decides nothing.
+    fn condition(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Expression> {
+        let expression = self.expression(place, more)?;
+        if expression.is_constant() {
+            let message = "it is the same for every run, so one of the ways is never taken";
+            self.warn(place, "constant_condition", message);
+        }
+        Some(expression)
+    }
+
+    fn template(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Template> {
+        self.compile(place, more, false)
+    }
+
+    fn compile(&mut self, place: &Place<'_>, more: &[&'static str], secrets: bool) -> Option<Template> {
+        match Template::compile(place.node.to_value(), &self.variables(more), secrets) {
+            Ok(template) => {
+                let reads: Vec<Reads> = template.expressions().iter().map(|e| e.reads().clone()).collect();
+                reads.iter().for_each(|reads| self.note_reads(place, reads));
+                Some(template)
+            }
+            Err(misfits) => {
+                for misfit in misfits {
+                    let path = format!("{}{}", place.path, misfit.path);
+                    let at = find(place.node, &misfit.path).and_then(|node| node.at).or(place.at());
+                    self.problems.error(&path, at, misfit.refused.code, misfit.refused.message);
+                }
+                None
+            }
+        }
+    }
+
+    fn maybe_template(&mut self, place: Option<Place<'_>>, more: &[&'static str]) -> Option<Template> {
+        self.template(&place?, more)
+    }
+
+    fn note_reads(&mut self, place: &Place<'_>, reads: &Reads) {
+        for step in &reads.steps {
+            self.references.push(Reference {
+                path: place.path.clone(),
+                at: place.at(),
+                step: step.clone(),
+                has_been: self.before.contains(step),
+            });
+        }
+    }
+
+    /// A list that nobody wrote as an expression.
+    fn is_plain(value: &Value) -> bool {
+        !matches!(value, Value::String(text) if text.contains("{{"))
+    }
+}
+
+/// The node a JSON pointer leads to.
+fn find<'n>(node: &'n Node, pointer: &str) -> Option<&'n Node> {
+    let mut node = node;
+    for key in pointer.split('/').skip(1) {
+        let key = key.replace("~1", "/").replace("~0", "~");
+        node = match &node.kind {
+            Kind::List(items) => items.get(key.parse::<usize>().ok()?)?,
+            Kind::Object(fields) => &fields.iter().find(|(name, _)| *name == key)?.1,
+            _ => return None,
+        };
+    }
+    Some(node)
+}

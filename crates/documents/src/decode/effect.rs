@@ -1,0 +1,319 @@
+//! How effects are kept, what requests say, and how they are probed and undone.
+
+use std::collections::BTreeMap;
+
+use hapax_engine::limits::MAX_ATTEMPTS;
+use hapax_engine::model::{EffectClass, OnDoubt};
+
+use super::{Decoder, Fields, Place};
+use crate::fields;
+use crate::limits::{MAX_HEADERS, MAX_HTTP_TIMEOUT};
+use crate::model::{Effect, Probe, Request, Retry, Status, Undo};
+use crate::node::Kind;
+use crate::problem::{below, excerpt};
+use crate::span::Span;
+use crate::template::Template;
+
+/// Headers that are for the caller to set.
+const CALLERS_OWN: &[&str] = &[
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "keep-alive",
+];
+const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+/// What carries the key of an effect unless a document says otherwise.
+pub(crate) const KEY_HEADER: &str = "Idempotency-Key";
+
+impl Decoder<'_> {
+    pub(super) fn effect(&mut self, fields: &mut Fields<'_>, is_http: bool) -> Option<Effect> {
+        let classes = [("idempotent", EffectClass::Idempotent), ("claimed", EffectClass::Claimed)];
+        let place = fields.take("effect");
+        let class = self.choice(place, &classes, EffectClass::Idempotent);
+        let is_claimed = class == EffectClass::Claimed;
+        let doubts = [("hold", OnDoubt::Hold), ("retry", OnDoubt::Retry), ("fail", OnDoubt::Fail)];
+        let place = fields.take("onDoubt");
+        if let Some(place) = &place
+            && !is_claimed
+        {
+            let message =
+                "only a claimed effect comes into doubt; add \"effect\": \"claimed\", or leave this out";
+            self.error(place, "not_claimed", message);
+        }
+        let on_doubt = self.choice(place, &doubts, OnDoubt::Hold);
+        let place = fields.take("nonIdempotent");
+        let non_idempotent = self.flag(place.clone());
+        if let Some(place) = &place
+            && non_idempotent
+            && !is_claimed
+        {
+            let message = "it is not idempotent, and nothing keeps it from happening twice; add \"effect\": \"claimed\"";
+            self.error(place, "unprotected_effect", message);
+        }
+        let retry = fields.take("retry").map(|place| self.retry(&place));
+        let place = fields.take("timeout");
+        let timeout = if is_http { self.http_timeout(place) } else { self.span(place) };
+        let place = fields.take("probe");
+        if let Some(place) = &place
+            && !is_claimed
+        {
+            let message = "a probe asks about a claimed effect; add \"effect\": \"claimed\", or leave it out";
+            self.error(place, "not_claimed", message);
+        }
+        let probe = place.map(|place| self.probe(&place));
+        let compensate = fields.take("compensate").map(|place| self.undo(&place));
+        Some(Effect {
+            class,
+            on_doubt,
+            non_idempotent,
+            retry: transpose(retry)?,
+            timeout,
+            probe: transpose(probe)?.map(Box::new),
+            compensate: transpose(compensate)?.map(Box::new),
+        })
+    }
+
+    fn retry(&mut self, place: &Place<'_>) -> Option<Retry> {
+        let mut fields = self.object(place)?;
+        let attempts =
+            fields.take("maxAttempts").and_then(|place| self.number(&place, 1, MAX_ATTEMPTS.into()));
+        let first = fields.take("initialInterval");
+        let initial_interval = self.span(first.clone());
+        let factor = fields.take("factor").and_then(|place| match &place.node.kind {
+            Kind::Number(number) => {
+                let factor = number.as_f64().filter(|factor| (1.0..=100.0).contains(factor));
+                if factor.is_none() {
+                    self.error(&place, "out_of_range", "it must be a number from 1 to 100");
+                }
+                factor
+            }
+            _ => {
+                self.wrong_type(&place, "a number");
+                None
+            }
+        });
+        let cap = fields.take("cap");
+        let cap = self.span(cap);
+        self.finish(fields, "retry", &[fields::RETRY]);
+        if let (Some(initial), Some(cap), Some(place)) = (initial_interval, cap, &first)
+            && initial > cap
+        {
+            self.error(place, "out_of_range", "the first pause is longer than the cap");
+        }
+        let max_attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok());
+        Some(Retry { max_attempts, initial_interval, factor, cap })
+    }
+
+    fn http_timeout(&mut self, place: Option<Place<'_>>) -> Option<Span> {
+        let span = self.span(place.clone());
+        if let (Some(place), Some(span)) = (place, span)
+            && span.get() > MAX_HTTP_TIMEOUT
+        {
+            let most = MAX_HTTP_TIMEOUT.as_secs();
+            self.error(
+                &place,
+                "out_of_range",
+                format!("a request may take {most}s at most; wait for a promise instead"),
+            );
+        }
+        span
+    }
+
+    /// The fields that say what is sent; `more` are the variables its templates can read beyond the usual ones.
+    pub(super) fn request(&mut self, fields: &mut Fields<'_>, more: &[&'static str]) -> Option<Request> {
+        let method = self.need(fields, "method").and_then(|place| {
+            let text = self.text(&place)?;
+            if !METHODS.contains(&text) {
+                let message = format!("{:?} is not one of: {}", excerpt(text), METHODS.join(", "));
+                self.error(&place, "unknown_value", message);
+            }
+            Some(text.to_string())
+        });
+        let url = self.need(fields, "url").and_then(|place| self.url(&place, more));
+        let headers = fields.take("headers").map(|place| self.headers(&place, more));
+        let body = fields.take("body");
+        if let Some(body) = &body {
+            self.look_for_secrets(body);
+            if matches!(method.as_deref(), Some("GET" | "HEAD")) {
+                self.error(body, "body_not_sent", "GET and HEAD have no body");
+            }
+        }
+        let body = self.maybe_template(body, more);
+        let key_header = fields.take("keyHeader").and_then(|place| {
+            let name = self.text(&place)?;
+            self.header_name(&place, name);
+            Some(name.to_string())
+        });
+        let success = fields.take("success").map(|place| self.statuses(&place));
+        let retryable = fields.take("retryable").map(|place| self.statuses(&place));
+        let (success, retryable) = (transpose(success)?, transpose(retryable)?);
+        Some(Request {
+            method: method?,
+            url: url?,
+            headers: headers.unwrap_or(Some(BTreeMap::new()))?,
+            body,
+            key_header,
+            success,
+            retryable,
+        })
+    }
+
+    fn url(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Template> {
+        let text = self.text(place)?;
+        let fixed = text.split("{{").next().unwrap_or_default();
+        let rest = fixed.strip_prefix("https://").or_else(|| fixed.strip_prefix("http://"));
+        match rest {
+            // An expression decides, and what it gives is looked at then.
+            _ if fixed.is_empty() && !text.is_empty() => {}
+            None => {
+                self.error(place, "bad_url", "a URL begins with https:// or http://");
+                return None;
+            }
+            Some(rest) => {
+                let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+                if host.contains('@') {
+                    let message = "a URL holds no password; send a header with secret://name";
+                    self.error(place, "inline_secret", message);
+                }
+                if host.is_empty() && fixed.len() == text.len() {
+                    self.error(place, "bad_url", "the URL has no host");
+                }
+            }
+        }
+        if text.chars().any(|c| c.is_control()) {
+            self.error(place, "bad_url", "a URL is one line without control characters");
+        }
+        self.template(place, more)
+    }
+
+    fn headers(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<BTreeMap<String, Template>> {
+        let fields = self.object(place)?;
+        if fields.fields.len() > MAX_HEADERS {
+            self.error(place, "out_of_range", format!("a request has at most {MAX_HEADERS} headers"));
+            return None;
+        }
+        let (mut headers, mut is_whole) = (BTreeMap::new(), true);
+        for (name, node) in fields.fields {
+            let place = Place { path: below(&place.path, excerpt(name)), node };
+            is_whole &= self.header_name(&place, name);
+            if name.eq_ignore_ascii_case(KEY_HEADER) {
+                let message = "the key of the effect is sent in this header; give \"keyHeader\" if it belongs in another";
+                self.error(&place, "reserved_header", message);
+            }
+            if headers.keys().any(|other: &String| other.eq_ignore_ascii_case(name)) {
+                self.error(&place, "duplicate_key", "the header is here twice");
+            }
+            let Some(text) = self.text(&place) else {
+                is_whole = false;
+                continue;
+            };
+            if text.chars().any(|c| c.is_control()) {
+                self.error(&place, "bad_header", "a header is one line without control characters");
+            }
+            match self.compile(&place, more, true) {
+                Some(value) => {
+                    self.check_header(name, &value, &place);
+                    headers.insert(name.to_string(), value);
+                }
+                None => is_whole = false,
+            }
+        }
+        is_whole.then_some(headers)
+    }
+
+    fn header_name(&mut self, place: &Place<'_>, name: &str) -> bool {
+        let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        if name.is_empty() || name.len() > 128 || !name.bytes().all(is_token) {
+            self.error(place, "bad_header", format!("{:?} is not the name of a header", excerpt(name)));
+            return false;
+        }
+        if CALLERS_OWN.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            self.error(place, "reserved_header", format!("{name} is set by the caller itself"));
+            return false;
+        }
+        true
+    }
+
+    fn statuses(&mut self, place: &Place<'_>) -> Option<Vec<Status>> {
+        let items = self.list(place)?;
+        let statuses: Vec<_> = items.iter().map(|item| self.status(item)).collect();
+        statuses.into_iter().collect()
+    }
+
+    fn status(&mut self, place: &Place<'_>) -> Option<Status> {
+        let status = match &place.node.kind {
+            Kind::Number(number) => {
+                let status = number.as_u64().filter(|status| (100..=599).contains(status));
+                status.and_then(|status| u16::try_from(status).ok()).map(Status::Exactly)
+            }
+            Kind::Text(text) => match text.as_bytes() {
+                [class @ b'1'..=b'5', b'x', b'x'] => Some(Status::Class(u16::from(class - b'0'))),
+                _ => None,
+            },
+            _ => None,
+        };
+        if status.is_none() {
+            self.error(
+                place,
+                "unknown_value",
+                "a status is a number from 100 to 599, or a class such as \"5xx\"",
+            );
+        }
+        status
+    }
+
+    fn probe(&mut self, place: &Place<'_>) -> Option<Probe> {
+        let mut fields = self.object(place)?;
+        let request = self.request(&mut fields, &["key"]);
+        let timeout = fields.take("timeout");
+        let timeout = self.http_timeout(timeout);
+        let answer = &["key", "response"];
+        let happened = self.need(&mut fields, "happened").and_then(|place| self.expression(&place, answer));
+        let did_not = fields.take("didNotHappen").map(|place| self.expression(&place, answer));
+        let output = fields.take("output");
+        let output = self.maybe_template(output, answer);
+        self.finish(fields, "a probe", &[fields::REQUEST, fields::PROBE]);
+        let did_not_happen = transpose(did_not)?;
+        Some(Probe { request: request?, timeout, happened: happened?, did_not_happen, output })
+    }
+
+    fn undo(&mut self, place: &Place<'_>) -> Option<Undo> {
+        let mut fields = self.object(place)?;
+        let place = self.need(&mut fields, "type")?;
+        let is_http = self.choice(Some(place), &[("task", Some(false)), ("http", Some(true))], None)?;
+        let undo = match is_http {
+            false => {
+                let task = self.need(&mut fields, "task").and_then(|place| self.task_name(&place));
+                let input = fields.take("input");
+                let input = self.maybe_template(input, &["output"]);
+                task.map(|task| Undo::Task { task, input })
+            }
+            true => {
+                let request = self.request(&mut fields, &["output"]);
+                let timeout = fields.take("timeout");
+                let timeout = self.http_timeout(timeout);
+                request.map(|request| Undo::Http { request: Box::new(request), timeout })
+            }
+        };
+        let allowed: &[&[&str]] = match is_http {
+            true => &[fields::UNDO_HTTP, fields::REQUEST],
+            false => &[fields::UNDO_TASK],
+        };
+        self.finish(fields, "a compensation", allowed);
+        undo
+    }
+}
+
+/// What is absent is fine; what is there and wrong is not.
+fn transpose<T>(found: Option<Option<T>>) -> Option<Option<T>> {
+    match found {
+        None => Some(None),
+        Some(None) => None,
+        Some(Some(value)) => Some(Some(value)),
+    }
+}

@@ -1,0 +1,197 @@
+//! What a document needs from its host: handlers for tasks, somebody who sends requests, and the secrets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hapax_engine::Failure;
+use serde_json::Value;
+
+type Handling = Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>;
+type Handler = Arc<dyn Fn(TaskCall) -> Handling + Send + Sync>;
+
+/// One call of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskCall {
+    /// The name of the task.
+    pub name: String,
+    /// What it is given.
+    pub input: Value,
+    /// The key of the effect: the same over attempts, crashes and takeovers.
+    pub key: String,
+    /// Which try this is, counted from 1.
+    pub attempt: u32,
+}
+
+/// A request about to be sent. What it holds may be secret, so it does not show it.
+#[derive(Clone, PartialEq)]
+pub struct HttpCall {
+    /// The method, in capitals.
+    pub method: String,
+    /// Where to: http or https. Whoever sends it judges whether it may go there.
+    pub url: String,
+    /// Headers, the key of the effect and secrets among them.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Option<Vec<u8>>,
+    /// How long all of it may take.
+    pub timeout: Duration,
+    /// How much of an answer to read, after decompression.
+    pub max_response_bytes: usize,
+}
+
+impl fmt::Debug for HttpCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        let bytes = self.body.as_ref().map(Vec::len);
+        f.debug_struct("HttpCall")
+            .field("method", &self.method)
+            .field("headers", &names)
+            .field("body_bytes", &bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came back, whatever its status.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpAnswer {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: Vec<(String, String)>,
+    /// The body, decompressed.
+    pub body: Vec<u8>,
+}
+
+/// Why there is no answer, sorted by what it tells about the effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HttpFault {
+    /// It may not be sent, now or ever: the address is not allowed, say.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// It was not sent: no connection came about. Trying again is safe.
+    NotSent {
+        /// Why.
+        why: String,
+    },
+    /// It was sent, at least in part, and nobody knows what became of it.
+    Unknown {
+        /// Why.
+        why: String,
+    },
+    /// It was answered with more than is read.
+    TooLarge {
+        /// How much is.
+        limit: usize,
+    },
+}
+
+/// Sends requests.
+#[async_trait]
+pub trait HttpCaller: Send + Sync {
+    /// Sends one, once: trying again is for the engine. Redirects are answers.
+    async fn call(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault>;
+}
+
+/// Knows what secrets are, by name.
+#[async_trait]
+pub trait Secrets: Send + Sync {
+    /// The secret of this name. A failure is that of the step that needs it.
+    async fn get_secret(&self, name: &str) -> Result<String, Failure>;
+}
+
+/// All that a document may use.
+#[derive(Clone, Default)]
+pub struct Hands {
+    tasks: BTreeMap<String, Handler>,
+    other_tasks: Option<Handler>,
+    http: Option<Arc<dyn HttpCaller>>,
+    secrets: Option<Arc<dyn Secrets>>,
+}
+
+impl Hands {
+    /// None at all.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With a handler for the task of this name.
+    #[must_use]
+    pub fn task<F, Fut>(mut self, name: &str, handler: F) -> Self
+    where
+        F: Fn(TaskCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, Failure>> + Send + 'static,
+    {
+        self.tasks.insert(name.to_string(), Arc::new(move |call| Box::pin(handler(call))));
+        self
+    }
+
+    /// With a handler for all tasks that have none of their own: somebody who passes them on, say.
+    #[must_use]
+    pub fn other_tasks<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(TaskCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, Failure>> + Send + 'static,
+    {
+        self.other_tasks = Some(Arc::new(move |call| Box::pin(handler(call))));
+        self
+    }
+
+    /// With somebody who sends requests.
+    #[must_use]
+    pub fn http(mut self, caller: Arc<dyn HttpCaller>) -> Self {
+        self.http = Some(caller);
+        self
+    }
+
+    /// With somebody who knows the secrets.
+    #[must_use]
+    pub fn secrets(mut self, secrets: Arc<dyn Secrets>) -> Self {
+        self.secrets = Some(secrets);
+        self
+    }
+
+    /// The names of tasks that have a handler; `None` if there is one for all others.
+    pub fn known_tasks(&self) -> Option<BTreeSet<String>> {
+        self.other_tasks.is_none().then(|| self.tasks.keys().cloned().collect())
+    }
+
+    pub(crate) async fn call_task(&self, call: TaskCall) -> Result<Value, Failure> {
+        match self.tasks.get(&call.name).or(self.other_tasks.as_ref()) {
+            Some(handler) => handler(call).await,
+            // Another process may have it, or this one after its next deployment.
+            None => {
+                Err(Failure::retryable(format!("no handler for the task {:?} is registered here", call.name))
+                    .with_code("unknown_task"))
+            }
+        }
+    }
+
+    pub(crate) async fn send(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
+        match &self.http {
+            Some(caller) => caller.call(call).await,
+            None => Err(HttpFault::Refused { why: "nobody here sends requests".into() }),
+        }
+    }
+
+    pub(crate) async fn get_secret(&self, name: &str) -> Result<String, Failure> {
+        match &self.secrets {
+            Some(secrets) => secrets.get_secret(name).await,
+            None => {
+                Err(Failure::permanent(format!("there is no secret {name:?}")).with_code("unknown_secret"))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Hands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hands").field("tasks", &self.tasks.keys()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,28 @@
+//! Step workflows as documents: parsed, checked, and run by the engine.
+#![doc = include_str!("../README.md")]
+
+mod check;
+mod decode;
+mod expression;
+mod fields;
+mod hands;
+pub mod limits;
+pub mod model;
+mod node;
+mod problem;
+mod run;
+mod schema;
+mod scope;
+mod span;
+mod template;
+
+pub use check::{Checked, Known, check, check_bytes};
+pub use expression::Expression;
+pub use hands::{Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secrets, TaskCall};
+pub use model::Document;
+pub use node::Format;
+pub use problem::{Position, Problem, Severity};
+pub use run::{APPROVAL_SIGNAL, Answer, Decider, approval_signal, check_answer, options, register, run};
+pub use schema::json_schema;
+pub use span::Span;
+pub use template::Template;

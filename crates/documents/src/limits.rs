@@ -1,0 +1,62 @@
+//! Every limit of documents, in one place; what the engine limits is in [`hapax_engine::limits`].
+
+use std::time::Duration;
+
+/// Largest document, in bytes of text.
+pub const MAX_DOCUMENT_BYTES: usize = 1024 * 1024;
+/// Deepest nesting of the text of a document.
+pub const MAX_DOCUMENT_DEPTH: usize = 64;
+/// Most values (texts, numbers, lists, objects) in the text of a document.
+pub const MAX_DOCUMENT_VALUES: usize = 50_000;
+/// Most steps of a document, nested ones included.
+pub const MAX_STEPS: usize = 1_000;
+/// Deepest nesting of steps in conditions, branches and loops.
+pub const MAX_STEP_NESTING: usize = 8;
+/// Most branches of one parallel step.
+pub const MAX_BRANCHES: usize = 64;
+/// Most items one `for_each` may go over.
+pub const MAX_ITEMS: usize = 1_000;
+/// Most items of a `for_each` under way at once.
+pub const MAX_CONCURRENCY: usize = 64;
+/// Most problems one check tells of; more are counted.
+pub const MAX_PROBLEMS: usize = 200;
+/// Longest description, in characters.
+pub const MAX_DESCRIPTION_CHARS: usize = 4_096;
+
+/// Longest expression, in bytes.
+pub const MAX_EXPRESSION_BYTES: usize = 4_096;
+/// Deepest nesting of brackets, operators and calls in an expression.
+pub const MAX_EXPRESSION_DEPTH: usize = 48;
+/// Deepest tree an expression may be read into; a chain of `+` is one level for each.
+pub const MAX_EXPRESSION_LEVELS: usize = 96;
+/// Most loops (`map`, `filter`, `all`, …) inside one another in an expression.
+pub const MAX_COMPREHENSION_NESTING: usize = 3;
+/// How much one evaluation may read and make, in about bytes: the fuel.
+pub const MAX_EXPRESSION_FUEL: u64 = 16 * 1024 * 1024;
+/// Largest value an expression or a template may give, in about bytes of JSON text.
+pub const MAX_EXPRESSION_OUTPUT: usize = 1024 * 1024;
+/// Most templates' pieces in one text.
+pub const MAX_TEMPLATE_PIECES: usize = 256;
+
+/// Most that the outputs of all steps of a run may hold together, in about bytes.
+pub const MAX_HELD_BYTES: usize = 16 * 1024 * 1024;
+
+/// Largest answer of an `http` step that is read.
+pub const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
+/// Most bytes of headers of an answer that mappings can see.
+pub const MAX_RESPONSE_HEADER_BYTES: usize = 16 * 1024;
+/// Most headers an `http` step may send.
+pub const MAX_HEADERS: usize = 64;
+/// Longest URL that is sent.
+pub const MAX_URL_BYTES: usize = 8 * 1024;
+/// How long an `http` step waits for its answer, unless it says otherwise.
+pub const DEFAULT_HTTP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest an `http` step may wait for its answer.
+pub const MAX_HTTP_TIMEOUT: Duration = Duration::from_secs(600);
+/// How much longer than the caller the engine waits before it cuts an `http` attempt off.
+pub const HTTP_GRACE: Duration = Duration::from_secs(5);
+
+/// Most answers to one approval that are refused before the step gives up.
+pub const MAX_REFUSED_ANSWERS: usize = 100;
+/// Longest comment with an answer to an approval, in characters.
+pub const MAX_COMMENT_CHARS: usize = 4_096;

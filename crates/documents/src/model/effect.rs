@@ -1,0 +1,188 @@
+//! Effects and requests: how they are kept, sent, probed and undone.
+
+use std::collections::BTreeMap;
+
+use hapax_engine::model::{EffectClass, OnDoubt, RetryPolicy};
+use serde::{Serialize, Serializer};
+
+use super::is_false;
+use crate::expression::Expression;
+use crate::span::Span;
+use crate::template::Template;
+
+/// How an effect is kept from being lost or repeated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Effect {
+    /// Its class.
+    #[serde(rename = "effect", skip_serializing_if = "is_idempotent")]
+    pub class: EffectClass,
+    /// What is done when nobody knows whether it happened.
+    #[serde(skip_serializing_if = "is_hold", serialize_with = "on_doubt")]
+    pub on_doubt: OnDoubt,
+    /// Does it happen anew each time it is run, whatever key it is given?
+    #[serde(skip_serializing_if = "is_false")]
+    pub non_idempotent: bool,
+    /// How often it is tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// How long one try may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// How to ask what became of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Box<Probe>>,
+    /// How to undo it, should the run fail later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compensate: Option<Box<Undo>>,
+}
+
+/// How often a step is tried, and with what pauses.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// The first try counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// The longest pause after the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_interval: Option<Span>,
+    /// What each further pause is multiplied by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub factor: Option<f64>,
+    /// No pause is longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<Span>,
+}
+
+impl Retry {
+    /// As the engine says it.
+    pub fn policy(&self) -> RetryPolicy {
+        let mut policy = RetryPolicy::default();
+        if let Some(attempts) = self.max_attempts {
+            policy = policy.max_attempts(attempts);
+        }
+        if let Some(first) = self.initial_interval {
+            policy = policy.first_wait(first.get());
+        }
+        if let Some(factor) = self.factor {
+            policy = policy.factor(factor);
+        }
+        if let Some(cap) = self.cap {
+            policy = policy.max_wait(cap.get());
+        }
+        policy
+    }
+}
+
+/// What is sent, and what its answer means.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// The method.
+    pub method: String,
+    /// Where to.
+    pub url: Template,
+    /// Headers; only here may `secret://name` stand.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, Template>,
+    /// The body, sent as JSON unless a header says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<Template>,
+    /// The header the effect's key is sent in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_header: Option<String>,
+    /// Statuses that are a success; 2xx if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub success: Option<Vec<Status>>,
+    /// Statuses after which to try again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retryable: Option<Vec<Status>>,
+}
+
+/// A status, or all of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// This one.
+    Exactly(u16),
+    /// `2xx` is the class 2.
+    Class(u16),
+}
+
+impl Status {
+    /// Is `status` meant?
+    pub fn covers(self, status: u16) -> bool {
+        match self {
+            Status::Exactly(exactly) => exactly == status,
+            Status::Class(class) => status / 100 == class,
+        }
+    }
+}
+
+impl Serialize for Status {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Status::Exactly(status) => serializer.serialize_u16(*status),
+            Status::Class(class) => serializer.serialize_str(&format!("{class}xx")),
+        }
+    }
+}
+
+/// A request that finds out what became of an effect.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probe {
+    /// What is sent.
+    #[serde(flatten)]
+    pub request: Request,
+    /// How long to wait for the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// It happened if this holds.
+    pub happened: Expression,
+    /// It did not if this holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub did_not_happen: Option<Expression>,
+    /// What the step gives if it happened; the body of the answer if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Template>,
+}
+
+/// What undoes an effect.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Undo {
+    /// A handler.
+    Task {
+        /// Which.
+        task: String,
+        /// With what; the output of the step if absent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input: Option<Template>,
+    },
+    /// A request.
+    Http {
+        /// What is sent.
+        #[serde(flatten)]
+        request: Box<Request>,
+        /// How long to wait for the answer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout: Option<Span>,
+    },
+}
+
+fn is_idempotent(class: &EffectClass) -> bool {
+    *class == EffectClass::Idempotent
+}
+
+fn is_hold(on_doubt: &OnDoubt) -> bool {
+    *on_doubt == OnDoubt::Hold
+}
+
+fn on_doubt<S: Serializer>(on_doubt: &OnDoubt, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match on_doubt {
+        OnDoubt::Hold => "hold",
+        OnDoubt::Retry => "retry",
+        OnDoubt::Fail => "fail",
+    })
+}

@@ -1,0 +1,286 @@
+//! Runs a document on the engine: the document is the code, so the same records lead it the same way again.
+
+mod approval;
+mod effect;
+mod http;
+mod options;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use hapax_engine::model::{EffectClass, RetryPolicy, Timestamp};
+use hapax_engine::{Ctx, Engine, Error, Failure};
+use serde_json::{Value, json};
+
+use crate::check::Checked;
+use crate::hands::Hands;
+use crate::limits::MAX_ITEMS;
+use crate::model::{Child, Condition, ForEach, Parallel, Step, StepKind, Wait};
+use crate::scope::Scope;
+use crate::template::Template;
+
+pub use approval::{APPROVAL_SIGNAL, Answer, Decider, approval_signal, check_answer};
+pub use options::options;
+
+/// A future that ends when some steps have.
+type Steps<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
+
+/// Runs the document: `input` in, and what it gives out.
+pub async fn run(
+    ctx: Ctx,
+    document: Arc<Checked>,
+    input: Value,
+    hands: Arc<Hands>,
+) -> Result<Value, Failure> {
+    if !input.is_object() {
+        let text = "the input of a document is an object";
+        return Err(Failure::permanent(text).with_code("input_mismatch"));
+    }
+    let document = document.document();
+    let about = json!({
+        "id": ctx.run_id().to_string(),
+        "workflow": document.name,
+        "version": document.version,
+    });
+    let mut scope = Scope::new(input, about);
+    let runner = Runner { ctx: &ctx, hands: &hands };
+    runner.steps(&document.steps, &mut scope).await?;
+    match &document.output {
+        Some(output) => Ok(output.render(&scope)?),
+        None => Ok(scope.state()),
+    }
+}
+
+/// Registers the document with an engine under its own name and version.
+pub fn register(engine: &Engine, document: Arc<Checked>, hands: Arc<Hands>) -> Result<(), Error> {
+    let (name, options) = (document.document().name.clone(), options(&document));
+    engine.register_with(&name, options, move |ctx, input: Value| {
+        run(ctx, document.clone(), input, hands.clone())
+    })
+}
+
+/// What goes along while a document is run.
+#[derive(Clone, Copy)]
+struct Runner<'a> {
+    ctx: &'a Ctx,
+    hands: &'a Arc<Hands>,
+}
+
+impl<'a> Runner<'a> {
+    /// One after another.
+    fn steps<'s>(self, steps: &'s [Step], scope: &'s mut Scope) -> Steps<'s>
+    where
+        'a: 's,
+    {
+        Box::pin(async move {
+            for step in steps {
+                self.step(step, scope).await?;
+            }
+            Ok(())
+        })
+    }
+
+    async fn step(self, step: &Step, scope: &mut Scope) -> Result<(), Failure> {
+        if let Some(when) = &step.when {
+            match when.holds(scope) {
+                Ok(true) => {}
+                Ok(false) => return self.skip(step, scope),
+                Err(failed) => return Err(self.fail(step, scope, failed.into()).await),
+            }
+        }
+        // Effects are mapped before they are recorded, so that the record holds what the step gives.
+        let result = match &step.kind {
+            StepKind::Task(task) => {
+                let output = self.task(step, task, scope).await?;
+                return scope.complete(&step.name, output);
+            }
+            StepKind::Http(http) => {
+                let output = self.http(step, http, scope).await?;
+                return scope.complete(&step.name, output);
+            }
+            StepKind::Wait(wait) => self.wait(step, wait, scope).await?,
+            StepKind::Condition(condition) => self.condition(step, condition, scope).await?,
+            StepKind::Promise(promise) => {
+                let name = scope.name(&step.name);
+                let made = self.ctx.create_promise::<Value>(&name);
+                match promise.timeout {
+                    Some(timeout) => made.timeout(timeout.get()).await?,
+                    None => made.await?,
+                }
+            }
+            StepKind::Signal(signal) => {
+                let name = scope.name(&step.name);
+                let wait =
+                    self.ctx.signal::<Value>(signal.signal.as_deref().unwrap_or(&name)).recorded_as(&name);
+                match signal.timeout {
+                    Some(timeout) => wait.timeout(timeout.get()).await?,
+                    None => wait.await?,
+                }
+            }
+            StepKind::Approval(approval) => self.approval(step, approval, scope).await?,
+            StepKind::Child(child) => self.child(step, child, scope).await?,
+            StepKind::Parallel(parallel) => self.parallel(parallel, scope).await?,
+            StepKind::ForEach(for_each) => self.for_each(step, for_each, scope).await?,
+        };
+        let output = match &step.output {
+            Some(output) => output.render(&scope.with("result", result))?,
+            None => result,
+        };
+        scope.complete(&step.name, output)
+    }
+
+    /// S0.36, S0.41: what is passed over is on record as SKIPPED, and so is all that is in it.
+    fn skip(self, step: &Step, scope: &mut Scope) -> Result<(), Failure> {
+        self.ctx.skip(&scope.name(&step.name))?;
+        scope.skip(&step.name);
+        let inside: Vec<&Step> = match &step.kind {
+            StepKind::Condition(condition) => condition.then.iter().chain(&condition.otherwise).collect(),
+            StepKind::Parallel(parallel) => parallel.branches.iter().flatten().collect(),
+            // Its steps belong to items, and there are none.
+            StepKind::ForEach(_) => Vec::new(),
+            _ => Vec::new(),
+        };
+        inside.into_iter().try_for_each(|step| self.skip(step, scope))
+    }
+
+    /// Puts a failure on record as that of the step, and gives it back.
+    async fn fail(self, step: &Step, scope: &Scope, failure: Failure) -> Failure {
+        let name = scope.name(&step.name);
+        let failed = failure.clone();
+        let code = move |_| {
+            let failed = failed.clone();
+            async move { Err::<Value, Failure>(failed) }
+        };
+        let taken = self.ctx.step(&name, code).retry(RetryPolicy::never());
+        let class = match &step.kind {
+            StepKind::Task(task) => task.effect.class,
+            StepKind::Http(http) => http.effect.class,
+            _ => EffectClass::Idempotent,
+        };
+        let taken = if class == EffectClass::Claimed { taken.claimed() } else { taken };
+        taken.await.err().unwrap_or(failure)
+    }
+
+    /// Fills in a template of a step; if that fails, the step has.
+    async fn render(self, step: &Step, template: &Template, scope: &Scope) -> Result<Value, Failure> {
+        match template.render(scope) {
+            Ok(value) => Ok(value),
+            Err(failed) => Err(self.fail(step, scope, failed.into()).await),
+        }
+    }
+
+    async fn wait(self, step: &Step, wait: &Wait, scope: &Scope) -> Result<Value, Failure> {
+        let name = scope.name(&step.name);
+        match wait {
+            Wait::For(span) => self.ctx.sleep_as(&name, span.get()).await?,
+            Wait::Until(until) => {
+                let until = self.render(step, until, scope).await?;
+                match time_of(&until) {
+                    Ok(at) => self.ctx.sleep_until_as(&name, at).await?,
+                    Err(why) => {
+                        let failure = Failure::permanent(why).with_code("bad_time");
+                        return Err(self.fail(step, scope, failure).await);
+                    }
+                }
+            }
+        }
+        Ok(Value::Null)
+    }
+
+    async fn condition(self, step: &Step, of: &Condition, scope: &mut Scope) -> Result<Value, Failure> {
+        let holds = match of.condition.holds(scope) {
+            Ok(holds) => holds,
+            Err(failed) => return Err(self.fail(step, scope, failed.into()).await),
+        };
+        // What was chosen once stays so.
+        let chosen = || (if holds { "then" } else { "else" }).to_string();
+        let taken: String = self.ctx.remember(&scope.name(&step.name), chosen)?;
+        let (taken_steps, passed_over) = match taken.as_str() {
+            "then" => (&of.then, &of.otherwise),
+            _ => (&of.otherwise, &of.then),
+        };
+        passed_over.iter().try_for_each(|step| self.skip(step, scope))?;
+        self.steps(taken_steps, scope).await?;
+        Ok(Value::String(taken))
+    }
+
+    async fn child(self, step: &Step, child: &Child, scope: &Scope) -> Result<Value, Failure> {
+        let input = match &child.input {
+            Some(input) => self.render(step, input, scope).await?,
+            None => json!({}),
+        };
+        let name = scope.name(&step.name);
+        self.ctx.child::<_, Value>(&child.workflow, &input).on_close(child.on_close).recorded_as(&name).await
+    }
+
+    /// All branches go to their end, also if one fails: nothing is cut off in the middle of an effect. What they wrote is merged in
+    /// the order in which they stand in the document, whichever was first.
+    async fn parallel(self, parallel: &Parallel, scope: &mut Scope) -> Result<Value, Failure> {
+        let around = &*scope;
+        let branches = parallel.branches.iter().map(|steps| async move {
+            let mut branch = around.branch();
+            self.steps(steps, &mut branch).await.map(|()| branch)
+        });
+        let outcomes = self.ctx.join_all(branches).await;
+        let branches: Vec<Scope> = outcomes.into_iter().collect::<Result<_, _>>()?;
+        let before = scope.held();
+        branches.into_iter().try_for_each(|branch| scope.merge(branch, before))?;
+        Ok(Value::Null)
+    }
+
+    /// As many lanes as may be at work at once, each of which takes the next item. After a failure no item is begun.
+    async fn for_each(self, step: &Step, of: &ForEach, scope: &Scope) -> Result<Value, Failure> {
+        let items = match self.render(step, &of.items, scope).await? {
+            Value::Array(items) => items,
+            _ => {
+                let failure = Failure::permanent("items must give a list").with_code("expression_failed");
+                return Err(self.fail(step, scope, failure).await);
+            }
+        };
+        let most = of.max_items.unwrap_or(MAX_ITEMS);
+        if items.len() > most {
+            let text = format!("there are {} items, and {most} are allowed", items.len());
+            return Err(self.fail(step, scope, Failure::permanent(text).with_code("too_many_items")).await);
+        }
+        let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (items, next, has_failed) = (&items, &next, &has_failed);
+        let lanes = (0..of.concurrency.unwrap_or(1).min(items.len())).map(|_| async move {
+            let mut done = Vec::new();
+            while !has_failed.load(Ordering::Relaxed) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(item) = items.get(index) else { break };
+                let outcome = self.item(of, scope.item(index, item.clone())).await;
+                has_failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
+                done.push((index, outcome));
+            }
+            done
+        });
+        let mut done: Vec<_> = self.ctx.join_all(lanes).await.into_iter().flatten().collect();
+        done.sort_by_key(|(index, _)| *index);
+        done.into_iter().map(|(_, outcome)| outcome).collect::<Result<_, _>>().map(Value::Array)
+    }
+
+    async fn item(self, of: &ForEach, mut scope: Scope) -> Result<Value, Failure> {
+        self.steps(&of.steps, &mut scope).await?;
+        match &of.result {
+            Some(result) => Ok(result.render(&scope)?),
+            None => Ok(scope.written()),
+        }
+    }
+}
+
+/// An instant as a document gives it: RFC 3339, or milliseconds since 1970.
+pub(crate) fn time_of(value: &Value) -> Result<Timestamp, String> {
+    let wrong =
+        || "an instant is a text such as \"2030-01-31T12:00:00Z\", or milliseconds since 1970".to_string();
+    match value {
+        Value::String(text) => {
+            let at: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
+            Ok(Timestamp::from_millis(at.as_millisecond()))
+        }
+        Value::Number(number) => number.as_i64().map(Timestamp::from_millis).ok_or_else(wrong),
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,127 @@
+//! Tasks, and what all effects have in common: how they are tried, claimed, probed and undone.
+
+use std::sync::Arc;
+
+use hapax_engine::Failure;
+use hapax_engine::ctx::{Attempt, Step as EngineStep};
+use hapax_engine::model::EffectClass;
+use serde_json::{Value, json};
+
+use super::Runner;
+use crate::hands::{Hands, TaskCall};
+use crate::model::{Effect, Step, Task, Undo};
+use crate::scope::Scope;
+
+impl<'a> Runner<'a> {
+    pub(super) async fn task(self, step: &Step, task: &Task, scope: &Scope) -> Result<Value, Failure> {
+        let name = scope.name(&step.name);
+        let hands = self.hands;
+        let is_claimed = task.effect.class == EffectClass::Claimed;
+        let code = |attempt: Attempt| {
+            let (key, number) = (attempt.idempotency_key().to_string(), attempt.number());
+            async move {
+                let input = match &task.input {
+                    Some(input) => input.render(scope)?,
+                    None => json!({}),
+                };
+                let call = TaskCall { name: task.task.clone(), input, key, attempt: number };
+                let result = hands.call_task(call).await?;
+                mapped(step, scope, [("result", result)], is_claimed)
+            }
+        };
+        let mut taken = self.ctx.step(&name, code);
+        if let Some(timeout) = task.effect.timeout {
+            taken = taken.timeout(timeout.get());
+        }
+        self.arranged(taken, step, &task.effect, scope).await
+    }
+
+    /// The step with all that its effect asks for.
+    pub(super) fn arranged<'s, C>(
+        self,
+        mut taken: EngineStep<'s, Value, C>,
+        step: &Step,
+        effect: &'s Effect,
+        scope: &'s Scope,
+    ) -> EngineStep<'s, Value, C>
+    where
+        'a: 's,
+    {
+        if let Some(retry) = &effect.retry {
+            taken = taken.retry(retry.policy());
+        }
+        if effect.class == EffectClass::Claimed {
+            taken = taken.claimed().on_doubt(effect.on_doubt);
+        }
+        if let Some(probe) = effect.probe.as_deref() {
+            taken =
+                taken.probe(move |key| async move { Ok::<_, Failure>(self.probe(probe, key, scope).await) });
+        }
+        if effect.non_idempotent {
+            taken = taken.non_idempotent();
+        }
+        match &effect.compensate {
+            Some(undo) => {
+                let undoing = Undoing {
+                    undo: Arc::new((**undo).clone()),
+                    hands: self.hands.clone(),
+                    scope: Arc::new(scope.clone()),
+                    step: step.name.as_str().into(),
+                };
+                taken.compensate(move |attempt: Attempt, output: Value| undoing.clone().run(attempt, output))
+            }
+            None => taken,
+        }
+    }
+}
+
+/// What the step gives, made from what came back. If that fails, a claimed effect is in doubt: it has happened, and people can say what
+/// it gave.
+pub(super) fn mapped<const N: usize>(
+    step: &Step,
+    scope: &Scope,
+    results: [(&'static str, Value); N],
+    is_claimed: bool,
+) -> Result<Value, Failure> {
+    let Some(output) = &step.output else {
+        let [(_, first), ..] = &results[..] else { return Ok(Value::Null) };
+        return Ok(first.clone());
+    };
+    let scope = results.into_iter().fold(scope.clone(), |scope, (name, value)| scope.with(name, value));
+    output.render(&scope).map_err(|failed| match is_claimed {
+        true => Failure::unknown(format!("it happened, and its answer could not be used: {}", failed.0))
+            .with_code("expression_failed"),
+        false => failed.into(),
+    })
+}
+
+/// What it takes to undo an effect later, when the code that did it is gone.
+#[derive(Clone)]
+struct Undoing {
+    undo: Arc<Undo>,
+    hands: Arc<Hands>,
+    scope: Arc<Scope>,
+    step: Arc<str>,
+}
+
+impl Undoing {
+    async fn run(self, attempt: Attempt, output: Value) -> Result<(), Failure> {
+        let (key, number) = (attempt.idempotency_key().to_string(), attempt.number());
+        let mut scope = (*self.scope).clone();
+        scope.complete(&self.step, output.clone())?;
+        let scope = scope.with("output", output.clone());
+        match &*self.undo {
+            Undo::Task { task, input } => {
+                let input = match input {
+                    Some(input) => input.render(&scope)?,
+                    None => output,
+                };
+                let call = TaskCall { name: task.clone(), input, key, attempt: number };
+                self.hands.call_task(call).await.map(drop)
+            }
+            Undo::Http { request, timeout } => {
+                super::http::ask(&self.hands, request, &scope, &key, *timeout, false).await.map(drop)
+            }
+        }
+    }
+}

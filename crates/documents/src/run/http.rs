@@ -1,0 +1,315 @@
+//! Requests: what is sent, and what the answer tells about the effect.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hapax_engine::Failure;
+use hapax_engine::ctx::Attempt;
+use hapax_engine::model::{EffectClass, Probed};
+use serde_json::{Map, Value, json};
+
+use super::Runner;
+use super::effect::mapped;
+use crate::decode::KEY_HEADER;
+use crate::expression::Failed;
+use crate::hands::{Hands, HttpAnswer, HttpCall, HttpFault};
+use crate::limits::{
+    DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES, MAX_URL_BYTES,
+};
+use crate::model::{Http, Probe, Request, Status, Step};
+use crate::problem::excerpt;
+use crate::scope::Scope;
+use crate::span::Span;
+
+const SUCCESS: &[Status] = &[Status::Class(2)];
+/// After these the same request may go well. The key makes it one effect.
+const RETRYABLE: &[Status] =
+    &[Status::Exactly(408), Status::Exactly(425), Status::Exactly(429), Status::Class(5)];
+/// Of these it is certain that nothing was done; a provider that answers with another may have done it all the same.
+const CERTAINLY_NOT_DONE: &[Status] = &[Status::Exactly(425), Status::Exactly(429)];
+/// Headers of answers that are not for the history.
+const NOT_KEPT: &[&str] = &["set-cookie", "www-authenticate", "proxy-authenticate", "authorization"];
+
+impl Runner<'_> {
+    pub(super) async fn http(self, step: &Step, http: &Http, scope: &Scope) -> Result<Value, Failure> {
+        let name = scope.name(&step.name);
+        let hands = self.hands;
+        let is_claimed = http.effect.class == EffectClass::Claimed;
+        let timeout = http.effect.timeout;
+        let code = |attempt: Attempt| {
+            let key = attempt.idempotency_key().to_string();
+            async move {
+                let response = ask(hands, &http.request, scope, &key, timeout, is_claimed).await?;
+                let body = response.get("body").cloned().unwrap_or(Value::Null);
+                mapped(step, scope, [("result", body), ("response", response)], is_claimed)
+            }
+        };
+        let taken = self.ctx.step(&name, code).timeout(span_of(timeout) + HTTP_GRACE);
+        self.arranged(taken, step, &http.effect, scope).await
+    }
+
+    /// What the provider says became of an effect. What cannot be asked or understood is not known.
+    pub(super) async fn probe(self, probe: &Probe, key: String, scope: &Scope) -> Probed<Value> {
+        let scope = scope.with("key", Value::String(key.clone()));
+        let call = match prepare(self.hands, &probe.request, &scope, &key, probe.timeout).await {
+            Ok(call) => call,
+            Err(_) => return Probed::Unknown,
+        };
+        let Ok(answer) = self.hands.send(call).await else { return Probed::Unknown };
+        let response = response_of(&answer);
+        let scope = scope.with("response", response.clone());
+        if probe.happened.holds(&scope) == Ok(true) {
+            let output = match &probe.output {
+                Some(output) => output.render(&scope).ok(),
+                None => response.get("body").cloned(),
+            };
+            return output.map_or(Probed::Unknown, Probed::Happened);
+        }
+        match probe.did_not_happen.as_ref().map(|did_not| did_not.holds(&scope)) {
+            Some(Ok(true)) => Probed::DidNotHappen,
+            _ => Probed::Unknown,
+        }
+    }
+}
+
+fn span_of(timeout: Option<Span>) -> Duration {
+    timeout.map_or(DEFAULT_HTTP_TIMEOUT, Span::get)
+}
+
+/// Sends a request and judges its answer.
+pub(super) async fn ask(
+    hands: &Hands,
+    request: &Request,
+    scope: &Scope,
+    key: &str,
+    timeout: Option<Span>,
+    is_claimed: bool,
+) -> Result<Value, Failure> {
+    let call = prepare(hands, request, scope, key, timeout).await?;
+    match hands.send(call).await {
+        Ok(answer) => judge(request, &answer, is_claimed),
+        Err(HttpFault::Refused { why }) => {
+            Err(Failure::permanent(excerpt_of(&why)).with_code("http_refused"))
+        }
+        Err(HttpFault::NotSent { why }) => {
+            Err(Failure::retryable(excerpt_of(&why)).with_code("http_not_sent"))
+        }
+        Err(HttpFault::Unknown { why }) => {
+            Err(Failure::unknown(excerpt_of(&why)).with_code("http_no_answer"))
+        }
+        Err(HttpFault::TooLarge { limit }) => {
+            let text = format!("the answer is larger than {limit} bytes");
+            let failure = if is_claimed { Failure::unknown(text) } else { Failure::permanent(text) };
+            Err(failure.with_code("http_too_large"))
+        }
+    }
+}
+
+fn excerpt_of(why: &str) -> String {
+    why.chars().take(300).collect()
+}
+
+/// Fills in the templates of a request. Whatever is wrong with it here, it has not been sent.
+async fn prepare(
+    hands: &Hands,
+    request: &Request,
+    scope: &Scope,
+    key: &str,
+    timeout: Option<Span>,
+) -> Result<HttpCall, Failure> {
+    let url = request.url.render_url(scope)?;
+    let is_web = url.starts_with("https://") || url.starts_with("http://");
+    if !is_web || url.len() > MAX_URL_BYTES || url.chars().any(|c| c.is_control() || c == ' ') {
+        let text = format!(
+            "{:?} is not a URL that can be called",
+            excerpt(url.split(['?', '@']).next().unwrap_or_default())
+        );
+        return Err(Failure::permanent(text).with_code("bad_url"));
+    }
+    let mut secrets = BTreeMap::new();
+    for name in request.headers.values().flat_map(|value| value.secrets()) {
+        if !secrets.contains_key(name) {
+            secrets.insert(name, hands.get_secret(name).await?);
+        }
+    }
+    let mut headers = Vec::with_capacity(request.headers.len() + 2);
+    for (name, value) in &request.headers {
+        let known =
+            |name: &str| secrets.get(name).cloned().ok_or_else(|| Failed(format!("no secret {name:?}")));
+        let value = value.render_secret(scope, known)?;
+        if value.chars().any(|c| c.is_control()) {
+            let text = format!("the header {name} would hold a line break or another control character");
+            return Err(Failure::permanent(text).with_code("bad_header"));
+        }
+        headers.push((name.clone(), value));
+    }
+    headers.push((request.key_header.clone().unwrap_or_else(|| KEY_HEADER.to_string()), key.to_string()));
+    let body = match &request.body {
+        Some(body) => Some(body_of(body.render(scope)?, &mut headers)),
+        None => None,
+    };
+    Ok(HttpCall {
+        method: request.method.clone(),
+        url,
+        headers,
+        body,
+        timeout: span_of(timeout),
+        max_response_bytes: MAX_RESPONSE_BYTES,
+    })
+}
+
+/// JSON, unless a header says that it is something else and it is a text.
+fn body_of(body: Value, headers: &mut Vec<(String, String)>) -> Vec<u8> {
+    let kind = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let is_json = kind.is_none_or(|(_, kind)| kind.contains("json"));
+    if kind.is_none() {
+        headers.push(("Content-Type".to_string(), "application/json".to_string()));
+    }
+    match body {
+        Value::String(text) if !is_json => text.into_bytes(),
+        body => body.to_string().into_bytes(),
+    }
+}
+
+fn judge(request: &Request, answer: &HttpAnswer, is_claimed: bool) -> Result<Value, Failure> {
+    let covers = |statuses: &[Status]| statuses.iter().any(|status| status.covers(answer.status));
+    if covers(request.success.as_deref().unwrap_or(SUCCESS)) {
+        return Ok(response_of(answer));
+    }
+    let text = format!("the answer was {}", answer.status);
+    let failure = match &request.retryable {
+        // Whoever writes the document knows what these mean.
+        Some(statuses) if covers(statuses) => Failure::retryable(text),
+        None if covers(RETRYABLE) && !is_claimed => Failure::retryable(text),
+        None if covers(CERTAINLY_NOT_DONE) => Failure::retryable(text),
+        _ if is_claimed && (answer.status >= 500 || answer.status == 408) => Failure::unknown(text),
+        _ => Failure::permanent(text),
+    };
+    let failure = failure.with_code(&format!("http_{}", answer.status));
+    Err(match wait_asked(answer) {
+        Some(wait) => failure.retry_after(wait),
+        None => failure,
+    })
+}
+
+/// `Retry-After`: seconds, or a date, which is counted from the date of the answer itself.
+fn wait_asked(answer: &HttpAnswer) -> Option<Duration> {
+    let header = |wanted: &str| {
+        let found = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        found.map(|(_, value)| value.trim())
+    };
+    let asked = header("retry-after")?;
+    if let Ok(seconds) = asked.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    let date = |text: &str| jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp());
+    let wait = date(asked)?.as_second() - date(header("date")?)?.as_second();
+    u64::try_from(wait).ok().map(Duration::from_secs)
+}
+
+/// The answer as mappings see it.
+fn response_of(answer: &HttpAnswer) -> Value {
+    let (mut headers, mut left) = (Map::new(), MAX_RESPONSE_HEADER_BYTES);
+    for (name, value) in &answer.headers {
+        let name = name.to_ascii_lowercase();
+        let size = name.len() + value.len();
+        if NOT_KEPT.contains(&name.as_str()) || size > left || value.contains('\0') {
+            continue;
+        }
+        left -= size;
+        headers.entry(name).or_insert_with(|| Value::String(value.clone()));
+    }
+    let kind = headers.get("content-type").and_then(Value::as_str).unwrap_or_default();
+    let may_be_json = kind.is_empty() || kind.contains("json");
+    let parsed = may_be_json.then(|| serde_json::from_slice(&answer.body).ok()).flatten();
+    let body = match parsed {
+        Some(body) => body,
+        None if answer.body.is_empty() => Value::Null,
+        None => std::str::from_utf8(&answer.body).map_or(Value::Null, |text| Value::String(text.to_string())),
+    };
+    json!({ "status": answer.status, "headers": headers, "body": body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::Template;
+    use hapax_engine::model::FailureClass;
+
+    fn request(retryable: Option<Vec<Status>>) -> Request {
+        let url = Template::compile(json!("https://x"), &[], false).ok().unwrap();
+        let method = "POST".to_string();
+        Request {
+            method,
+            url,
+            headers: BTreeMap::new(),
+            body: None,
+            key_header: None,
+            success: None,
+            retryable,
+        }
+    }
+
+    fn answer(status: u16, headers: &[(&str, &str)]) -> HttpAnswer {
+        let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        HttpAnswer { status, headers, body: Vec::new() }
+    }
+
+    #[test]
+    fn statuses_tell_what_became_of_the_effect() {
+        let class =
+            |status, claimed| judge(&request(None), &answer(status, &[]), claimed).map_err(|f| f.class());
+        for claimed in [false, true] {
+            assert!(class(200, claimed).is_ok() && class(204, claimed).is_ok());
+            for status in [301, 400, 402, 404, 409, 422] {
+                assert_eq!(class(status, claimed).unwrap_err(), FailureClass::Permanent, "{status}");
+            }
+            for status in [425, 429] {
+                assert_eq!(class(status, claimed).unwrap_err(), FailureClass::Retryable, "{status}");
+            }
+        }
+        for status in [408, 500, 502, 503, 504] {
+            assert_eq!(class(status, false).unwrap_err(), FailureClass::Retryable, "{status}");
+            assert_eq!(
+                class(status, true).unwrap_err(),
+                FailureClass::Unknown,
+                "a claimed effect may have happened: {status}"
+            );
+        }
+        let known = request(Some(vec![Status::Exactly(503)]));
+        assert_eq!(judge(&known, &answer(503, &[]), true).unwrap_err().class(), FailureClass::Retryable);
+        assert_eq!(judge(&known, &answer(429, &[]), false).unwrap_err().class(), FailureClass::Permanent);
+        assert_eq!(judge(&known, &answer(500, &[]), true).unwrap_err().code(), Some("http_500"));
+    }
+
+    #[test]
+    fn retry_after_is_passed_on() {
+        let wait = |headers: &[(&str, &str)]| {
+            judge(&request(None), &answer(429, headers), false).unwrap_err().wait_asked()
+        };
+        assert_eq!(wait(&[("Retry-After", "7")]), Some(Duration::from_secs(7)));
+        let date = ("date", "Wed, 21 Oct 2015 07:28:00 GMT");
+        assert_eq!(
+            wait(&[date, ("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT")]),
+            Some(Duration::from_secs(30))
+        );
+        assert_eq!(wait(&[date, ("retry-after", "Wed, 21 Oct 2015 07:27:30 GMT")]), None);
+        assert_eq!(wait(&[("retry-after", "soon")]), None);
+    }
+
+    #[test]
+    fn an_answer_is_read_by_its_type_and_without_what_is_not_to_be_kept() {
+        let mut plain = answer(200, &[("Content-Type", "text/plain"), ("Set-Cookie", "session=1")]);
+        plain.body = b"{\"a\":1}".to_vec();
+        assert_eq!(response_of(&plain)["body"], json!("{\"a\":1}"));
+        assert!(response_of(&plain)["headers"].get("set-cookie").is_none());
+        let mut json = answer(200, &[("content-type", "application/problem+json")]);
+        json.body = b"{\"a\":1}".to_vec();
+        assert_eq!(response_of(&json)["body"]["a"], 1);
+        json.body = b"{broken".to_vec();
+        assert_eq!(response_of(&json)["body"], json!("{broken"));
+        json.body = vec![0xff];
+        assert_eq!(response_of(&json)["body"], Value::Null);
+        assert_eq!(response_of(&answer(204, &[]))["body"], Value::Null);
+    }
+}

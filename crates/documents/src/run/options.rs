@@ -1,0 +1,57 @@
+//! What a document declares about its runs.
+
+use hapax_engine::model::{IgnorePaths, KeyOnFailure};
+use hapax_engine::runtime::WorkflowOptions;
+
+use crate::check::Checked;
+use crate::model::{Effect, Step, StepKind};
+
+/// The options to register a document with: version, need for a key, retention, fingerprint and the classes of its effects.
+pub fn options(checked: &Checked) -> WorkflowOptions {
+    let document = checked.document();
+    let mut options = WorkflowOptions::default().version(document.version);
+    if document.key_required {
+        options = options.require_key();
+    }
+    if let Some(retention) = document.retention {
+        options = options.keep_keys_for(retention.get());
+    }
+    if document.on_failure == KeyOnFailure::Release {
+        options = options.release_key_on_failure();
+    }
+    let ignore = document.fingerprint.as_ref().and_then(|print| IgnorePaths::new(print.ignore.clone()).ok());
+    if let Some(ignore) = ignore {
+        options = options.ignore_in_fingerprint(ignore);
+    }
+    declare(options, &document.steps)
+}
+
+/// Steps of a loop are taken under names with the places of their items, which are not known before.
+fn declare(mut options: WorkflowOptions, steps: &[Step]) -> WorkflowOptions {
+    for step in steps {
+        options = match &step.kind {
+            StepKind::Task(task) => declare_effect(options, &step.name, &task.effect),
+            StepKind::Http(http) => declare_effect(options, &step.name, &http.effect),
+            StepKind::Condition(condition) => {
+                declare(declare(options, &condition.then), &condition.otherwise)
+            }
+            StepKind::Parallel(parallel) => {
+                parallel.branches.iter().fold(options, |options, steps| declare(options, steps))
+            }
+            StepKind::Wait(_)
+            | StepKind::Promise(_)
+            | StepKind::Signal(_)
+            | StepKind::Approval(_)
+            | StepKind::Child(_)
+            | StepKind::ForEach(_) => options,
+        };
+    }
+    options
+}
+
+fn declare_effect(options: WorkflowOptions, name: &str, effect: &Effect) -> WorkflowOptions {
+    match effect.non_idempotent {
+        true => options.non_idempotent_effect(name, effect.class),
+        false => options.effect(name, effect.class),
+    }
+}

@@ -1,0 +1,143 @@
+//! What expressions can see while a run goes on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cel::common::value::Val;
+use hapax_engine::Failure;
+use serde_json::{Map, Value, json};
+
+use crate::expression::{Reads, value_of_fields, value_of_json};
+use crate::limits::MAX_HELD_BYTES;
+use crate::template::about_size;
+
+/// Variables that are known everywhere in a document.
+pub(crate) const EVERYWHERE: &[&str] = &["input", "state", "steps", "run"];
+
+/// The data of a run as far as it has come; each branch of a parallel step and each item of a loop has one of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    input: Arc<Value>,
+    run: Arc<Value>,
+    state: Arc<Map<String, Value>>,
+    /// How much outputs hold, in about bytes.
+    held: usize,
+    /// What has been written to the state here, to be merged into the scope around.
+    written: Map<String, Value>,
+    steps: BTreeMap<String, Arc<Value>>,
+    local: BTreeMap<&'static str, Arc<Value>>,
+    /// Which item of each loop around this is, as the steps' names show it.
+    suffix: String,
+}
+
+impl Scope {
+    pub(crate) fn new(input: Value, run: Value) -> Self {
+        Scope {
+            input: Arc::new(input),
+            run: Arc::new(run),
+            state: Arc::default(),
+            held: 0,
+            written: Map::new(),
+            steps: BTreeMap::new(),
+            local: BTreeMap::new(),
+            suffix: String::new(),
+        }
+    }
+
+    /// The same, with one variable more.
+    pub(crate) fn with(&self, name: &'static str, value: Value) -> Self {
+        let mut scope = self.clone();
+        scope.local.insert(name, Arc::new(value));
+        scope
+    }
+
+    /// A scope for one branch: it sees all there is, and what it writes is its own until it is merged.
+    pub(crate) fn branch(&self) -> Self {
+        Scope { written: Map::new(), ..self.clone() }
+    }
+
+    /// A scope for one item of a loop.
+    pub(crate) fn item(&self, index: usize, item: Value) -> Self {
+        let mut scope = self.branch();
+        scope.local.insert("item", Arc::new(item));
+        scope.local.insert("index", Arc::new(Value::from(index)));
+        scope.suffix.push_str(&format!(".{index}"));
+        scope
+    }
+
+    /// A step's name with the places of the items it belongs to.
+    pub(crate) fn name(&self, step: &str) -> String {
+        format!("{step}{}", self.suffix)
+    }
+
+    /// S0.32: a step is done; its output is seen as its own, and merged shallowly into the state if it is an object.
+    pub(crate) fn complete(&mut self, step: &str, output: Value) -> Result<(), Failure> {
+        self.hold(about_size(&output))?;
+        if let Value::Object(fields) = &output {
+            for (key, value) in fields {
+                self.write(key, value.clone());
+            }
+        }
+        self.steps.insert(step.to_string(), Arc::new(json!({ "output": output, "skipped": false })));
+        Ok(())
+    }
+
+    pub(crate) fn skip(&mut self, step: &str) {
+        self.steps.insert(step.to_string(), Arc::new(json!({ "output": null, "skipped": true })));
+    }
+
+    /// Takes over what a branch has written and done.
+    pub(crate) fn merge(&mut self, branch: Scope, before: usize) -> Result<(), Failure> {
+        self.hold(branch.held.saturating_sub(before))?;
+        for (key, value) in branch.written {
+            self.write(&key, value);
+        }
+        self.steps.extend(branch.steps);
+        Ok(())
+    }
+
+    /// How much outputs hold so far.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    fn hold(&mut self, more: usize) -> Result<(), Failure> {
+        self.held += more;
+        if self.held <= MAX_HELD_BYTES {
+            return Ok(());
+        }
+        let text = format!(
+            "the outputs of the steps hold more than {MAX_HELD_BYTES} bytes; give less with \"output\""
+        );
+        Err(Failure::permanent(text).with_code("state_too_large"))
+    }
+
+    fn write(&mut self, key: &str, value: Value) {
+        Arc::make_mut(&mut self.state).insert(key.to_string(), value.clone());
+        self.written.insert(key.to_string(), value);
+    }
+
+    /// What was written here.
+    pub(crate) fn written(&self) -> Value {
+        Value::Object(self.written.clone())
+    }
+
+    pub(crate) fn state(&self) -> Value {
+        Value::Object((*self.state).clone())
+    }
+
+    /// The variable as expressions see it, if it is there.
+    pub(crate) fn find<'v>(&'v self, name: &str, reads: &Reads) -> Option<Box<dyn Val + 'v>> {
+        match name {
+            "input" => Some(value_of_json(&self.input)),
+            "state" => Some(value_of_fields(self.state.iter().map(|(key, value)| (key.as_str(), value)))),
+            "run" => Some(value_of_json(&self.run)),
+            "steps" => {
+                let wanted = |step: &str| reads.all_steps || reads.steps.contains(step);
+                let steps = self.steps.iter().filter(|(step, _)| wanted(step));
+                Some(value_of_fields(steps.map(|(step, value)| (step.as_str(), &**value))))
+            }
+            name => self.local.get(name).map(|value| value_of_json(value)),
+        }
+    }
+}

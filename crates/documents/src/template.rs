@@ -1,0 +1,368 @@
+//! Templates: JSON whose texts may hold `{{ expression }}`. A text that is one expression and nothing else keeps its type.
+
+use std::fmt;
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::expression::{Expression, Failed, Refused};
+use crate::limits::{MAX_EXPRESSION_OUTPUT, MAX_TEMPLATE_PIECES};
+use crate::problem::{below, excerpt};
+use crate::scope::Scope;
+
+/// What begins a reference to a secret.
+pub(crate) const SECRET: &str = "secret://";
+
+/// What may stand in a URL as it is; all else that an expression gives is encoded.
+const URL_SAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A template that has been compiled. Equal if written alike.
+#[derive(Clone)]
+pub struct Template {
+    source: Arc<Value>,
+    part: Arc<Part>,
+}
+
+#[derive(Debug)]
+enum Part {
+    Fixed(Value),
+    Whole(Expression),
+    Text(Vec<Piece>),
+    List(Vec<Part>),
+    Object(Vec<(String, Part)>),
+}
+
+#[derive(Debug)]
+enum Piece {
+    Text(String),
+    Given(Expression),
+    Secret(String),
+}
+
+/// Something wrong inside a template, with its place below it.
+pub(crate) struct Misfit {
+    pub(crate) path: String,
+    pub(crate) refused: Refused,
+}
+
+impl Template {
+    /// Compiles every expression in `source`; all that are wrong are told.
+    pub(crate) fn compile(source: Value, allowed: &[&str], secrets: bool) -> Result<Self, Vec<Misfit>> {
+        let mut misfits = Vec::new();
+        let part = part_of(&source, allowed, secrets, "", &mut misfits);
+        match misfits.is_empty() {
+            true => Ok(Template { source: Arc::new(source), part: Arc::new(part) }),
+            false => Err(misfits),
+        }
+    }
+
+    /// The template as it was written.
+    pub fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// Every expression in it.
+    pub(crate) fn expressions(&self) -> Vec<&Expression> {
+        let mut found = Vec::new();
+        collect(&self.part, &mut found);
+        found
+    }
+
+    /// The secrets it names.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        match &*self.part {
+            Part::Text(pieces) => pieces
+                .iter()
+                .filter_map(|piece| match piece {
+                    Piece::Secret(name) => Some(name.as_str()),
+                    Piece::Text(_) | Piece::Given(_) => None,
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Is there nothing in it but what was written?
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.expressions().is_empty() && self.secrets().is_empty()
+    }
+
+    /// Fills it in.
+    pub(crate) fn render(&self, scope: &Scope) -> Result<Value, Failed> {
+        let mut left = MAX_EXPRESSION_OUTPUT;
+        render(&self.part, scope, &mut left)
+    }
+
+    /// Fills it in as a text, with secrets looked up: only what the document itself says is a secret is one, never data.
+    pub(crate) fn render_secret<E: From<Failed>>(
+        &self,
+        scope: &Scope,
+        mut secret: impl FnMut(&str) -> Result<String, E>,
+    ) -> Result<String, E> {
+        match &*self.part {
+            Part::Text(pieces) => {
+                let mut text = String::new();
+                for piece in pieces {
+                    match piece {
+                        Piece::Text(fixed) => text.push_str(fixed),
+                        Piece::Given(expression) => text.push_str(&as_text(expression, scope)?),
+                        Piece::Secret(name) => text.push_str(&secret(name)?),
+                    }
+                }
+                Ok(text)
+            }
+            Part::Whole(expression) => Ok(as_text(expression, scope)?),
+            _ => match self.render(scope)? {
+                Value::String(text) => Ok(text),
+                other => Ok(other.to_string()),
+            },
+        }
+    }
+
+    /// Fills it in as a URL: what comes at its very beginning is taken as it is, all else that expressions give is encoded, so that data
+    /// can change neither the host nor the path around it.
+    pub(crate) fn render_url(&self, scope: &Scope) -> Result<String, Failed> {
+        let Part::Text(pieces) = &*self.part else {
+            return self.render_secret(scope, |_| Err(Failed("a URL holds no secrets".into())));
+        };
+        let mut url = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Text(fixed) => url.push_str(fixed),
+                Piece::Given(expression) => {
+                    let text = as_text(expression, scope)?;
+                    match url.is_empty() {
+                        true => url.push_str(&text),
+                        false => url.extend(utf8_percent_encode(&text, URL_SAFE)),
+                    }
+                }
+                Piece::Secret(_) => return Err(Failed("a URL holds no secrets".into())),
+            }
+        }
+        Ok(url)
+    }
+}
+
+fn collect<'a>(part: &'a Part, found: &mut Vec<&'a Expression>) {
+    match part {
+        Part::Fixed(_) => {}
+        Part::Whole(expression) => found.push(expression),
+        Part::Text(pieces) => {
+            for piece in pieces {
+                if let Piece::Given(expression) = piece {
+                    found.push(expression);
+                }
+            }
+        }
+        Part::List(parts) => parts.iter().for_each(|part| collect(part, found)),
+        Part::Object(fields) => fields.iter().for_each(|(_, part)| collect(part, found)),
+    }
+}
+
+fn part_of(source: &Value, allowed: &[&str], secrets: bool, path: &str, misfits: &mut Vec<Misfit>) -> Part {
+    match source {
+        Value::String(text) => text_part(text, allowed, secrets).unwrap_or_else(|refused| {
+            misfits.push(Misfit { path: path.to_string(), refused });
+            Part::Fixed(Value::Null)
+        }),
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            let parts =
+                items.map(|(n, item)| part_of(item, allowed, secrets, &below(path, n), misfits)).collect();
+            settled(Part::List(parts), source)
+        }
+        Value::Object(fields) => {
+            let mut parts = Vec::with_capacity(fields.len());
+            for (key, value) in fields {
+                let inside = below(path, key);
+                if key.contains("{{") {
+                    let message =
+                        "a key cannot hold an expression; make the object by one: \"{{ {input.key: 1} }}\"";
+                    let refused = Refused { code: "template_in_key", message: message.into() };
+                    misfits.push(Misfit { path: inside.clone(), refused });
+                }
+                parts.push((key.clone(), part_of(value, allowed, secrets, &inside, misfits)));
+            }
+            settled(Part::Object(parts), source)
+        }
+        fixed => Part::Fixed(fixed.clone()),
+    }
+}
+
+/// A list or an object without any expression is kept as it is.
+fn settled(part: Part, source: &Value) -> Part {
+    let is_fixed = |part: &Part| matches!(part, Part::Fixed(_));
+    match &part {
+        Part::List(parts) if parts.iter().all(is_fixed) => Part::Fixed(source.clone()),
+        Part::Object(fields) if fields.iter().all(|(_, part)| is_fixed(part)) => Part::Fixed(source.clone()),
+        _ => part,
+    }
+}
+
+fn text_part(text: &str, allowed: &[&str], secrets: bool) -> Result<Part, Refused> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("{{") {
+        let (before, tail) = rest.split_at(start);
+        push_text(before, secrets, &mut pieces)?;
+        let inside = &tail[2..];
+        let end = end_of_expression(inside).ok_or_else(|| Refused {
+            code: "unclosed_template",
+            message: format!(
+                "{:?} has no closing }}}}; to write two braces as they are, use {{{{ '{{{{' }}}}",
+                excerpt(tail)
+            ),
+        })?;
+        let expression = Expression::compile(inside[..end].trim(), allowed)?;
+        rest = &inside[end + 2..];
+        if pieces.is_empty() && rest.is_empty() {
+            return Ok(Part::Whole(expression));
+        }
+        pieces.push(Piece::Given(expression));
+        if pieces.len() > MAX_TEMPLATE_PIECES {
+            let message = format!("the text has more than {MAX_TEMPLATE_PIECES} expressions");
+            return Err(Refused { code: "template_too_large", message });
+        }
+    }
+    push_text(rest, secrets, &mut pieces)?;
+    match pieces.as_slice() {
+        [] => Ok(Part::Fixed(Value::String(String::new()))),
+        [Piece::Text(_)] => Ok(Part::Fixed(Value::String(text.to_string()))),
+        _ => Ok(Part::Text(pieces)),
+    }
+}
+
+/// Where the braces of the template close: not in a text, and not inside an object of the expression.
+fn end_of_expression(text: &str) -> Option<usize> {
+    let (mut depth, mut quote, mut escaped) = (0usize, None, false);
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(q), c) if c == q => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '{') => depth += 1,
+            (None, '}') if depth > 0 => depth -= 1,
+            (None, '}') if text[at..].starts_with("}}") => return Some(at),
+            (None, _) => {}
+        }
+    }
+    None
+}
+
+/// Fixed text, and the references to secrets in it.
+fn push_text(text: &str, secrets: bool, pieces: &mut Vec<Piece>) -> Result<(), Refused> {
+    let mut rest = text;
+    while let Some(start) = rest.find(SECRET) {
+        if !secrets {
+            let message =
+                "a secret can only be named in a header; whatever else is sent is kept in the history";
+            return Err(Refused { code: "secret_not_here", message: message.into() });
+        }
+        let (before, tail) = rest.split_at(start);
+        let name = &tail[SECRET.len()..];
+        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')));
+        let (name, after) = name.split_at(end.unwrap_or(name.len()));
+        if name.is_empty() {
+            let message = "secret:// needs a name of A-Z a-z 0-9 . _ - after it";
+            return Err(Refused { code: "bad_secret", message: message.into() });
+        }
+        if !before.is_empty() {
+            pieces.push(Piece::Text(before.to_string()));
+        }
+        pieces.push(Piece::Secret(name.to_string()));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest.to_string()));
+    }
+    Ok(())
+}
+
+fn render(part: &Part, scope: &Scope, left: &mut usize) -> Result<Value, Failed> {
+    let value = match part {
+        Part::Fixed(value) => value.clone(),
+        Part::Whole(expression) => expression.evaluate(scope)?,
+        Part::Text(pieces) => {
+            let mut text = String::new();
+            for piece in pieces {
+                match piece {
+                    Piece::Text(fixed) => text.push_str(fixed),
+                    Piece::Given(expression) => text.push_str(&as_text(expression, scope)?),
+                    Piece::Secret(_) => return Err(Failed("a secret can only be sent in a header".into())),
+                }
+                if text.len() > *left {
+                    return Err(too_large());
+                }
+            }
+            Value::String(text)
+        }
+        Part::List(parts) => {
+            return parts
+                .iter()
+                .map(|part| render(part, scope, left))
+                .collect::<Result<_, _>>()
+                .map(Value::Array);
+        }
+        Part::Object(fields) => {
+            let fields = fields.iter().map(|(key, part)| Ok((key.clone(), render(part, scope, left)?)));
+            return fields.collect::<Result<_, _>>().map(Value::Object);
+        }
+    };
+    *left = left.checked_sub(about_size(&value)).ok_or_else(too_large)?;
+    Ok(value)
+}
+
+fn too_large() -> Failed {
+    Failed(format!("the template gives more than {MAX_EXPRESSION_OUTPUT} bytes"))
+}
+
+/// How long the value is as JSON text, about.
+pub(crate) fn about_size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(about_size).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| key.len() + 4 + about_size(value)).sum::<usize>() + 2
+        }
+    }
+}
+
+/// What an expression gives in the middle of a text.
+fn as_text(expression: &Expression, scope: &Scope) -> Result<String, Failed> {
+    match expression.evaluate(scope)? {
+        Value::String(text) => Ok(text),
+        Value::Null => {
+            let shown = excerpt(expression.source());
+            Err(Failed(format!(
+                "`{shown}`: null cannot stand in a text; say what else should: x == null ? '' : x"
+            )))
+        }
+        other => Ok(other.to_string()),
+    }
+}
+
+impl PartialEq for Template {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.source)
+    }
+}
+
+impl Serialize for Template {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.source.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

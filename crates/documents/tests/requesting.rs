@@ -1,0 +1,164 @@
+//! Requests as steps: what is sent, what its answer means, and what is done when there is none.
+
+mod support;
+
+use hapax_documents::HttpFault;
+use hapax_engine::model::StepStatus;
+use serde_json::{Value, json};
+use support::{Running, World, answer, steps};
+
+#[tokio::test]
+async fn a_request_carries_the_key_its_secrets_and_what_the_templates_say() {
+    let world = World::default();
+    let document = steps(json!([{
+        "name": "charge", "type": "http", "method": "POST", "url": "https://pay.example/orders/{{ input.id }}/charge",
+        "headers": { "Authorization": "Bearer secret://pay", "X-Order": "order {{ input.id }}" },
+        "body": { "cents": "{{ input.cents }}" },
+        "output": { "id": "{{ response.body.id }}", "status": "{{ response.status }}", "kind": "{{ response.headers['content-type'] }}" },
+    }]));
+    let running = Running::start(document, world.echo(), json!({ "id": "a/b", "cents": 500 })).await;
+    assert_eq!(running.output().await, json!({ "id": "h_1", "status": 200, "kind": "application/json" }));
+    let asked = &world.asked()[0];
+    assert_eq!(asked.what, "POST https://pay.example/orders/a%2Fb/charge");
+    assert_eq!(asked.given, json!({ "cents": 500 }));
+    assert_eq!(asked.key, format!("{}:charge", running.run.id()));
+    let header = |name: &str| asked.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+    assert_eq!(header("Authorization"), Some("Bearer s3cr3t-of-pay"));
+    assert_eq!(header("X-Order"), Some("order a/b"));
+    assert_eq!(header("Content-Type"), Some("application/json"));
+    let log = running.lab.engine().get_log(running.run.id()).await.unwrap();
+    assert!(
+        !format!("{log:?}{:?}", running.run.view().await.unwrap()).contains("s3cr3t"),
+        "secrets are in no record"
+    );
+    running.check().await;
+}
+
+#[tokio::test]
+async fn a_key_goes_where_the_document_says() {
+    let world = World::default();
+    let document = steps(json!([
+        { "name": "a", "type": "http", "method": "PUT", "url": "https://x/", "keyHeader": "X-Request-Id", "body": 1 },
+    ]));
+    let running = Running::start(document, world.echo(), json!({})).await;
+    running.output().await;
+    let headers = &world.asked()[0].headers;
+    assert!(headers.iter().any(|(name, key)| name == "X-Request-Id" && key.ends_with(":a")));
+    assert!(!headers.iter().any(|(name, _)| name == "Idempotency-Key"));
+}
+
+#[tokio::test]
+async fn what_may_go_well_later_is_tried_again_and_what_will_not_is_not() {
+    for (fault, attempts, code) in [
+        (Some(HttpFault::NotSent { why: "no route".into() }), 3, "http_not_sent"),
+        (Some(HttpFault::Unknown { why: "cut".into() }), 3, "http_no_answer"),
+        (Some(HttpFault::Refused { why: "private address".into() }), 1, "http_refused"),
+        (Some(HttpFault::TooLarge { limit: 5 }), 1, "http_too_large"),
+        (None, 1, "http_422"),
+    ] {
+        let world = World::default();
+        let document = steps(json!([{ "name": "a", "type": "http", "method": "GET", "url": "https://x/" }]));
+        let hands = world.hands(
+            |_, _| Ok(Value::Null),
+            move |_, _| match &fault {
+                Some(fault) => Err(fault.clone()),
+                None => answer(422, json!({})),
+            },
+        );
+        let running = Running::start(document, hands, json!({})).await;
+        assert_eq!(running.failed_with().await, code);
+        assert_eq!(world.asked().len(), attempts, "{code}");
+        let keys: std::collections::BTreeSet<String> =
+            world.asked().into_iter().map(|asked| asked.key).collect();
+        assert_eq!(keys.len(), 1, "one effect has one key");
+        running.check().await;
+    }
+    let world = World::default();
+    let document = steps(json!([
+        { "name": "a", "type": "http", "method": "GET", "url": "https://x/", "retry": { "maxAttempts": 4, "initialInterval": "1s" } },
+    ]));
+    let hands = world
+        .hands(|_, _| Ok(Value::Null), |_, nth| answer(if nth < 4 { 503 } else { 200 }, json!({ "n": nth })));
+    let running = Running::start(document, hands, json!({})).await;
+    assert_eq!(running.output().await, json!({ "n": 4 }));
+}
+
+#[tokio::test]
+async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows() {
+    let wire = |on_doubt: Option<&str>| {
+        let mut step = json!({
+            "name": "wire", "type": "http", "method": "POST", "url": "https://bank/wires", "body": { "cents": 1 },
+            "effect": "claimed", "nonIdempotent": true, "output": { "id": "{{ response.body.id }}" },
+            "probe": {
+                "method": "GET", "url": "https://bank/wires/{{ key }}", "happened": "response.status == 200",
+                "didNotHappen": "response.status == 404", "output": { "id": "{{ response.body.id }}" },
+            },
+        });
+        if let Some(on_doubt) = on_doubt {
+            step["onDoubt"] = json!(on_doubt);
+        }
+        steps(json!([step]))
+    };
+    // The provider knows: it happened.
+    let world = World::default();
+    let hands = world.hands(
+        |_, _| Ok(Value::Null),
+        |call, _| match call.method.as_str() {
+            "POST" => Err(HttpFault::Unknown { why: "cut".into() }),
+            _ => answer(200, json!({ "id": "w_1" })),
+        },
+    );
+    let running = Running::start(wire(None), hands, json!({})).await;
+    assert_eq!(running.output().await, json!({ "id": "w_1" }));
+    assert_eq!(world.names().iter().filter(|name| name.starts_with("POST")).count(), 1);
+    let id = running.run.id().to_string();
+    assert!(
+        world.names().iter().any(|name| *name == format!("GET https://bank/wires/{id}%3Awire")),
+        "{:?}",
+        world.names()
+    );
+    running.check().await;
+    // It did not, so it is done.
+    let world = World::default();
+    let hands = world.hands(
+        |_, _| Ok(Value::Null),
+        |call, nth| match (call.method.as_str(), nth) {
+            ("POST", 1) => answer(500, json!({})),
+            ("POST", _) => answer(200, json!({ "id": "w_2" })),
+            _ => answer(404, json!({})),
+        },
+    );
+    let running = Running::start(wire(None), hands, json!({})).await;
+    assert_eq!(running.output().await, json!({ "id": "w_2" }));
+    // Nobody knows: people are asked, and never is it sent again by itself.
+    let world = World::default();
+    let hands = world.hands(
+        |_, _| Ok(Value::Null),
+        |call, _| match call.method.as_str() {
+            "POST" => Err(HttpFault::Unknown { why: "cut".into() }),
+            _ => answer(500, json!({})),
+        },
+    );
+    let running = Running::start(wire(None), hands.clone(), json!({})).await;
+    running.settle().await;
+    assert_eq!(running.status_of("wire").await, StepStatus::InDoubt);
+    assert_eq!(world.count("POST https://bank/wires"), 1);
+    // Or the step fails, if it says so.
+    let running = Running::start(wire(Some("fail")), hands, json!({})).await;
+    assert_eq!(running.failed_with().await, "in_doubt");
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_mapped_fails_the_step_or_leaves_a_claimed_one_in_doubt() {
+    for (effect, expected) in [("idempotent", StepStatus::Failed), ("claimed", StepStatus::InDoubt)] {
+        let world = World::default();
+        let document = steps(json!([{
+            "name": "a", "type": "http", "method": "POST", "url": "https://x/", "effect": effect,
+            "output": { "id": "{{ response.body.missing }}" },
+        }]));
+        let running = Running::start(document, world.echo(), json!({})).await;
+        running.settle().await;
+        assert_eq!(running.status_of("a").await, expected);
+        assert_eq!(world.asked().len(), 1, "it is not sent again for that");
+    }
+}

@@ -1,0 +1,202 @@
+//! A world for documents: tasks and requests that are written down, and answers that a test chooses.
+#![allow(dead_code)]
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hapax_documents::{
+    Checked, Format, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Known, Secrets, TaskCall, check,
+    register,
+};
+use hapax_engine::model::{RunStatus, StepStatus};
+use hapax_engine::testing::Lab;
+use hapax_engine::{Failure, RunHandle};
+use serde_json::{Value, json};
+
+/// What was asked of the world, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// A task, or the method and URL of a request.
+    pub what: String,
+    pub given: Value,
+    pub key: String,
+    pub headers: Vec<(String, String)>,
+}
+
+#[derive(Clone, Default)]
+pub struct World {
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+type Answering = Arc<dyn Fn(&HttpCall, usize) -> Result<HttpAnswer, HttpFault> + Send + Sync>;
+type Doing = Arc<dyn Fn(&TaskCall, usize) -> Result<Value, Failure> + Send + Sync>;
+
+pub fn answer(status: u16, body: Value) -> Result<HttpAnswer, HttpFault> {
+    let headers = vec![("content-type".to_string(), "application/json".to_string())];
+    Ok(HttpAnswer { status, headers, body: body.to_string().into_bytes() })
+}
+
+struct Caller {
+    world: World,
+    answering: Answering,
+}
+
+#[async_trait]
+impl HttpCaller for Caller {
+    async fn call(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
+        let what = format!("{} {}", call.method, call.url);
+        let given = call
+            .body
+            .as_ref()
+            .map_or(Value::Null, |body| serde_json::from_slice(body).unwrap_or(Value::Null));
+        let key = call.headers.iter().find(|(name, _)| name == "Idempotency-Key");
+        let key = key.map_or(String::new(), |(_, key)| key.clone());
+        let nth = self.world.note(Asked { what, given, key, headers: call.headers.clone() });
+        tokio::task::yield_now().await;
+        (self.answering)(&call, nth)
+    }
+}
+
+struct Vault;
+
+#[async_trait]
+impl Secrets for Vault {
+    async fn get_secret(&self, name: &str) -> Result<String, Failure> {
+        match name {
+            "lost" => Err(Failure::permanent("there is no such secret").with_code("unknown_secret")),
+            name => Ok(format!("s3cr3t-of-{name}")),
+        }
+    }
+}
+
+impl World {
+    /// Notes what is asked; answers which time it is.
+    fn note(&self, asked: Asked) -> usize {
+        let mut all = self.asked.lock().unwrap();
+        let nth = all.iter().filter(|other| other.what == asked.what).count() + 1;
+        all.push(asked);
+        nth
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// What was asked, by name.
+    pub fn names(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.what).collect()
+    }
+
+    pub fn given(&self, what: &str) -> Value {
+        let asked = self.asked();
+        let found = asked.iter().find(|asked| asked.what == what);
+        found.unwrap_or_else(|| panic!("{what} was not asked: {asked:?}")).given.clone()
+    }
+
+    pub fn count(&self, what: &str) -> usize {
+        self.names().iter().filter(|name| *name == what).count()
+    }
+
+    /// Hands for whatever a document asks; the nth time of each is told.
+    pub fn hands(
+        &self,
+        doing: impl Fn(&TaskCall, usize) -> Result<Value, Failure> + Send + Sync + 'static,
+        answering: impl Fn(&HttpCall, usize) -> Result<HttpAnswer, HttpFault> + Send + Sync + 'static,
+    ) -> Arc<Hands> {
+        let (world, doing): (World, Doing) = (self.clone(), Arc::new(doing));
+        let tasks = move |call: TaskCall| {
+            let (what, given, key) = (call.name.clone(), call.input.clone(), call.key.clone());
+            let nth = world.note(Asked { what, given, key, headers: Vec::new() });
+            let doing = doing.clone();
+            async move {
+                tokio::task::yield_now().await;
+                doing(&call, nth)
+            }
+        };
+        let caller = Caller { world: self.clone(), answering: Arc::new(answering) };
+        Arc::new(Hands::new().other_tasks(tasks).http(Arc::new(caller)).secrets(Arc::new(Vault)))
+    }
+
+    /// Hands whose tasks give back what they are given.
+    pub fn echo(&self) -> Arc<Hands> {
+        self.hands(|call, _| Ok(call.input.clone()), |_, _| answer(200, json!({ "id": "h_1" })))
+    }
+}
+
+pub fn checked(text: &str) -> Arc<Checked> {
+    match check(text, Format::Any, &Known::default()) {
+        Ok(checked) => Arc::new(checked),
+        Err(problems) => {
+            let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            panic!("{}", told.join("\n"))
+        }
+    }
+}
+
+/// The document of these steps, in YAML, each line of which may be indented.
+pub fn steps(steps: Value) -> Arc<Checked> {
+    checked(&json!({ "name": "tried", "version": 1, "steps": steps }).to_string())
+}
+
+/// A run that has been started.
+pub struct Running {
+    pub lab: Lab,
+    pub run: RunHandle,
+    pub document: Arc<Checked>,
+    pub hands: Arc<Hands>,
+}
+
+impl Running {
+    pub async fn start(document: Arc<Checked>, hands: Arc<Hands>, input: Value) -> Self {
+        let lab = Lab::new();
+        register(lab.engine(), document.clone(), hands.clone()).unwrap();
+        let start = lab.engine().start(&document.document().name, &input);
+        let run = start.idempotency_key("k").await.unwrap();
+        Running { lab, run, document, hands }
+    }
+
+    pub async fn settle(&self) -> RunStatus {
+        self.lab.settle(self.run.id()).await.unwrap()
+    }
+
+    /// Runs it to its end, and gives what it gave.
+    pub async fn output(&self) -> Value {
+        let status = self.settle().await;
+        assert_eq!(status, RunStatus::Completed, "{:?}", self.failure().await);
+        self.run.result().await.unwrap()
+    }
+
+    pub async fn failure(&self) -> Option<Failure> {
+        match self.lab.engine().get(self.run.id()).await.unwrap().result {
+            Some(hapax_engine::model::RunResult::Failed(failure)) => Some(failure),
+            _ => None,
+        }
+    }
+
+    pub async fn failed_with(&self) -> String {
+        assert_eq!(self.settle().await, RunStatus::Failed);
+        self.failure().await.and_then(|failure| failure.code().map(str::to_string)).unwrap_or_default()
+    }
+
+    pub async fn records(&self) -> Vec<(String, StepStatus)> {
+        let log = self.lab.engine().get_log(self.run.id()).await.unwrap();
+        log.steps.iter().map(|step| (step.id.to_string(), step.state.status())).collect()
+    }
+
+    pub async fn status_of(&self, step: &str) -> StepStatus {
+        let records = self.records().await;
+        let found = records.iter().find(|(name, _)| name == step);
+        found.unwrap_or_else(|| panic!("{step} is not on record: {records:?}")).1
+    }
+
+    /// The history can be replayed by the document that made it, and the store is sound.
+    pub async fn check(&self) {
+        let log = self.lab.engine().get_log(self.run.id()).await.unwrap();
+        let (document, hands) = (self.document.clone(), self.hands.clone());
+        let again =
+            move |ctx, input: Value| hapax_documents::run(ctx, document.clone(), input, hands.clone());
+        hapax_engine::testing::replay(log, again).await.unwrap();
+        let report = hapax_engine::fsck::fsck(&*self.lab.engine().store()).await.unwrap();
+        assert!(report.is_clean(), "{:#?}", report.violations);
+    }
+}

@@ -1,0 +1,51 @@
+//! Keys that people freed before their time, by the journal.
+
+use std::collections::BTreeMap;
+
+use crate::limits::MAX_PAGE;
+use crate::model::{IdempotencyKey, Noted, Timestamp, WorkspaceId};
+use crate::store::{ListNotes, Store, StoreResult};
+
+/// The kind by which the journal calls the key of a run.
+const RUN_KEY: &str = "run";
+
+/// When keys of runs were last freed; read for a workspace when it first matters, which is hardly ever.
+#[derive(Debug, Default)]
+pub(super) struct Released {
+    workspaces: BTreeMap<WorkspaceId, BTreeMap<String, Timestamp>>,
+}
+
+impl Released {
+    /// Did a person free the key of a run of that workspace at `since` or later?
+    pub(super) async fn has(
+        &mut self,
+        store: &dyn Store,
+        workspace: &WorkspaceId,
+        key: &IdempotencyKey,
+        since: Timestamp,
+    ) -> StoreResult<bool> {
+        if !self.workspaces.contains_key(workspace) {
+            self.workspaces.insert(workspace.clone(), read(store, workspace).await?);
+        }
+        let freed = self.workspaces.get(workspace).and_then(|keys| keys.get(key.as_str()));
+        Ok(freed.is_some_and(|at| *at >= since))
+    }
+}
+
+async fn read(store: &dyn Store, workspace: &WorkspaceId) -> StoreResult<BTreeMap<String, Timestamp>> {
+    let (mut keys, mut after) = (BTreeMap::new(), 0);
+    loop {
+        let workspace = workspace.clone();
+        let asked = ListNotes { workspace, run: None, by_people: true, after, limit: MAX_PAGE };
+        let page = store.list_notes(asked).await?;
+        let Some(last) = page.last() else { return Ok(keys) };
+        after = last.place;
+        for placed in page {
+            if let Noted::KeyReleased { kind, key, .. } = placed.note.what
+                && kind == RUN_KEY
+            {
+                keys.insert(key, placed.note.at);
+            }
+        }
+    }
+}

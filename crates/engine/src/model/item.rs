@@ -1,0 +1,58 @@
+//! The catalog: what is set up in a workspace rather than run in it, such as definitions and credentials.
+
+use super::{Name, Payload, Timestamp, Version, WorkspaceId};
+
+/// What kind of thing an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ItemKind {
+    /// A workspace; it lies in itself.
+    Workspace,
+    /// A credential: who may do what.
+    Credential,
+    /// A definition of a step workflow.
+    Definition,
+    /// A setting of the installation, such as the secret that signs cursors.
+    Setting,
+}
+
+impl ItemKind {
+    /// Every kind.
+    pub const ALL: [ItemKind; 4] =
+        [ItemKind::Workspace, ItemKind::Credential, ItemKind::Definition, ItemKind::Setting];
+
+    /// The kind as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ItemKind::Workspace => "workspace",
+            ItemKind::Credential => "credential",
+            ItemKind::Definition => "definition",
+            ItemKind::Setting => "setting",
+        }
+    }
+
+    /// The kind spelled so, if there is one.
+    pub fn from_name(text: &str) -> Option<Self> {
+        ItemKind::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// One thing of the catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The workspace it belongs to.
+    pub workspace: WorkspaceId,
+    /// What it is.
+    pub kind: ItemKind,
+    /// Its id, unique among its kind in the whole store.
+    pub id: Name,
+    /// The name people know it by, unique among its kind in its workspace; text, because some are made of several.
+    pub name: String,
+    /// How often it was written; the first time counts.
+    pub version: Version,
+    /// What it says.
+    pub body: Payload,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last written.
+    pub changed_at: Timestamp,
+}

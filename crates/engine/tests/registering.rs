@@ -1,0 +1,107 @@
+//! Whose workflows are whose, and where their code comes from.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_engine::model::{Actor, Noted, Role, RunId, RunStatus, Steer, Timestamp, WorkflowRef, WorkspaceId};
+use hapax_engine::runtime::{LoadWorkflow, WorkflowOptions};
+use hapax_engine::{Ctx, Engine, Error, Failure};
+use support::Bench;
+
+fn workspace(name: &str) -> WorkspaceId {
+    WorkspaceId::new(name).unwrap()
+}
+
+fn register_own(engine: &Engine, version: u32, says: &'static str) {
+    let options = WorkflowOptions::default().version(version);
+    let code = move |_: Ctx, _: ()| async move { Ok::<_, Failure>(says) };
+    engine.register_own("greet", options, code).unwrap();
+}
+
+#[tokio::test]
+async fn a_workspace_has_its_own_workflow_before_the_one_all_have() {
+    let bench = Bench::new();
+    let (red, blue) = (bench.engine.workspace(workspace("red")), bench.engine.workspace(workspace("blue")));
+    bench.engine.register("greet", |_: Ctx, _: ()| async { Ok::<_, Failure>("all") }).unwrap();
+    register_own(&red, 1, "red");
+    let said = |engine: Engine| async move {
+        engine.start("greet", &()).await.unwrap().result::<String>().await.unwrap()
+    };
+    assert_eq!(said(red.clone()).await, "red");
+    assert_eq!(said(blue).await, "all");
+    let again = red.register_own("greet", WorkflowOptions::default(), |_: Ctx, _: ()| async {
+        Ok::<_, Failure>("other")
+    });
+    assert!(matches!(again, Err(Error::AlreadyRegistered(_))));
+}
+
+#[tokio::test]
+async fn a_start_may_name_the_version_and_the_id() {
+    let bench = Bench::new();
+    register_own(&bench.engine, 1, "one");
+    register_own(&bench.engine, 2, "two");
+    let id = RunId::new(Timestamp::from_millis(5));
+    let first = bench.engine.start("greet", &()).version(1).run_id(id).await.unwrap();
+    assert_eq!((first.id(), first.result::<String>().await.unwrap()), (id, "one".into()));
+    let again = bench.engine.start("greet", &()).version(1).run_id(id).await.unwrap();
+    assert_eq!(again.id(), id);
+    assert_eq!(
+        again.head().unwrap().status(),
+        RunStatus::Completed,
+        "the second start finds what the first made"
+    );
+    let newest = bench.engine.start("greet", &()).await.unwrap();
+    assert_eq!(newest.result::<String>().await.unwrap(), "two");
+    let absent = bench.engine.start("greet", &()).version(3).await;
+    assert!(matches!(absent, Err(Error::UnknownWorkflow(_))));
+}
+
+struct Late(Engine);
+
+#[async_trait::async_trait]
+impl LoadWorkflow for Late {
+    async fn load(&self, workspace: &WorkspaceId, _: &WorkflowRef) {
+        register_own(&self.0.workspace(workspace.clone()), 1, "loaded");
+    }
+}
+
+#[tokio::test]
+async fn code_that_is_not_there_when_a_run_is_granted_is_asked_for() {
+    let bench = Bench::new();
+    let (red, blue) = (workspace("red"), workspace("blue"));
+    register_own(&bench.engine.workspace(red.clone()), 1, "red");
+    let run =
+        bench.engine.workspace(red).start("greet", &()).delay(Duration::from_secs(3_600)).await.unwrap().id();
+    // The next engine serves the workflow's name for another workspace only.
+    bench.engine.kill();
+    let next = bench.restart();
+    register_own(&next.workspace(blue), 1, "blue");
+    next.load_workflows_with(Arc::new(Late(next.clone())));
+    bench.clock.advance(Duration::from_secs(3_601));
+    let handle = next.workspace(workspace("red")).run(run).await.unwrap();
+    assert_eq!(handle.result::<String>().await.unwrap(), "loaded");
+}
+
+#[tokio::test]
+async fn a_command_of_a_person_is_in_the_audit_log() {
+    let bench = Bench::new();
+    register_own(&bench.engine, 1, "one");
+    let run = bench.engine.start("greet", &()).delay(Duration::from_secs(60)).await.unwrap().id();
+    let ada = Actor { name: "ada".into(), role: Role::Operator };
+    let cancel = || Steer::Cancel { reason: "no longer wanted".into() };
+    let seen = bench.engine.get(run).await.unwrap().head.version;
+    let stale = bench.engine.steer_by(run, cancel(), Some(seen.next()), ada.clone(), "x").await;
+    assert!(matches!(stale, Err(Error::Concurrency { version, .. }) if version == seen));
+    let head =
+        bench.engine.steer_by(run, cancel(), Some(seen), ada.clone(), "no longer wanted").await.unwrap();
+    assert_eq!(head.status(), RunStatus::Cancelled);
+    // Asked again it stands as it is, and nothing is written.
+    bench.engine.steer_by(run, cancel(), None, ada.clone(), "again").await.unwrap();
+    let audit = bench.engine.list_audit(0, 10).await.unwrap();
+    assert_eq!(audit.len(), 1);
+    assert_eq!(audit[0].by, ada);
+    let expected = Noted::Steered { command: "cancel".into(), reason: "no longer wanted".into() };
+    assert_eq!(audit[0].what, expected);
+}

@@ -1,0 +1,84 @@
+//! A clause: its name, its rule, and how to look whether it is kept.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::calls::Bench;
+use crate::clauses;
+use crate::config::Profile;
+
+/// One rule and how to look whether it is kept.
+pub(crate) struct Clause {
+    pub(crate) info: ClauseInfo,
+    pub(crate) look: for<'a> fn(&'a Bench) -> Look<'a>,
+}
+
+/// What there is to know of a clause without running it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClauseInfo {
+    /// Its stable name.
+    pub id: &'static str,
+    /// What is looked at.
+    pub title: &'static str,
+    /// The rule.
+    pub says: &'static str,
+    /// Where the rule comes from.
+    pub source: &'static str,
+    /// Whether the profile `ietf` holds a service to it as well.
+    pub is_ietf: bool,
+}
+
+/// A look at a service, under way.
+pub(crate) type Look<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'a>>;
+
+/// Why a look ended before its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Failed { expected: String, saw: String },
+    Skipped { why: String },
+}
+
+/// Ends the look unless what is expected holds.
+pub(crate) fn expect(holds: bool, expected: &str, saw: impl Into<String>) -> Result<(), Stop> {
+    match holds {
+        true => Ok(()),
+        false => Err(Stop::Failed { expected: expected.to_owned(), saw: saw.into() }),
+    }
+}
+
+/// What the config must give for a clause, or the reason to skip it.
+pub(crate) fn need<'a, T>(given: &'a Option<T>, name: &str) -> Result<&'a T, Stop> {
+    given.as_ref().ok_or_else(|| Stop::Skipped { why: format!("the config gives no `{name}`") })
+}
+
+/// Writes the table of clauses: one entry a clause, its look an async function of a bench.
+macro_rules! table {
+    ($($profile:ident $id:ident { $title:literal, $says:literal, $source:literal } $look:path;)*) => {
+        &[$($crate::clause::Clause {
+            info: $crate::clause::ClauseInfo {
+                id: stringify!($id),
+                title: $title,
+                says: $says,
+                source: $source,
+                is_ietf: $crate::clause::table!(@ $profile),
+            },
+            look: |bench| Box::pin($look(bench)),
+        }),*]
+    };
+    (@ ietf) => { true };
+    (@ hapax) => { false };
+}
+pub(crate) use table;
+
+/// The clauses of a profile, in the order of the contract.
+pub(crate) fn of(profile: Profile) -> impl Iterator<Item = &'static Clause> {
+    clauses::ALL.iter().filter(move |clause| match profile {
+        Profile::Hapax => true,
+        Profile::Ietf => clause.info.is_ietf,
+    })
+}
+
+/// All clauses there are.
+pub fn list_clauses() -> Vec<ClauseInfo> {
+    clauses::ALL.iter().map(|clause| clause.info).collect()
+}

@@ -1,0 +1,29 @@
+//! Clients that are cut off, and retry.
+
+use crate::calls::Bench;
+use crate::clause::{Stop, expect};
+use crate::cut::{Cut, send_and_leave};
+
+async fn leave_and_retry(bench: &Bench, cut: Cut) -> Result<(), Stop> {
+    let before = bench.effects().await?;
+    // A slow request has begun and is still under way when its sender goes; one that is quick may be done by then.
+    let shape = bench.config.slow_request.as_ref().filter(|_| cut == Cut::BeforeAnswer);
+    let call = bench.keyed(shape.unwrap_or(&bench.config.request), &bench.key());
+    if cut == Cut::MidRequest && call.body.as_ref().is_none_or(|body| body.len() < 2) {
+        return Err(Stop::Skipped { why: "`request` has no body to cut".to_owned() });
+    }
+    send_and_leave(bench, &call, cut).await?;
+    let retried = bench.settle(call.clone()).await?;
+    expect(retried.is_success(), "2xx for the retry", retried.told())?;
+    let again = bench.settle(call).await?;
+    expect(again.is_same_operation(&retried), &format!("a replay of {}", retried.told()), again.told())?;
+    bench.expect_effects(before, 1).await
+}
+
+pub(crate) async fn cut_mid_request(bench: &Bench) -> Result<(), Stop> {
+    leave_and_retry(bench, Cut::MidRequest).await
+}
+
+pub(crate) async fn cut_before_answer(bench: &Bench) -> Result<(), Stop> {
+    leave_and_retry(bench, Cut::BeforeAnswer).await
+}

@@ -1,0 +1,61 @@
+//! What the suite found.
+
+use serde::Serialize;
+
+/// A verdict for each clause of the profile, in the order of the contract.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// One for each clause.
+    pub clauses: Vec<Verdict>,
+}
+
+/// What became of one clause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Its stable name.
+    pub id: &'static str,
+    /// What is looked at.
+    pub title: &'static str,
+    /// The rule.
+    pub says: &'static str,
+    /// Where the rule comes from.
+    pub source: &'static str,
+    /// Whether it is kept. In JSON its fields stand beside the others.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// Whether a clause is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "outcome")]
+pub enum Outcome {
+    /// It is.
+    Passed,
+    /// It is not.
+    Failed {
+        /// What the rule asks for.
+        expected: String,
+        /// What the service did.
+        saw: String,
+    },
+    /// Nobody looked.
+    Skipped {
+        /// What is missing, or why it does not apply.
+        why: String,
+    },
+}
+
+impl Report {
+    /// Whether no clause failed and at least one passed: a report of nothing but skipped clauses proves nothing.
+    pub fn is_passed(&self) -> bool {
+        let failed = |verdict: &Verdict| matches!(verdict.outcome, Outcome::Failed { .. });
+        let passed = |verdict: &Verdict| verdict.outcome == Outcome::Passed;
+        !self.clauses.iter().any(failed) && self.clauses.iter().any(passed)
+    }
+
+    /// The ids of the clauses that failed.
+    pub fn list_failed(&self) -> Vec<&'static str> {
+        let failed = |verdict: &&Verdict| matches!(verdict.outcome, Outcome::Failed { .. });
+        self.clauses.iter().filter(failed).map(|verdict| verdict.id).collect()
+    }
+}

@@ -1,0 +1,247 @@
+//! What becomes of a request with a key before the service sees it: it is the caller's to do, or the caller is told something.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hapax_engine::model::{
+    BeginRequest, Begun, IdempotencyKey, RequestRecord, RequestScope, RequestState, Timestamp,
+};
+use hapax_engine::store::{KeyPlace, StoreError, StoreResult};
+use http::Response;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::answer;
+use crate::hold::{self, Hold};
+use crate::limits::{FIRST_POLL, LONGEST_POLL, RETRY_IN_PROGRESS_AFTER, RETRY_STORE_AFTER};
+use crate::observe::Event;
+use crate::policy::{Keep, OnTakeover};
+use crate::problem::{Code, Problem};
+use crate::shared::{Shared, within_store_wait};
+
+/// What the headers of a request say about its key.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    pub(crate) scope: RequestScope,
+    pub(crate) key: IdempotencyKey,
+    pub(crate) first_sent_at: Option<Timestamp>,
+    pub(crate) wait_for: Duration,
+    pub(crate) keep: Option<Keep>,
+    /// How much is held in memory while it waits.
+    pub(crate) body_bytes: usize,
+}
+
+/// What a caller is told instead of having the service called.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// The answer of the first.
+    Answer(Response<Bytes>),
+    /// Why there is none.
+    Problem(Problem),
+}
+
+impl From<Problem> for Told {
+    fn from(problem: Problem) -> Self {
+        Told::Problem(problem)
+    }
+}
+
+/// Takes a request in, after waiting for another of the same if there is one.
+pub(crate) async fn admit(shared: &Arc<Shared>, keyed: Keyed, request: BeginRequest) -> Result<Hold, Told> {
+    let scope = keyed.scope.clone();
+    let is_late = is_too_late(shared, &keyed);
+    if is_late && !is_known(shared, &keyed).await? {
+        return Err(window_passed(shared, &keyed).into());
+    }
+    let place = (keyed.scope.clone(), keyed.key.clone());
+    let deadline = Instant::now() + keyed.wait_for;
+    let mut beginning = Beginning { shared: shared.clone(), request: Arc::new(request), asking: None };
+    let mut seat = None;
+    let mut pause = FIRST_POLL;
+    loop {
+        match beginning.ask().await.map_err(|error| store_away(shared, &scope, &error))? {
+            Begun::Yours { id, is_taken_over } => {
+                let hold = Hold::new(shared.clone(), &beginning.request, id, is_taken_over, keyed.keep);
+                return check_beginning(shared, &keyed, is_late, hold).await;
+            }
+            Begun::Answered(record) => return Err(replay(shared, record)),
+            Begun::Conflict(record) => return Err(conflict(shared, &beginning.request, record).into()),
+            Begun::Expired { at } => {
+                shared.saw(&scope, Event::Expired);
+                let detail = format!(
+                    "The answer under this key was kept until {at}. Look up what came of the operation; if it is to be done once \
+                     more, send it with a new key."
+                );
+                return Err(Problem::new(Code::KeyExpired, detail).into());
+            }
+            Begun::InFlight { since, .. } => {
+                if seat.is_none() {
+                    seat = shared.flights.find_seat(keyed.body_bytes);
+                    if seat.is_some() && Instant::now() < deadline {
+                        shared.saw(&scope, Event::Waited);
+                    }
+                }
+                if seat.is_none() || Instant::now() >= deadline {
+                    shared.saw(&scope, Event::InProgress);
+                    return Err(in_progress(since).into());
+                }
+            }
+        }
+        match shared.flights.find(&place) {
+            Some(mut landed) => {
+                // An error is the sign that it has landed, and past the deadline the store has the last word.
+                let _ = tokio::time::timeout_at(deadline, landed.changed()).await;
+            }
+            None => {
+                tokio::time::sleep_until(deadline.min(Instant::now() + pause)).await;
+                pause = (pause * 2).min(LONGEST_POLL);
+            }
+        }
+    }
+}
+
+/// A beginning that is the caller's may still have come too late, or be one that nobody should repeat.
+async fn check_beginning(
+    shared: &Arc<Shared>,
+    keyed: &Keyed,
+    is_late: bool,
+    hold: Hold,
+) -> Result<Hold, Told> {
+    if hold.is_taken_over && shared.policy.on_takeover == OnTakeover::Refuse {
+        shared.saw(&keyed.scope, Event::InDoubt);
+        let id = hold.begin.id;
+        hold.give_back().await;
+        let detail = format!(
+            "The first try of this request was begun and never answered, so nobody knows whether it happened. Find out what \
+             came of operation {id}; then have the key freed, or go on with a new one."
+        );
+        return Err(Problem::new(Code::InDoubt, detail).with("operationId", id.to_string()).into());
+    }
+    if is_late && !hold.is_taken_over {
+        // It was known a moment ago, and forgotten since.
+        hold.give_back().await;
+        return Err(window_passed(shared, keyed).into());
+    }
+    Ok(hold)
+}
+
+/// Was the request first sent so long ago that its key would have been forgotten?
+fn is_too_late(shared: &Shared, keyed: &Keyed) -> bool {
+    let window = shared.policy.keep_for(keyed.keep);
+    keyed.first_sent_at.is_some_and(|first_sent_at| first_sent_at.plus(window) < shared.store.now())
+}
+
+async fn is_known(shared: &Shared, keyed: &Keyed) -> Result<bool, Problem> {
+    let found = within_store_wait(shared.book().find_request(&keyed.scope, &keyed.key)).await;
+    let found = found.map_err(|error| store_away(shared, &keyed.scope, &error))?;
+    Ok(found.is_some_and(|record| !record.is_free(shared.store.now())))
+}
+
+fn window_passed(shared: &Shared, keyed: &Keyed) -> Problem {
+    shared.saw(&keyed.scope, Event::WindowPassed);
+    let hours = shared.policy.keep_for(keyed.keep).as_secs_f64() / 3600.0;
+    let detail = format!(
+        "Keys are remembered for {hours} hours, and Idempotency-First-Sent says that this request is older, so it may have been \
+         done before. Look up what came of it; if it is to be done once more, send it with a new key."
+    );
+    Problem::new(Code::WindowPassed, detail)
+}
+
+fn store_away(shared: &Shared, scope: &RequestScope, error: &StoreError) -> Problem {
+    shared.saw(scope, Event::StoreAway);
+    tracing::error!(%error, "a request with a key was turned away");
+    let detail = "The store of idempotency keys cannot be reached, so nothing was begun. Send the same request with the same key \
+                  again.";
+    Problem::new(Code::StoreUnavailable, detail).retry_after(RETRY_STORE_AFTER)
+}
+
+pub(crate) fn in_progress(since: Timestamp) -> Problem {
+    let detail = "The first request under this key is still being worked on. Send the same request with the same key again to get \
+                  its answer.";
+    Problem::new(Code::InProgress, detail)
+        .retry_after(RETRY_IN_PROGRESS_AFTER)
+        .with("firstSeenAt", since.to_string())
+}
+
+fn place_of(record: &RequestRecord) -> KeyPlace {
+    KeyPlace::Request { scope: record.scope.clone(), key: record.key.clone() }
+}
+
+fn replay(shared: &Shared, record: RequestRecord) -> Told {
+    shared.uses.count_replay(place_of(&record));
+    let RequestState::Answered { answer, expires_at, .. } = &record.state else {
+        return in_progress(record.first_seen_at).into();
+    };
+    if let Some(response) = answer::replay(answer, *expires_at) {
+        shared.saw(&record.scope, Event::Replayed);
+        return Told::Answer(response);
+    }
+    shared.saw(&record.scope, Event::NotKept);
+    let detail = format!(
+        "The request was done and answered with status {}, but the answer was too large to be kept. It is not done again; read \
+         what operation {} made.",
+        answer.status, record.id
+    );
+    let problem = Problem::new(Code::AnswerNotKept, detail);
+    problem.with("operationId", record.id.to_string()).with("storedStatus", answer.status).into()
+}
+
+fn conflict(shared: &Shared, request: &BeginRequest, record: RequestRecord) -> Problem {
+    shared.uses.count_conflict(place_of(&record));
+    shared.saw(&record.scope, Event::Conflicted);
+    let RequestRecord { key, id, fingerprint, summary, first_seen_at, .. } = record;
+    tracing::info!(%key, %id, "a key was used for another request");
+    let detail = "This key was used for another request, and nothing was changed. To repeat that one, send it exactly as it was; \
+                  for a new one use a new key.";
+    Problem::new(Code::KeyConflict, detail).with(
+        "storedRequest",
+        json!({
+            "kind": "request",
+            "id": id.to_string(),
+            "method": summary.method,
+            "path": summary.path,
+            "firstSeenAt": first_seen_at.to_string(),
+            "fingerprint": fingerprint.to_string(),
+            "differingPaths": summary.outline.differences(&request.summary.outline),
+        }),
+    )
+}
+
+/// A beginning on its way. If the caller goes away meanwhile, it is seen to its end and given back: a hold that nobody works under
+/// would make the caller's next try wait until it runs out.
+struct Beginning {
+    shared: Arc<Shared>,
+    request: Arc<BeginRequest>,
+    asking: Option<BoxFuture<'static, StoreResult<Begun>>>,
+}
+
+impl Beginning {
+    async fn ask(&mut self) -> StoreResult<Begun> {
+        let (shared, request) = (self.shared.clone(), self.request.clone());
+        let asking = self.asking.insert(Box::pin(async move { hold::begin(&shared, &request).await }));
+        let begun = asking.await;
+        self.asking = None;
+        if let Err(error @ StoreError::Unknown(_)) = &begun {
+            self.give_back(Box::pin(std::future::ready(Err(error.clone()))));
+        }
+        begun
+    }
+
+    fn give_back(&self, asking: BoxFuture<'static, StoreResult<Begun>>) {
+        let (shared, request) = (self.shared.clone(), self.request.clone());
+        // Without a runtime the process is about to end, and the hold runs out.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { hold::give_back(shared, request, asking.await).await });
+        }
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        if let Some(asking) = self.asking.take() {
+            self.give_back(asking);
+        }
+    }
+}

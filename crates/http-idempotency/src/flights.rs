@@ -1,0 +1,153 @@
+//! The requests that this process works on, so that others of the same are told at once when one ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hapax_engine::model::{IdempotencyKey, RequestScope};
+use tokio::sync::watch;
+
+use crate::limits::{MAX_WAITERS, MAX_WAITING_BYTES};
+
+pub(crate) type Place = (RequestScope, IdempotencyKey);
+
+#[derive(Debug)]
+pub(crate) struct Flights {
+    here: Mutex<HashMap<Place, watch::Receiver<()>>>,
+    count: watch::Sender<usize>,
+    waiting: Mutex<Waiting>,
+}
+
+/// One request that this process works on; whoever waits for it is woken when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    flights: Arc<Flights>,
+    place: Place,
+    // Dropped last, when the place is no longer found.
+    end: watch::Sender<()>,
+}
+
+/// How much memory those who wait hold.
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: usize,
+    bytes: usize,
+}
+
+/// One request that waits for another, with its body.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    flights: Arc<Flights>,
+    bytes: usize,
+}
+
+impl Flights {
+    pub(crate) fn new() -> Arc<Self> {
+        let count = watch::Sender::new(0);
+        Arc::new(Flights { here: Mutex::default(), count, waiting: Mutex::default() })
+    }
+
+    fn here(&self) -> MutexGuard<'_, HashMap<Place, watch::Receiver<()>>> {
+        self.here.lock().expect("no holder panics")
+    }
+
+    pub(crate) fn take_off(self: &Arc<Self>, place: Place) -> Flight {
+        let (end, landed) = watch::channel(());
+        self.count.send_modify(|count| *count += 1);
+        self.here().insert(place.clone(), landed);
+        Flight { flights: self.clone(), place, end }
+    }
+
+    /// Ends with an error when the request that this process works on under `place` has ended; `None` if it works on none.
+    pub(crate) fn find(&self, place: &Place) -> Option<watch::Receiver<()>> {
+        self.here().get(place).cloned()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("no holder panics")
+    }
+
+    /// A place among those that wait, for a request with a body of `bytes`; `None` if too many do.
+    pub(crate) fn find_seat(self: &Arc<Self>, bytes: usize) -> Option<Waiter> {
+        let mut waiting = self.waiting();
+        if waiting.requests >= MAX_WAITERS || waiting.bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
+            return None;
+        }
+        waiting.requests += 1;
+        waiting.bytes += bytes;
+        Some(Waiter { flights: self.clone(), bytes })
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        *self.count.borrow()
+    }
+
+    pub(crate) async fn until_none(&self) {
+        // The sender is ours, so the wait ends when the last has landed.
+        let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut here = self.flights.here();
+        // Another one of the same may have taken off after this one lost its hold.
+        if here.get(&self.place).is_some_and(|landed| landed.same_channel(&self.end.subscribe())) {
+            here.remove(&self.place);
+        }
+        drop(here);
+        self.flights.count.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut waiting = self.flights.waiting();
+        waiting.requests -= 1;
+        waiting.bytes -= self.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::caller::OneCaller;
+
+    fn place() -> Place {
+        (OneCaller::everybody().0, IdempotencyKey::new("k").unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_flight_wakes_those_who_wait_and_leaves_a_later_one_alone() {
+        let flights = Flights::new();
+        let first = flights.take_off(place());
+        let mut landed = flights.find(&place()).unwrap();
+        let second = flights.take_off(place());
+        drop(first);
+        assert!(landed.changed().await.is_err());
+        assert!(flights.find(&place()).is_some());
+        assert_eq!(flights.count(), 1);
+        drop(second);
+        assert!(flights.find(&place()).is_none());
+        flights.until_none().await;
+    }
+
+    #[test]
+    fn only_so_many_may_wait_at_once() {
+        let flights = Flights::new();
+        let mut seats: Vec<_> = (0..MAX_WAITERS).map(|_| flights.find_seat(0).unwrap()).collect();
+        assert!(flights.find_seat(0).is_none());
+        seats.pop();
+        assert!(flights.find_seat(0).is_some());
+    }
+
+    #[test]
+    fn those_who_wait_hold_only_so_many_bytes() {
+        let flights = Flights::new();
+        let most = flights.find_seat(MAX_WAITING_BYTES - 1).unwrap();
+        assert!(flights.find_seat(2).is_none());
+        assert!(flights.find_seat(1).is_some());
+        drop(most);
+        assert!(flights.find_seat(MAX_WAITING_BYTES).is_some());
+        assert!(flights.find_seat(usize::MAX).is_none());
+    }
+}

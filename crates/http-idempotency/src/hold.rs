@@ -1,0 +1,231 @@
+//! The hold on a request: who has it works on the request, says that it still does, and says how it ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_engine::model::{
+    BeginRequest, Begun, FinishRequest, RequestEnd, RequestId, RequestRecord, RequestState, StoredAnswer,
+    Timestamp,
+};
+use hapax_engine::store::{KeyPlace, StoreError, StoreResult};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
+
+use crate::flights::Place;
+use crate::limits::{BEGIN_TRIES, FINISH_TRIES, FIRST_PAUSE, LONGEST_PAUSE, UNSAVED_FOR};
+use crate::policy::Keep;
+use crate::shared::{Shared, within_store_wait};
+
+pub(crate) struct Hold {
+    shared: Arc<Shared>,
+    /// How the request began: with the id that counts, so that it can be sent again to renew the hold.
+    pub(crate) begin: Arc<BeginRequest>,
+    /// Did somebody begin it before and vanish?
+    pub(crate) is_taken_over: bool,
+    /// For how long the caller's route asked the answer to be kept.
+    pub(crate) keep: Option<Keep>,
+}
+
+/// What came of saying how a request ended.
+pub(crate) enum Finished {
+    /// It is written.
+    Written,
+    /// This answer stands: the caller's own, or that of somebody who took over.
+    Stands(StoredAnswer, Timestamp),
+    /// Somebody took over and is not done, or the key was freed.
+    Lost,
+    /// The store cannot be reached; it may be tried again.
+    Unsaved,
+}
+
+impl Hold {
+    /// The hold that `begin` got, on the operation `id`.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        begin: &Arc<BeginRequest>,
+        id: RequestId,
+        is_taken_over: bool,
+        keep: Option<Keep>,
+    ) -> Self {
+        let begin = match id == begin.id {
+            true => begin.clone(),
+            false => Arc::new(BeginRequest { id, ..BeginRequest::clone(begin) }),
+        };
+        Hold { shared, begin, is_taken_over, keep }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        (self.begin.scope.clone(), self.begin.key.clone())
+    }
+
+    pub(crate) fn key_place(&self) -> KeyPlace {
+        KeyPlace::Request { scope: self.begin.scope.clone(), key: self.begin.key.clone() }
+    }
+
+    /// Renews the hold until told to stop, in a task of its own: a handler that blocks its thread must not lose it.
+    pub(crate) fn keep_alive(&self) -> KeepAlive {
+        let calm = Arc::new(Mutex::new(()));
+        let renewing = renew(self.shared.clone(), self.begin.clone(), calm.clone());
+        KeepAlive { calm, task: tokio::spawn(renewing).abort_handle() }
+    }
+
+    /// Writes how the request ended, with a few tries.
+    pub(crate) async fn finish(&self, end: &RequestEnd) -> Finished {
+        let mut pause = FIRST_PAUSE;
+        for last in (0..FINISH_TRIES).rev().map(|left| left == 0) {
+            match self.finish_once(end).await {
+                Ok(finished) => return finished,
+                Err(error) => tracing::warn!(%error, key = %self.begin.key, "an end is not written yet"),
+            }
+            if !last {
+                next_pause(&mut pause).await;
+            }
+        }
+        Finished::Unsaved
+    }
+
+    /// Goes on trying after the answer went out: as long as nobody took over, it can still be written.
+    pub(crate) async fn finish_later(&self, end: &RequestEnd) {
+        let Ok(_permit) = self.shared.unsaved.try_acquire() else {
+            tracing::error!(key = %self.begin.key, id = %self.begin.id, "an end is given up: too many wait for the store");
+            return;
+        };
+        let keep_trying = async {
+            let mut pause = FIRST_PAUSE;
+            while let Err(error) = self.finish_once(end).await {
+                if !error.is_retryable() {
+                    tracing::error!(%error, key = %self.begin.key, "an end cannot be written");
+                    return;
+                }
+                next_pause(&mut pause).await;
+            }
+        };
+        if tokio::time::timeout(UNSAVED_FOR, keep_trying).await.is_err() {
+            tracing::error!(key = %self.begin.key, id = %self.begin.id, "an end is given up: its hold runs out");
+        }
+    }
+
+    async fn finish_once(&self, end: &RequestEnd) -> StoreResult<Finished> {
+        let BeginRequest { scope, key, token, .. } = &*self.begin;
+        let finish =
+            FinishRequest { scope: scope.clone(), key: key.clone(), token: *token, end: end.clone() };
+        if within_store_wait(self.shared.book().finish_request(finish)).await? {
+            return Ok(Finished::Written);
+        }
+        // Not this one's to say: because an earlier try took effect unheard, or because somebody took over.
+        Ok(match within_store_wait(self.shared.book().find_request(scope, key)).await? {
+            Some(RequestRecord { state: RequestState::Answered { answer, expires_at, .. }, .. }) => {
+                Finished::Stands(answer, expires_at)
+            }
+            Some(_) | None => Finished::Lost,
+        })
+    }
+
+    /// Gives the request back as it was found: a new one is forgotten; one that may have begun before keeps its operation, so that the
+    /// next of the same takes it over.
+    pub(crate) async fn give_back(&self) {
+        if !self.is_taken_over {
+            if let Finished::Unsaved = self.finish(&RequestEnd::Released).await {
+                self.finish_later(&RequestEnd::Released).await;
+            }
+            return;
+        }
+        self.let_go().await;
+    }
+
+    /// Ends the hold and keeps the operation, so that the next of the same takes it over.
+    pub(crate) async fn let_go(&self) {
+        let ended = BeginRequest { hold_for: Duration::ZERO, ..BeginRequest::clone(&self.begin) };
+        if let Err(error) = begin(&self.shared, &ended).await {
+            // No harm is done: it runs out by itself.
+            tracing::debug!(%error, key = %self.begin.key, "a hold is left to run out");
+        }
+    }
+}
+
+/// Sends a beginning; one whose outcome is unknown is sent again, which is safe under the same token.
+pub(crate) async fn begin(shared: &Shared, request: &BeginRequest) -> StoreResult<Begun> {
+    let mut tries = 1;
+    loop {
+        match within_store_wait(shared.book().begin_request(request.clone())).await {
+            Err(StoreError::Unknown(_)) if tries < BEGIN_TRIES => tries += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Gives back what was begun by somebody who is gone, or who was never told what came of it.
+pub(crate) async fn give_back(shared: Arc<Shared>, request: Arc<BeginRequest>, begun: StoreResult<Begun>) {
+    match begun {
+        Ok(Begun::Yours { id, is_taken_over }) => {
+            Hold::new(shared, &request, id, is_taken_over, None).give_back().await;
+        }
+        Ok(_) | Err(StoreError::Unavailable(_) | StoreError::Refused(_) | StoreError::Broken(_)) => {}
+        Err(StoreError::Unknown(_)) => {
+            let semaphore = shared.unsaved.clone();
+            let Ok(_permit) = semaphore.try_acquire() else { return };
+            let found = tokio::time::timeout(UNSAVED_FOR, find_until_told(&shared, &request)).await;
+            let Ok(Some(RequestRecord { id, state: RequestState::InFlight { token, .. }, .. })) = found
+            else {
+                return;
+            };
+            if token == request.token {
+                let is_taken_over = id != request.id;
+                Hold::new(shared, &request, id, is_taken_over, None).give_back().await;
+            }
+        }
+    }
+}
+
+async fn find_until_told(shared: &Shared, request: &BeginRequest) -> Option<RequestRecord> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match within_store_wait(shared.book().find_request(&request.scope, &request.key)).await {
+            Ok(found) => return found,
+            Err(error) if !error.is_retryable() => return None,
+            Err(_) => next_pause(&mut pause).await,
+        }
+    }
+}
+
+async fn next_pause(pause: &mut Duration) {
+    tokio::time::sleep(*pause).await;
+    *pause = (*pause * 2).min(LONGEST_PAUSE);
+}
+
+/// Keeps a hold from running out until it is stopped or dropped.
+pub(crate) struct KeepAlive {
+    /// Locked while a renewal is on its way.
+    calm: Arc<Mutex<()>>,
+    task: AbortHandle,
+}
+
+impl KeepAlive {
+    /// Stops between two renewals: one that came after the end could hold the key anew.
+    pub(crate) async fn stop(self) {
+        let _calm = self.calm.lock().await;
+        self.task.abort();
+    }
+}
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn renew(shared: Arc<Shared>, request: Arc<BeginRequest>, calm: Arc<Mutex<()>>) {
+    let every = request.hold_for / 3;
+    loop {
+        tokio::time::sleep(every).await;
+        let _calm = calm.lock().await;
+        match begin(&shared, &request).await {
+            Ok(Begun::Yours { .. }) => {}
+            Ok(_) => {
+                tracing::warn!(key = %request.key, id = %request.id, "the hold on a request was lost to another try");
+                return;
+            }
+            Err(error) => tracing::warn!(%error, key = %request.key, "the hold on a request is not renewed"),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Reads a request with a key: whether it has one, whose it is, and what sameness means under it.
+
+use bytes::{Buf, Bytes};
+use hapax_engine::model::{BeginRequest, Fingerprint, Outline, RequestId, RequestSummary, WriteToken};
+use http::request::Parts;
+use http::{Method, Uri};
+use http_body::Body;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+
+use crate::BoxError;
+use crate::admission::Keyed;
+use crate::header::{read_first_sent, read_key, read_wait};
+use crate::limits::MAX_SHOWN_PATH_CHARS;
+use crate::policy::KeyNeed;
+use crate::problem::{Code, Problem};
+use crate::shared::Shared;
+
+/// What the path of a request is to its caller: an extension of the request, for services that sit below a router which cuts the paths
+/// it passes on. Without it two routes that look alike from below would count as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullUri(pub Uri);
+
+/// What the head of a request says about its key; `None` if the request is to be passed on as it is.
+pub(crate) fn read_head(shared: &Shared, parts: &Parts) -> Result<Option<Keyed>, Problem> {
+    if !matches!(parts.method, Method::POST | Method::PATCH | Method::DELETE) {
+        return Ok(None);
+    }
+    let need = parts.extensions.get().copied();
+    let need = need.or_else(|| shared.need_of.as_ref().and_then(|need_of| need_of(parts)));
+    let need = need.unwrap_or(match shared.policy.required {
+        true => KeyNeed::Required,
+        false => KeyNeed::Optional,
+    });
+    if need == KeyNeed::Ignored {
+        return Ok(None);
+    }
+    let Some(key) = read_key(&parts.headers)? else {
+        if need == KeyNeed::Optional {
+            return Ok(None);
+        }
+        let detail = "This request needs the header Idempotency-Key, so that a retry does nothing twice. Send a key of your own, \
+                      best a random UUID, and the same one with every retry.";
+        return Err(Problem::new(Code::KeyMissing, detail));
+    };
+    let first_sent_at = read_first_sent(&parts.headers)?;
+    let scope = shared.identify.find_scope(parts).ok_or_else(|| {
+        let detail = "An idempotency key belongs to its caller, and this request does not say who calls. Send it with your \
+                      credentials.";
+        Problem::new(Code::CallerUnknown, detail)
+    })?;
+    let wait_for = read_wait(&parts.headers).unwrap_or(shared.policy.max_wait);
+    let keep = parts.extensions.get().copied();
+    Ok(Some(Keyed { scope, key, first_sent_at, wait_for, keep, body_bytes: 0 }))
+}
+
+/// Reads the whole body.
+pub(crate) async fn read_body<B>(shared: &Shared, body: B) -> Result<Bytes, Problem>
+where
+    B: Body,
+    B::Data: Buf,
+    B::Error: Into<BoxError>,
+{
+    let limit = shared.policy.max_body_bytes;
+    let too_large = || {
+        let detail =
+            format!("The body of a request with a key may have {limit} bytes at most. Send a smaller one.");
+        Problem::new(Code::BodyTooLarge, detail)
+    };
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => {
+            tracing::debug!(%error, "a body could not be read");
+            let detail =
+                "The body of the request broke off, and nothing was begun. Send the whole request again.";
+            Err(Problem::new(Code::BodyUnreadable, detail))
+        }
+    }
+}
+
+/// The beginning of a request, as the store is asked for it.
+pub(crate) fn beginning(shared: &Shared, keyed: &Keyed, parts: &Parts, body: &[u8]) -> BeginRequest {
+    let uri = parts.extensions.get().map_or(&parts.uri, |FullUri(uri)| uri);
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let method = parts.method.as_str();
+    BeginRequest {
+        scope: keyed.scope.clone(),
+        key: keyed.key.clone(),
+        id: RequestId::new(shared.store.now()),
+        fingerprint: Fingerprint::of_request(method, path, body),
+        summary: RequestSummary {
+            method: method.to_owned(),
+            path: path.chars().take(MAX_SHOWN_PATH_CHARS).collect(),
+            outline: outline_of(body),
+        },
+        token: WriteToken::fresh(),
+        hold_for: shared.policy.hold_for,
+    }
+}
+
+/// A body that is not JSON is one leaf, so that another one differs from it at the root.
+fn outline_of(body: &[u8]) -> Outline {
+    if body.is_empty() {
+        return Outline::default();
+    }
+    let opaque = |_| Value::String(format!("bytes:{}", String::from_utf8_lossy(body)));
+    Outline::of(&serde_json::from_slice(body).unwrap_or_else(opaque))
+}

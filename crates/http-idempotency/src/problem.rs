@@ -1,0 +1,207 @@
+//! What a caller is told who does not get the answer of the service: one table of codes, and how they are written.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{Extensions, HeaderValue, Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+/// Why a request did not get the answer of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// The key is empty, too long, not printable, or given twice.
+    InvalidKey,
+    /// There is no key, and there has to be one.
+    KeyMissing,
+    /// The time of the first sending is not an HTTP date.
+    InvalidFirstSent,
+    /// A key belongs to a caller, and the request does not say who calls.
+    CallerUnknown,
+    /// The body broke off.
+    BodyUnreadable,
+    /// The body is larger than what is taken in.
+    BodyTooLarge,
+    /// The key names another request.
+    KeyConflict,
+    /// The first of the same is still being worked on.
+    InProgress,
+    /// The first of the same vanished, and nobody knows whether it happened.
+    InDoubt,
+    /// The request was answered, but the answer was too large to be kept.
+    AnswerNotKept,
+    /// The answer is no longer given, and the key is not free yet.
+    KeyExpired,
+    /// The key is not known, and the request is too old for it to be known if it had come before.
+    WindowPassed,
+    /// The store cannot be reached, so nothing began.
+    StoreUnavailable,
+    /// The service broke while it worked on the request.
+    HandlerFailed,
+}
+
+impl Code {
+    /// Every code.
+    pub const ALL: [Code; 14] = [
+        Code::InvalidKey,
+        Code::KeyMissing,
+        Code::InvalidFirstSent,
+        Code::CallerUnknown,
+        Code::BodyUnreadable,
+        Code::BodyTooLarge,
+        Code::KeyConflict,
+        Code::InProgress,
+        Code::InDoubt,
+        Code::AnswerNotKept,
+        Code::KeyExpired,
+        Code::WindowPassed,
+        Code::StoreUnavailable,
+        Code::HandlerFailed,
+    ];
+
+    /// The code as it is written.
+    pub const fn as_str(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The HTTP status.
+    pub const fn status(self) -> StatusCode {
+        self.row().1
+    }
+
+    /// May the same request succeed later under the same key?
+    pub const fn is_retryable(self) -> bool {
+        self.row().2
+    }
+
+    /// What it is, in a few words.
+    pub const fn title(self) -> &'static str {
+        self.row().3
+    }
+
+    const fn row(self) -> (&'static str, StatusCode, bool, &'static str) {
+        use StatusCode as S;
+        match self {
+            Code::InvalidKey => {
+                ("invalid_idempotency_key", S::BAD_REQUEST, false, "The idempotency key is not valid")
+            }
+            Code::KeyMissing => {
+                ("idempotency_key_missing", S::BAD_REQUEST, false, "An idempotency key is needed")
+            }
+            Code::InvalidFirstSent => {
+                ("invalid_first_sent", S::BAD_REQUEST, false, "The time of the first sending is not valid")
+            }
+            Code::CallerUnknown => ("caller_unknown", S::UNAUTHORIZED, false, "The caller is not known"),
+            Code::BodyUnreadable => ("body_unreadable", S::BAD_REQUEST, true, "The body broke off"),
+            Code::BodyTooLarge => ("body_too_large", S::PAYLOAD_TOO_LARGE, false, "The body is too large"),
+            Code::KeyConflict => (
+                "idempotency_key_conflict",
+                S::UNPROCESSABLE_ENTITY,
+                false,
+                "The key was used for another request",
+            ),
+            Code::InProgress => ("request_in_progress", S::CONFLICT, true, "The request is in progress"),
+            Code::InDoubt => {
+                ("request_in_doubt", S::CONFLICT, false, "Nobody knows whether the request happened")
+            }
+            Code::AnswerNotKept => ("answer_not_kept", S::CONFLICT, false, "The answer was not kept"),
+            Code::KeyExpired => ("idempotency_key_expired", S::GONE, false, "The key has expired"),
+            Code::WindowPassed => {
+                ("idempotency_window_passed", S::PRECONDITION_FAILED, false, "The retry comes too late")
+            }
+            Code::StoreUnavailable => {
+                ("store_unavailable", S::SERVICE_UNAVAILABLE, true, "The store cannot be reached")
+            }
+            Code::HandlerFailed => {
+                ("handler_failed", S::INTERNAL_SERVER_ERROR, false, "The service failed at the request")
+            }
+        }
+    }
+}
+
+/// One refusal, before it is written.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    /// What it is.
+    pub code: Code,
+    /// What to do next.
+    pub detail: String,
+    /// When it is worth trying again.
+    pub retry_after: Option<Duration>,
+    /// What the code promises beyond that, such as `storedRequest`.
+    pub members: Map<String, Value>,
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Problem { code, detail: detail.into(), retry_after: None, members: Map::new() }
+    }
+
+    pub(crate) fn retry_after(mut self, span: Duration) -> Self {
+        self.retry_after = Some(span);
+        self
+    }
+
+    pub(crate) fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(member.to_owned(), value.into());
+        self
+    }
+}
+
+/// Writes refusals as answers, so that they look like those of the rest of a service.
+pub trait Problems: Send + Sync + 'static {
+    /// The answer for `problem`; `extensions` are those of the request, for what other layers know of it (such as a trace id).
+    fn write(&self, problem: &Problem, extensions: &Extensions) -> Response<Bytes>;
+}
+
+/// Problem details as RFC 9457 has them, with `code` and `retryable`. The default.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PlainProblems;
+
+impl Problems for PlainProblems {
+    fn write(&self, problem: &Problem, _: &Extensions) -> Response<Bytes> {
+        let Problem { code, detail, retry_after, members } = problem;
+        let mut body = Map::new();
+        body.insert("type".into(), json!(format!("urn:hapax:problem:{}", code.as_str())));
+        body.insert("title".into(), json!(code.title()));
+        body.insert("status".into(), json!(code.status().as_u16()));
+        body.insert("detail".into(), json!(detail));
+        body.insert("code".into(), json!(code.as_str()));
+        body.insert("retryable".into(), json!(code.is_retryable()));
+        body.extend(members.clone());
+        let mut response = Response::new(Bytes::from(Value::Object(body).to_string()));
+        *response.status_mut() = code.status();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(span) = retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(span.as_secs().max(1)));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_code_is_written_with_its_row() {
+        let mut seen = BTreeSet::new();
+        for code in Code::ALL {
+            let problem = Problem::new(code, "do this").retry_after(Duration::from_millis(1)).with("x", 1);
+            let response = PlainProblems.write(&problem, &Extensions::new());
+            assert_eq!(response.status(), code.status());
+            assert_eq!(response.headers()["content-type"], "application/problem+json");
+            assert_eq!(response.headers()["retry-after"], "1");
+            let body: Value = serde_json::from_slice(response.body()).unwrap();
+            assert_eq!(body["code"], code.as_str());
+            assert_eq!(body["status"], code.status().as_u16());
+            assert_eq!(body["retryable"], code.is_retryable());
+            assert_eq!(body["x"], 1);
+            assert!(code.as_str().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+            assert!(seen.insert(code.as_str()), "{} is there twice", code.as_str());
+        }
+    }
+}

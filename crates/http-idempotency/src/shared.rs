@@ -1,0 +1,79 @@
+//! What every request of a layer shares.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hapax_engine::model::RequestScope;
+use hapax_engine::store::{KeyBook, Store, StoreError, StoreResult};
+use http::request::Parts;
+use http::{Extensions, Response};
+use tokio::sync::Semaphore;
+
+use crate::caller::{FromExtensions, IdentifyCaller};
+use crate::flights::Flights;
+use crate::limits::{MAX_UNSAVED, STORE_WAIT};
+use crate::observe::{Counters, Event, Observe};
+use crate::policy::{KeyNeed, Policy};
+use crate::problem::{PlainProblems, Problem, Problems};
+use crate::uses::UseCounts;
+
+pub(crate) type NeedOf = dyn Fn(&Parts) -> Option<KeyNeed> + Send + Sync;
+
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) identify: Arc<dyn IdentifyCaller>,
+    pub(crate) problems: Arc<dyn Problems>,
+    pub(crate) observe: Option<Arc<dyn Observe>>,
+    pub(crate) need_of: Option<Arc<NeedOf>>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) flights: Arc<Flights>,
+    pub(crate) uses: Arc<UseCounts>,
+    /// How many more ends may be written after their answers went out.
+    pub(crate) unsaved: Arc<Semaphore>,
+}
+
+impl Shared {
+    pub(crate) fn new(store: Arc<dyn Store>, policy: Policy) -> Self {
+        Shared {
+            policy: Arc::new(policy),
+            identify: Arc::new(FromExtensions),
+            problems: Arc::new(PlainProblems),
+            observe: None,
+            need_of: None,
+            counters: Arc::default(),
+            flights: Flights::new(),
+            uses: UseCounts::new(store.clone()),
+            unsaved: Arc::new(Semaphore::new(MAX_UNSAVED)),
+            store,
+        }
+    }
+
+    pub(crate) fn book(&self) -> &dyn KeyBook {
+        book(&self.store)
+    }
+
+    pub(crate) fn saw(&self, scope: &RequestScope, event: Event) {
+        self.counters.count(event);
+        if let Some(observe) = &self.observe {
+            observe.saw(scope, event);
+        }
+    }
+
+    pub(crate) fn write(&self, problem: &Problem, extensions: &Extensions) -> Response<Bytes> {
+        self.problems.write(problem, extensions)
+    }
+}
+
+/// The keys of a store that is known to keep them.
+pub(crate) fn book(store: &Arc<dyn Store>) -> &dyn KeyBook {
+    store.key_book().expect("checked when the layer was made")
+}
+
+/// Waits for the store as long as anybody does; what it has not said by then is unknown.
+pub(crate) async fn within_store_wait<T>(call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    let unknown = || StoreError::Unknown(format!("no answer within {STORE_WAIT:?}"));
+    tokio::time::timeout(STORE_WAIT, call).await.unwrap_or_else(|_| Err(unknown()))
+}

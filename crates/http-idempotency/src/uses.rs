@@ -1,0 +1,113 @@
+//! How often keys come again: gathered in memory, so that a replay costs no write, and written once a second.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hapax_engine::store::{KeyPlace, KeyUse, Store, StoreError, StoreResult, Uses};
+use tokio::sync::Notify;
+
+use crate::limits::{FLUSH_EVERY, MAX_COUNTED_KEYS, MAX_KEY_USES};
+use crate::shared::{book, within_store_wait};
+
+#[derive(Debug)]
+pub(crate) struct UseCounts {
+    store: Arc<dyn Store>,
+    waiting: Mutex<Waiting>,
+    /// Told when there are enough for one write.
+    enough: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    uses: HashMap<KeyPlace, Uses>,
+    is_flusher_running: bool,
+}
+
+impl UseCounts {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(UseCounts { store, waiting: Mutex::default(), enough: Notify::new() })
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("no holder panics")
+    }
+
+    pub(crate) fn count_replay(self: &Arc<Self>, place: KeyPlace) {
+        self.count(place, Uses { replays: 1, conflicts: 0 });
+    }
+
+    pub(crate) fn count_conflict(self: &Arc<Self>, place: KeyPlace) {
+        self.count(place, Uses { replays: 0, conflicts: 1 });
+    }
+
+    fn count(self: &Arc<Self>, place: KeyPlace, uses: Uses) {
+        let mut waiting = self.waiting();
+        waiting.add(place, uses);
+        if waiting.uses.len() >= MAX_KEY_USES {
+            self.enough.notify_one();
+        }
+        if !waiting.is_flusher_running {
+            waiting.is_flusher_running = true;
+            tokio::spawn(flush_until_none(self.clone()));
+        }
+    }
+
+    /// Writes what waits.
+    pub(crate) async fn flush(&self) -> StoreResult<()> {
+        loop {
+            let batch = self.waiting().take_batch();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            match within_store_wait(book(&self.store).count_uses(batch.clone())).await {
+                Ok(()) => {}
+                // It may have been written; to be counted once too few is better than twice.
+                Err(error @ StoreError::Unknown(_)) => tracing::warn!(%error, "uses of keys may be lost"),
+                Err(error) => {
+                    let mut waiting = self.waiting();
+                    batch.into_iter().for_each(|counted| waiting.add(counted.place, counted.uses));
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, place: KeyPlace, uses: Uses) {
+        if self.uses.len() >= MAX_COUNTED_KEYS && !self.uses.contains_key(&place) {
+            return;
+        }
+        let counted = self.uses.entry(place).or_default();
+        counted.replays += uses.replays;
+        counted.conflicts += uses.conflicts;
+    }
+
+    fn take_batch(&mut self) -> Vec<KeyUse> {
+        let places: Vec<KeyPlace> = self.uses.keys().take(MAX_KEY_USES).cloned().collect();
+        let taken = places.into_iter().filter_map(|place| self.uses.remove_entry(&place));
+        taken.map(|(place, uses)| KeyUse { place, uses }).collect()
+    }
+}
+
+/// Runs while there is something to write: an idle layer has no task, and one that is dropped leaves none behind.
+async fn flush_until_none(counts: Arc<UseCounts>) {
+    let mut is_store_away = false;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(FLUSH_EVERY) => {}
+            () = counts.enough.notified(), if !is_store_away => {}
+        }
+        let flushed = counts.flush().await;
+        if let Err(error) = &flushed {
+            tracing::debug!(%error, "uses of keys are not written yet");
+        }
+        is_store_away = flushed.is_err();
+        let is_orphan = Arc::strong_count(&counts) == 1;
+        let mut waiting = counts.waiting();
+        if waiting.uses.is_empty() || is_orphan {
+            waiting.is_flusher_running = false;
+            return;
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A store whose key verbs fail, forget to answer, or wait, as a test has planned.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hapax_engine::model::*;
+use hapax_engine::store::*;
+use tokio::sync::Semaphore;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    Begin,
+    Finish,
+    Find,
+    Count,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is written.
+    Away,
+    /// Nothing is written, and nobody says so.
+    LostBefore,
+    /// It is written, and nobody says so.
+    LostAfter,
+    /// It is written once the gate opens.
+    Gated,
+    /// Nothing is ever said.
+    Silent,
+}
+
+#[derive(Debug)]
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    plan: Mutex<BTreeMap<Verb, VecDeque<Fault>>>,
+    calls: Mutex<BTreeMap<Verb, usize>>,
+    pub gate: Semaphore,
+    has_keys: bool,
+}
+
+impl FaultyStore {
+    pub fn over(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self::new(inner, true))
+    }
+
+    /// A store that keeps no request keys.
+    pub fn without_keys(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self::new(inner, false))
+    }
+
+    fn new(inner: Arc<dyn Store>, has_keys: bool) -> Self {
+        let (plan, calls) = (Mutex::default(), Mutex::default());
+        FaultyStore { inner, plan, calls, gate: Semaphore::new(0), has_keys }
+    }
+
+    /// The next calls of `verb` go like this, each once.
+    pub fn plan(&self, verb: Verb, faults: impl IntoIterator<Item = Fault>) {
+        self.plan.lock().unwrap().entry(verb).or_default().extend(faults);
+    }
+
+    pub fn calls(&self, verb: Verb) -> usize {
+        self.calls.lock().unwrap().get(&verb).copied().unwrap_or(0)
+    }
+
+    fn book(&self) -> &dyn KeyBook {
+        self.inner.key_book().unwrap()
+    }
+
+    async fn meet<T>(&self, verb: Verb, call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+        *self.calls.lock().unwrap().entry(verb).or_default() += 1;
+        let fault = self.plan.lock().unwrap().get_mut(&verb).and_then(VecDeque::pop_front);
+        match fault {
+            None => call.await,
+            Some(Fault::Away) => Err(StoreError::Unavailable("planned".into())),
+            Some(Fault::LostBefore) => Err(StoreError::Unknown("planned".into())),
+            Some(Fault::LostAfter) => {
+                call.await?;
+                Err(StoreError::Unknown("planned".into()))
+            }
+            Some(Fault::Gated) => {
+                self.gate.acquire().await.unwrap().forget();
+                call.await
+            }
+            Some(Fault::Silent) => std::future::pending().await,
+        }
+    }
+}
+
+#[async_trait]
+impl KeyBook for FaultyStore {
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+        self.meet(Verb::Begin, self.book().begin_request(request)).await
+    }
+
+    async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
+        self.meet(Verb::Finish, self.book().finish_request(request)).await
+    }
+
+    async fn find_request(
+        &self,
+        scope: &RequestScope,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<RequestRecord>> {
+        self.meet(Verb::Find, self.book().find_request(scope, key)).await
+    }
+
+    async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome> {
+        self.book().release_key(request).await
+    }
+
+    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
+        self.meet(Verb::Count, self.book().count_uses(uses)).await
+    }
+
+    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
+        self.book().find_uses(place).await
+    }
+
+    async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {
+        self.book().purge_requests(limit).await
+    }
+
+    async fn find_oldest_request(&self) -> StoreResult<Option<Timestamp>> {
+        self.book().find_oldest_request().await
+    }
+}
+
+/// What has nothing to do with request keys goes to the store behind.
+#[async_trait]
+impl Store for FaultyStore {
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    fn key_book(&self) -> Option<&dyn KeyBook> {
+        self.has_keys.then_some(self as &dyn KeyBook)
+    }
+
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
+        self.inner.start_run(new).await
+    }
+
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        self.inner.claim_runs(request).await
+    }
+
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        self.inner.renew_leases(request).await
+    }
+
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        self.inner.advance_run(advance).await
+    }
+
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+        self.inner.steer_run(request).await
+    }
+
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
+        self.inner.send_signal(request).await
+    }
+
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
+        self.inner.settle_promise(request).await
+    }
+
+    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+        self.inner.purge(request).await
+    }
+
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
+        self.inner.find_run(workspace, run).await
+    }
+
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        self.inner.find_log(workspace, run).await
+    }
+
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        self.inner.list_runs(request).await
+    }
+
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>> {
+        self.inner.list_events(workspace, run, after).await
+    }
+
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>> {
+        self.inner.find_key(workspace, kind, key).await
+    }
+
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
+        self.inner.list_keys(after).await
+    }
+
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
+        self.inner.find_promise(workspace, id).await
+    }
+
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
+        self.inner.append_notes(notes).await
+    }
+
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+        self.inner.list_notes(request).await
+    }
+
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
+        self.inner.list_doubts(request).await
+    }
+
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+        self.inner.claim_posts(request).await
+    }
+
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+        self.inner.finish_post(request).await
+    }
+
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
+        self.inner.redeliver(request).await
+    }
+
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+        self.inner.list_posts(request).await
+    }
+
+    async fn close(&self) -> StoreResult<()> {
+        self.inner.close().await
+    }
+}

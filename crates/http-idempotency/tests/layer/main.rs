@@ -1,0 +1,13 @@
+//! The layer from outside: an axum service under it, its store, and callers that retry, hurry, go away and lie.
+
+mod contract;
+mod counting;
+mod crowds;
+mod failing;
+mod faulty_store;
+mod figures;
+mod handlers;
+mod leaving;
+mod payments;
+mod takeover;
+mod world;

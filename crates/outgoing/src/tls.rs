@@ -1,0 +1,28 @@
+//! Encryption towards the outside: rustls, with the authorities the machine trusts.
+
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::TlsConnector;
+
+use crate::outgoing::Unusable;
+
+/// The connector of all requests. A machine that trusts nobody is no error here: it may call plain HTTP, and each TLS
+/// handshake tells that no issuer is known.
+pub(crate) fn connector(extra_roots: &[Vec<u8>]) -> Result<TlsConnector, Unusable> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    for root in extra_roots {
+        let added = roots.add(CertificateDer::from(root.as_slice()).into_owned());
+        added.map_err(|error| Unusable::Root { detail: error.to_string() })?;
+    }
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Unusable::Tls { detail: error.to_string() })?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}

@@ -1,0 +1,250 @@
+//! What leaves the server: refusals as problems, a trace id and security headers on everything, and no panic that escapes.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use hapax_api::{Code, PROBLEM_JSON, Problem};
+use hapax_http_idempotency::Outcome;
+use http::header::{self, HeaderName};
+use http::{HeaderValue, StatusCode};
+
+use crate::connection::Peer;
+use crate::limits::MAX_ECHO_CHARS;
+use crate::trace::TraceId;
+
+/// A refusal on its way out. Handlers answer `Result<_, Refused>`, and `?` turns a [`Problem`] into one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused(Box<Problem>);
+
+impl Refused {
+    /// Refuses with this code. `detail` should say what to do next.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Problem::new(code, detail).into()
+    }
+
+    /// What is refused, and why.
+    pub fn problem(&self) -> &Problem {
+        &self.0
+    }
+
+    /// Adds a member that the code promises.
+    #[must_use]
+    pub fn with(self, member: &str, value: impl Into<serde_json::Value>) -> Self {
+        Refused(Box::new((*self.0).with(member, value)))
+    }
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Refused(Box::new(problem))
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut problem = *self.0;
+        if problem.trace_id.is_none() {
+            problem.trace_id = TraceId::current().map(|id| id.to_string());
+        }
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        response.extensions_mut().insert(outcome_of(problem.code));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(seconds) = problem.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"hapax\""));
+        }
+        response
+    }
+}
+
+/// Whether a refusal is kept under the request's key. What says that nothing was done frees it, so that the request may be corrected or
+/// sent again under the same key; a failure of ours counts as the answer.
+fn outcome_of(code: Code) -> Outcome {
+    match code {
+        Code::OutcomeUnknown => Outcome::Unknown,
+        Code::StoreUnavailable | Code::ShuttingDown | Code::TooManyConnections => Outcome::Release,
+        code if code.kind().status < 500 => Outcome::Release,
+        _ => Outcome::Store,
+    }
+}
+
+/// A stretch of what was sent, safe to repeat in an answer: short, and without control characters.
+pub fn echo(text: &str) -> String {
+    let mut echoed: String =
+        text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(MAX_ECHO_CHARS).collect();
+    if text.chars().nth(MAX_ECHO_CHARS).is_some() {
+        echoed.push('…');
+    }
+    echoed
+}
+
+/// Puts what holds for every route around `routes`: call it last, after all routes and their own layers are in.
+pub fn dress(routes: Router) -> Router {
+    routes
+        .fallback(refuse_unknown_path)
+        .method_not_allowed_fallback(refuse_method)
+        .layer(from_fn(catch_panics))
+        .layer(from_fn(add_security_headers))
+        .layer(from_fn(name_request))
+}
+
+async fn refuse_unknown_path(request: Request) -> Refused {
+    let path = echo(request.uri().path());
+    Refused::new(
+        Code::NotFound,
+        format!("There is no route {path}. See /openapi.json for the routes there are."),
+    )
+}
+
+async fn refuse_method(request: Request) -> Refused {
+    let (method, path) = (echo(request.method().as_str()), echo(request.uri().path()));
+    Refused::new(
+        Code::MethodNotAllowed,
+        format!("{path} does not take {method}; `Allow` lists what it takes."),
+    )
+}
+
+/// Gives the request its trace id, for log lines and refusals. It may stand twice: the inner one keeps the outer's id, which
+/// brings it to a task that the outer one's scope does not reach.
+pub async fn name_request(mut request: Request, next: Next) -> Response {
+    let known = request.extensions().get::<TraceId>().copied();
+    let id = known.unwrap_or_else(|| TraceId::of_request(request.headers()));
+    request.extensions_mut().insert(id);
+    let mut response = id.scope(next.run(request)).await;
+    if let Ok(value) = HeaderValue::try_from(id.to_string()) {
+        response.headers_mut().insert(HeaderName::from_static("x-trace-id"), value);
+    }
+    response
+}
+
+/// A panic of a handler is a fault of ours: the caller gets a 500 without details, and the connection lives on.
+pub async fn catch_panics(request: Request, next: Next) -> Response {
+    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            // The panic's own text may hold anything; the panic hook has written it where operators look.
+            tracing::error!(trace_id = ?TraceId::current(), "a handler panicked");
+            let detail = "The server failed; its logs have the cause under this traceId. If the request had an \
+                          idempotency key, send it again under the same key.";
+            Refused::new(Code::Internal, detail).into_response()
+        }
+    }
+}
+
+const ALWAYS: [(HeaderName, &str); 4] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+const UNLESS_SET: [(HeaderName, &str); 2] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+];
+
+/// No sniffing, no framing, no caching unless a handler said so, and no word about CORS: browsers of other origins are not
+/// let in.
+pub async fn add_security_headers(request: Request, next: Next) -> Response {
+    let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in ALWAYS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    for (name, value) in UNLESS_SET {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    if is_tls {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::routing::get;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn ask(method: &str, path: &str) -> (Response, serde_json::Value) {
+        let routes = Router::new()
+            .route("/fine", get(|| async { "fine" }))
+            .route("/cached", get(|| async { ([("cache-control", "max-age=60")], "kept") }))
+            .route("/panics", get(|| async { panic!("canary-secret") as &'static str }))
+            .route("/busy", get(|| async { Err::<(), _>(Refused::from(busy())) }));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+            .body(Body::empty())
+            .unwrap();
+        let (parts, body) = dress(routes).oneshot(request).await.unwrap().into_parts();
+        let bytes = axum::body::to_bytes(body, 65_536).await.unwrap();
+        let json = serde_json::from_slice(&bytes).unwrap_or(serde_json::Value::Null);
+        (Response::from_parts(parts, Body::empty()), json)
+    }
+
+    fn busy() -> Problem {
+        Problem::new(Code::RateLimited, "Wait.").retry_after(7)
+    }
+
+    #[tokio::test]
+    async fn an_unknown_path_and_a_wrong_method_are_problems() {
+        let (response, problem) = ask("GET", "/nothing").await;
+        assert_eq!((response.status(), &problem["code"]), (StatusCode::NOT_FOUND, &"not_found".into()));
+        assert_eq!(response.headers()[header::CONTENT_TYPE], PROBLEM_JSON);
+        for method in ["DELETE", "BREW"] {
+            let (response, problem) = ask(method, "/fine").await;
+            assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(problem["code"], "method_not_allowed");
+            assert_eq!(response.headers()[header::ALLOW], "GET,HEAD");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_without_details() {
+        let (response, problem) = ask("GET", "/panics").await;
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(problem["code"], "internal");
+        assert!(!problem.to_string().contains("canary-secret"));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_carries_the_trace_and_when_to_come_back() {
+        let (response, problem) = ask("GET", "/busy").await;
+        assert_eq!(problem["traceId"], "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(response.headers()["x-trace-id"], "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(response.headers()[header::RETRY_AFTER], "7");
+    }
+
+    #[tokio::test]
+    async fn every_answer_has_the_security_headers_and_none_speaks_of_cors() {
+        for path in ["/fine", "/cached", "/panics", "/nothing"] {
+            let (response, _) = ask("GET", path).await;
+            assert_eq!(response.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff", "{path}");
+            assert!(response.headers().contains_key(header::CONTENT_SECURITY_POLICY), "{path}");
+            assert!(!response.headers().contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN), "{path}");
+            let cache = if path == "/cached" { "max-age=60" } else { "no-store" };
+            assert_eq!(response.headers()[header::CACHE_CONTROL], cache, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_echoed_is_short_and_harmless() {
+        let echoed = echo(&format!("a\u{1b}[31m\n{}", "x".repeat(10_000)));
+        assert!(echoed.chars().count() <= MAX_ECHO_CHARS + 1);
+        assert!(!echoed.contains('\u{1b}') && !echoed.contains('\n'));
+    }
+}

@@ -1,0 +1,61 @@
+//! What all routes share.
+
+use std::sync::Arc;
+
+use hapax_engine::Engine;
+use hapax_engine::store::{KeyBook, Store};
+
+use crate::authenticate::Authenticator;
+use crate::cursor::Cursors;
+use crate::definitions::Definitions;
+use crate::directory::Directory;
+use crate::event_stream::Streams;
+use crate::identity::Identity;
+use crate::metrics::Metrics;
+use crate::options::ServerOptions;
+use crate::pages::List;
+
+/// The server's parts, as handlers see them.
+pub struct App {
+    /// Drives runs and answers about them.
+    pub engine: Engine,
+    /// Where everything is kept.
+    pub store: Arc<dyn Store>,
+    /// Who there is.
+    pub directory: Directory,
+    /// Tells callers apart.
+    pub authenticator: Authenticator,
+    /// Documents that can be run.
+    pub definitions: Arc<Definitions>,
+    /// Signs cursors.
+    pub cursors: Cursors,
+    /// Live streams that are open.
+    pub streams: Streams,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// How it was set up.
+    pub options: ServerOptions,
+}
+
+impl App {
+    /// The engine, speaking for whoever asks.
+    pub fn engine_for(&self, identity: &Identity) -> Engine {
+        self.engine.workspace(identity.workspace.clone())
+    }
+
+    /// A list that is read page by page, by whoever asks.
+    pub(crate) fn list<'a>(&'a self, identity: &'a Identity, route: &'a str, filter: &'a str) -> List<'a> {
+        List { cursors: &self.cursors, workspace: identity.workspace.as_str(), route, filter }
+    }
+
+    /// Keys of requests.
+    pub fn key_book(&self) -> &dyn KeyBook {
+        self.store.key_book().expect("looked at when the server was made")
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("options", &self.options).finish_non_exhaustive()
+    }
+}

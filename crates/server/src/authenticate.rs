@@ -1,0 +1,150 @@
+//! Who is asking: keys are looked up by their id, compared by hash, and remembered for a moment.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hapax_api::{Code, Problem};
+use hapax_engine::model::{Name, Timestamp};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use crate::credentials::key::ApiKey;
+use crate::directory::{Directory, StoredCredential};
+use crate::identity::Identity;
+use crate::limits::{CREDENTIAL_CACHE_FOR, LAST_USED_RESOLUTION, MAX_CACHED_CREDENTIALS};
+use crate::rate_limit::FailedAuth;
+
+/// Tells callers apart.
+pub struct Authenticator {
+    directory: Directory,
+    failures: FailedAuth,
+    known: Mutex<Known>,
+}
+
+/// What is remembered.
+#[derive(Default)]
+struct Known {
+    credentials: HashMap<Name, Remembered>,
+    /// How often something was forgotten: what was looked up before that may be older than the change.
+    changes: u64,
+}
+
+struct Remembered {
+    credential: Arc<StoredCredential>,
+    since: Instant,
+}
+
+impl Authenticator {
+    /// Tells those apart whom `directory` knows.
+    pub fn new(directory: Directory) -> Self {
+        Authenticator { directory, failures: FailedAuth::default(), known: Mutex::default() }
+    }
+
+    /// Who sent these headers from `address`.
+    ///
+    /// A credential is remembered for a moment, so a revocation counts everywhere within that time, and here at once.
+    pub async fn identify(
+        &self,
+        headers: &HeaderMap,
+        address: Option<IpAddr>,
+        now: Timestamp,
+    ) -> Result<Identity, Problem> {
+        let key = given_key(headers);
+        let id = key.as_ref().map(|key| key.id().as_str());
+        if let Some(address) = address {
+            self.failures.check(address, id, Instant::now()).map_err(|refused| refused.problem().clone())?;
+        }
+        let Some(key) = key else { return Err(self.refuse(address, None)) };
+        match self.find(&key).await? {
+            Some(credential) if credential.admits(&key, now) => {
+                self.note_use(&credential, now);
+                Ok(Identity {
+                    workspace: credential.workspace.clone(),
+                    credential: credential.id.clone(),
+                    name: credential.name().to_owned(),
+                    role: credential.role(),
+                    requester: credential.requester().map(ToOwned::to_owned),
+                })
+            }
+            _ => Err(self.refuse(address, Some(&key))),
+        }
+    }
+
+    /// Forgets what is remembered of a credential that was changed here.
+    pub fn forget(&self, credential: &Name) {
+        let mut known = self.known.lock().expect("no holder panics");
+        known.credentials.remove(credential);
+        known.changes += 1;
+    }
+
+    fn refuse(&self, address: Option<IpAddr>, key: Option<&ApiKey>) -> Problem {
+        if let Some(address) = address {
+            self.failures.record_failure(address, key.map(|key| key.id().as_str()), Instant::now());
+        }
+        Problem::new(
+            Code::Unauthorized,
+            "Send a valid key as `Authorization: Bearer hpx_…` or `x-api-key: hpx_…`, once.",
+        )
+    }
+
+    async fn find(&self, key: &ApiKey) -> Result<Option<Arc<StoredCredential>>, Problem> {
+        let id = Name::new("credential id", &format!("cred_{}", key.id())).expect("a key id is a plain word");
+        let changes = {
+            let known = self.known.lock().expect("no holder panics");
+            let found = known.credentials.get(&id);
+            if let Some(found) = found.filter(|found| found.since.elapsed() < CREDENTIAL_CACHE_FOR) {
+                return Ok(Some(found.credential.clone()));
+            }
+            known.changes
+        };
+        // Counted from before the question: what the store says may be as old as that.
+        let since = Instant::now();
+        let Some(credential) = self.directory.find_credential_of(key).await? else { return Ok(None) };
+        let credential = Arc::new(credential);
+        let mut known = self.known.lock().expect("no holder panics");
+        if known.changes != changes {
+            return Ok(Some(credential));
+        }
+        let remembered = &mut known.credentials;
+        if remembered.len() >= MAX_CACHED_CREDENTIALS {
+            remembered.retain(|_, found| found.since.elapsed() < CREDENTIAL_CACHE_FOR);
+            if remembered.len() >= MAX_CACHED_CREDENTIALS {
+                remembered.clear();
+            }
+        }
+        remembered.insert(id, Remembered { credential: credential.clone(), since });
+        Ok(Some(credential))
+    }
+
+    /// Writes down, now and then, that a credential is in use.
+    fn note_use(&self, credential: &Arc<StoredCredential>, now: Timestamp) {
+        let last = credential.last_used_at();
+        if last.is_none_or(|last| now.since(last) >= LAST_USED_RESOLUTION) {
+            // Remembered as it was, it would be written down again by the next request; so it is forgotten.
+            self.forget(&credential.id);
+            let (directory, credential) = (self.directory.clone(), credential.clone());
+            tokio::spawn(async move { directory.note_use(&credential).await });
+        }
+    }
+}
+
+/// The key that the headers carry; `None` if there is none, more than one, or one that cannot be a key.
+fn given_key(headers: &HeaderMap) -> Option<ApiKey> {
+    let bearer = headers.get_all(AUTHORIZATION).iter().map(|value| {
+        let text = value.to_str().ok()?;
+        let (scheme, key) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(key)
+    });
+    let plain = headers.get_all("x-api-key").iter().map(|value| value.to_str().ok());
+    let mut given = bearer.chain(plain);
+    match (given.next(), given.next()) {
+        (Some(Some(key)), None) => ApiKey::parse(key).ok(),
+        _ => None,
+    }
+}
+
+/// The longest time a revoked credential may still be taken for a good one on another node.
+pub const REVOCATION_BOUND: Duration = Duration::from_secs(5);
+const _: () = assert!(CREDENTIAL_CACHE_FOR.as_secs() < REVOCATION_BOUND.as_secs());

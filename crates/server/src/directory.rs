@@ -1,0 +1,59 @@
+//! Workspaces and credentials: who there is. Kept in the store's catalog, so that all nodes see the same.
+
+mod credentials;
+mod workspaces;
+
+use std::sync::Arc;
+
+use hapax_api::{Code, Problem};
+use hapax_engine::model::{Actor, Item, ItemKind, Name, Note, Noted, Payload, WorkspaceId};
+use hapax_engine::store::{Catalog, PutItem, PutOutcome, Store};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use credentials::{NewCredential, StoredCredential};
+
+use crate::errors::of_store;
+
+/// Who there is.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    store: Arc<dyn Store>,
+}
+
+impl Directory {
+    /// The directory in `store`; `None` if it keeps no such things.
+    pub fn new(store: Arc<dyn Store>) -> Option<Self> {
+        store.catalog()?;
+        Some(Directory { store })
+    }
+
+    fn catalog(&self) -> &dyn Catalog {
+        self.store.catalog().expect("looked at when the directory was made")
+    }
+
+    /// The note that tells who set something up.
+    fn set_up(&self, workspace: &WorkspaceId, by: Actor, kind: ItemKind, id: &Name, change: &str) -> Note {
+        let what = Noted::SetUp { kind: kind.as_str().into(), id: id.to_string(), change: change.into() };
+        Note::on_workspace(workspace.clone(), by, self.store.now(), what)
+    }
+
+    async fn put(&self, request: PutItem) -> Result<PutOutcome, Problem> {
+        self.catalog().put_item(request).await.map_err(|error| of_store(&error))
+    }
+}
+
+/// What an item says, as a type of ours.
+fn said<T: DeserializeOwned>(item: &Item) -> Result<T, Problem> {
+    item.body.to().map_err(|error| {
+        tracing::error!(id = %item.id, %error, "an item of the catalog cannot be read");
+        Problem::new(
+            Code::StoreBroken,
+            "An entry of the catalog cannot be read. Report `traceId` to the operator.",
+        )
+    })
+}
+
+fn body_of<T: Serialize>(value: &T) -> Result<Payload, Problem> {
+    Payload::of(value).map_err(|invalid| crate::errors::of_invalid(&invalid))
+}

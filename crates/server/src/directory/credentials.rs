@@ -1,0 +1,393 @@
+//! Credentials: keys that are shown once and kept as a hash.
+
+use std::time::Duration;
+
+use hapax_api as api;
+use hapax_api::{Code, Problem, Role};
+use hapax_engine::model::{Actor, Item, ItemKind, Name, Timestamp, Version, WorkspaceId};
+use hapax_engine::store::{ListItems, PutItem, PutOutcome};
+use serde::{Deserialize, Serialize};
+
+use super::{Directory, body_of, said};
+use crate::credentials::key::{ApiKey, KeyId, SecretHash};
+use crate::errors::of_store;
+use crate::limits::{MAX_CREDENTIALS_PER_WORKSPACE, MAX_KEY_OVERLAP};
+
+/// How often a change that met another one is tried anew.
+const TRIES: u32 = 5;
+
+/// What is asked of a new credential.
+#[derive(Debug, Clone)]
+pub struct NewCredential {
+    /// For people.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// On whose behalf it asks.
+    pub requester: Option<String>,
+    /// How long it lives; `None` is for ever.
+    pub lives_for: Option<Duration>,
+}
+
+/// What is kept of a credential. The secret itself is nowhere.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Kept {
+    name: String,
+    role: Role,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    requester: Option<String>,
+    #[serde(with = "hash_as_hex")]
+    secret: SecretHash,
+    /// The secret before the last rotation, and until when it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    old_secret: Option<OldSecret>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    revoked_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_used_at: Option<i64>,
+}
+
+/// A secret that counts for a while longer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct OldSecret {
+    #[serde(with = "hash_as_hex")]
+    hash: SecretHash,
+    until: i64,
+}
+
+mod hash_as_hex {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::credentials::key::SecretHash;
+
+    pub(super) fn serialize<S: Serializer>(hash: &SecretHash, serializer: S) -> Result<S::Ok, S::Error> {
+        let hex: String = hash.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        serializer.serialize_str(&hex)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretHash, D::Error> {
+        let hex = String::deserialize(deserializer)?;
+        let mut bytes = [0; 32];
+        if hex.len() != 64 || !hex.is_ascii() {
+            return Err(D::Error::custom("a hash has 64 hex digits"));
+        }
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&hex[2 * place..2 * place + 2], 16).map_err(D::Error::custom)?;
+        }
+        Ok(SecretHash::from_bytes(bytes))
+    }
+}
+
+/// A credential as it is kept.
+#[derive(Debug, Clone)]
+pub struct StoredCredential {
+    /// Its id.
+    pub id: Name,
+    /// The workspace it is good for.
+    pub workspace: WorkspaceId,
+    created_at: Timestamp,
+    version: Version,
+    kept: Kept,
+}
+
+impl StoredCredential {
+    /// For people.
+    pub fn name(&self) -> &str {
+        &self.kept.name
+    }
+
+    /// What it may do.
+    pub fn role(&self) -> Role {
+        self.kept.role
+    }
+
+    /// On whose behalf it asks.
+    pub fn requester(&self) -> Option<&str> {
+        self.kept.requester.as_deref()
+    }
+
+    /// Is this key one of its own, at `now`? Takes as long whichever secret it is, and if none.
+    pub fn admits(&self, key: &ApiKey, now: Timestamp) -> bool {
+        let now = now.as_millis();
+        let given = key.hash();
+        let is_current = self.kept.secret.matches(&given);
+        let (old, until) = match &self.kept.old_secret {
+            Some(old) => (old.hash, old.until),
+            None => (SecretHash::of_nobody(), i64::MIN),
+        };
+        let is_old = old.matches(&given) & (now < until);
+        let is_alive = self.kept.revoked_at.is_none() & self.kept.expires_at.is_none_or(|at| now < at);
+        (is_current | is_old) & is_alive
+    }
+
+    /// When it was last used, as far as that was written down.
+    pub fn last_used_at(&self) -> Option<Timestamp> {
+        self.kept.last_used_at.map(Timestamp::from_millis)
+    }
+
+    /// As it is shown: without its secret.
+    pub fn shown(&self) -> api::Credential {
+        let time = |ms: Option<i64>| ms.map(|ms| Timestamp::from_millis(ms).to_string());
+        api::Credential {
+            id: self.id.to_string(),
+            workspace_id: self.workspace.to_string(),
+            name: self.kept.name.clone(),
+            role: self.kept.role,
+            requester: self.kept.requester.clone(),
+            created_at: self.created_at.to_string(),
+            expires_at: time(self.kept.expires_at),
+            revoked_at: time(self.kept.revoked_at),
+            old_secret_until: time(self.kept.old_secret.as_ref().map(|old| old.until)),
+            last_used_at: time(self.kept.last_used_at),
+        }
+    }
+
+    fn of(item: &Item) -> Result<Self, Problem> {
+        Ok(StoredCredential {
+            id: item.id.clone(),
+            workspace: item.workspace.clone(),
+            created_at: item.created_at,
+            version: item.version,
+            kept: said(item)?,
+        })
+    }
+}
+
+impl Directory {
+    /// Makes a credential and the key that is shown once.
+    pub async fn create_credential(
+        &self,
+        workspace: &WorkspaceId,
+        new: NewCredential,
+        by: Actor,
+    ) -> Result<(StoredCredential, ApiKey), Problem> {
+        if self.list_credentials(workspace, None, MAX_CREDENTIALS_PER_WORKSPACE).await?.len()
+            >= MAX_CREDENTIALS_PER_WORKSPACE
+        {
+            let detail = format!(
+                "A workspace has at most {MAX_CREDENTIALS_PER_WORKSPACE} credentials; revoked ones count."
+            );
+            return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "credentials"));
+        }
+        let key = ApiKey::generate().map_err(no_random)?;
+        let expires_at = new.lives_for.map(|span| self.store.now().plus(span).as_millis());
+        let kept = Kept {
+            name: new.name,
+            role: new.role,
+            requester: new.requester,
+            secret: key.hash(),
+            old_secret: None,
+            expires_at,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        let id = item_id(key.id());
+        let request = PutItem {
+            workspace: workspace.clone(),
+            kind: ItemKind::Credential,
+            id: id.clone(),
+            name: id.to_string(),
+            body: body_of(&kept)?,
+            expected: None,
+            note: Some(self.set_up(workspace, by, ItemKind::Credential, &id, "created")),
+        };
+        match self.put(request).await? {
+            PutOutcome::Put(item) => Ok((StoredCredential::of(&item)?, key)),
+            other => {
+                tracing::error!(?other, "a fresh credential id was taken");
+                Err(Problem::new(Code::Internal, "The credential could not be made. Send the request again."))
+            }
+        }
+    }
+
+    /// Gives a credential a new secret; the old one counts for `overlap` longer.
+    pub async fn rotate_credential(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+        overlap: Duration,
+        by: Actor,
+    ) -> Result<(StoredCredential, ApiKey), Problem> {
+        if overlap > MAX_KEY_OVERLAP {
+            let days = MAX_KEY_OVERLAP.as_secs() / 86_400;
+            let detail = format!("The old secret may count for at most {days} days longer.");
+            return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlapSeconds"));
+        }
+        let found = self.get_credential(workspace, id).await?;
+        if found.kept.revoked_at.is_some() {
+            return Err(Problem::new(Code::NotFound, "The credential was revoked; make a new one."));
+        }
+        let key = ApiKey::generate_for(key_id(&found.id)?).map_err(no_random)?;
+        let until = self.store.now().plus(overlap).as_millis();
+        let changed = self
+            .change(workspace, id, by, "rotated", |kept| {
+                let old = std::mem::replace(&mut kept.secret, key.hash());
+                kept.old_secret = (!overlap.is_zero()).then_some(OldSecret { hash: old, until });
+            })
+            .await?;
+        Ok((changed, key))
+    }
+
+    /// Ends a credential, for good.
+    pub async fn revoke_credential(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+        reason: Option<&str>,
+        by: Actor,
+    ) -> Result<StoredCredential, Problem> {
+        let found = self.get_credential(workspace, id).await?;
+        if found.kept.revoked_at.is_some() {
+            return Ok(found);
+        }
+        if found.role() == Role::Admin && !self.has_other_admin(workspace, &found.id).await? {
+            return Err(Problem::new(Code::LastAdmin, "Make another credential with the role admin first."));
+        }
+        let now = self.store.now().as_millis();
+        let what = reason.map_or("revoked".into(), |reason| format!("revoked: {reason}"));
+        let revoked = self
+            .change(workspace, id, by.clone(), &what, |kept| {
+                kept.revoked_at.get_or_insert(now);
+            })
+            .await?;
+        // The other admin may have been revoked at the same moment; whoever sees that there is none left takes it back.
+        if found.role() == Role::Admin && !self.has_other_admin(workspace, &found.id).await? {
+            self.change(workspace, id, by, "revocation taken back: the last admin", |kept| {
+                kept.revoked_at = None;
+            })
+            .await?;
+            return Err(Problem::new(Code::LastAdmin, "Make another credential with the role admin first."));
+        }
+        Ok(revoked)
+    }
+
+    async fn has_other_admin(&self, workspace: &WorkspaceId, id: &Name) -> Result<bool, Problem> {
+        let now = self.store.now().as_millis();
+        let all = self.list_credentials(workspace, None, MAX_CREDENTIALS_PER_WORKSPACE).await?;
+        Ok(all.iter().any(|other| {
+            other.id != *id
+                && other.role() == Role::Admin
+                && other.kept.revoked_at.is_none()
+                && other.kept.expires_at.is_none_or(|at| now < at)
+        }))
+    }
+
+    /// Writes down that a credential was used, about when. Losing to another change does not matter.
+    pub async fn note_use(&self, credential: &StoredCredential) {
+        let mut kept = credential.kept.clone();
+        kept.last_used_at = Some(self.store.now().as_millis());
+        let Ok(body) = body_of(&kept) else { return };
+        let request = PutItem {
+            workspace: credential.workspace.clone(),
+            kind: ItemKind::Credential,
+            id: credential.id.clone(),
+            name: credential.id.to_string(),
+            body,
+            expected: Some(credential.version),
+            note: None,
+        };
+        let _ = self.put(request).await;
+    }
+
+    /// The credential that a key names, in whatever workspace.
+    pub async fn find_credential_of(&self, key: &ApiKey) -> Result<Option<StoredCredential>, Problem> {
+        let found = self.catalog().find_item(ItemKind::Credential, &item_id(key.id())).await;
+        found.map_err(|error| of_store(&error))?.as_ref().map(StoredCredential::of).transpose()
+    }
+
+    /// One credential of a workspace.
+    pub async fn get_credential(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+    ) -> Result<StoredCredential, Problem> {
+        let absent = || Problem::new(Code::NotFound, "There is no such credential in this workspace.");
+        let id = Name::new("credential id", id).map_err(|_| absent())?;
+        let found = self.catalog().find_item(ItemKind::Credential, &id).await;
+        let item = found.map_err(|error| of_store(&error))?;
+        let item = item.filter(|item| item.workspace == *workspace).ok_or_else(absent)?;
+        StoredCredential::of(&item)
+    }
+
+    /// Credentials of a workspace after `after`, in the order of their ids.
+    pub async fn list_credentials(
+        &self,
+        workspace: &WorkspaceId,
+        after: Option<Name>,
+        limit: usize,
+    ) -> Result<Vec<StoredCredential>, Problem> {
+        let request = ListItems {
+            workspace: Some(workspace.clone()),
+            kind: ItemKind::Credential,
+            changed_since: None,
+            after,
+            limit,
+        };
+        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        items.iter().map(StoredCredential::of).collect()
+    }
+
+    /// Is there any credential at all?
+    pub async fn is_empty(&self) -> Result<bool, Problem> {
+        let request = ListItems {
+            workspace: None,
+            kind: ItemKind::Credential,
+            changed_since: None,
+            after: None,
+            limit: 1,
+        };
+        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        Ok(items.is_empty())
+    }
+
+    /// Changes what is kept; anew on what is there, if another change came first.
+    async fn change(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+        by: Actor,
+        what: &str,
+        change: impl Fn(&mut Kept),
+    ) -> Result<StoredCredential, Problem> {
+        for _ in 0..TRIES {
+            let found = self.get_credential(workspace, id).await?;
+            let mut kept = found.kept;
+            change(&mut kept);
+            let request = PutItem {
+                workspace: workspace.clone(),
+                kind: ItemKind::Credential,
+                id: found.id.clone(),
+                name: found.id.to_string(),
+                body: body_of(&kept)?,
+                expected: Some(found.version),
+                note: Some(self.set_up(workspace, by.clone(), ItemKind::Credential, &found.id, what)),
+            };
+            if let PutOutcome::Put(item) = self.put(request).await? {
+                return StoredCredential::of(&item);
+            }
+        }
+        Err(Problem::new(
+            Code::StoreUnavailable,
+            "Others keep changing the credential. Send the request again.",
+        )
+        .retry_after(1))
+    }
+}
+
+/// The id of the item is that of the key, with what it is in front.
+fn item_id(id: &KeyId) -> Name {
+    Name::new("credential id", &format!("cred_{id}")).expect("a key id is a short plain word")
+}
+
+fn key_id(item: &Name) -> Result<KeyId, Problem> {
+    let id = item.as_str().strip_prefix("cred_").and_then(KeyId::parse);
+    id.ok_or_else(|| Problem::new(Code::NotFound, "There is no such credential in this workspace."))
+}
+
+fn no_random(error: impl std::fmt::Display) -> Problem {
+    tracing::error!(%error, "the operating system gives no random bytes");
+    Problem::new(Code::Internal, "No secret could be made. Report `traceId` to the operator.")
+}

@@ -1,0 +1,94 @@
+//! Workspaces.
+
+use hapax_api as api;
+use hapax_api::{Code, Problem};
+use hapax_engine::model::{Actor, Item, ItemKind, Name, WorkspaceId};
+use hapax_engine::store::{ListItems, PutItem, PutOutcome};
+use serde::{Deserialize, Serialize};
+
+use super::{Directory, body_of, said};
+use crate::errors::{of_invalid, of_store};
+use crate::identity::INSTALLATION;
+
+/// What is kept of a workspace, beside its name and its times.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+impl Directory {
+    /// Makes a workspace; the one that is there if it says the same.
+    pub async fn create_workspace(
+        &self,
+        asked: &api::CreateWorkspace,
+        by: Actor,
+    ) -> Result<(api::Workspace, bool), Problem> {
+        let id = WorkspaceId::new(&asked.name).map_err(|invalid| of_invalid(&invalid))?;
+        if id.as_str() == INSTALLATION {
+            return Err(Problem::new(
+                Code::NameTaken,
+                format!("{INSTALLATION} is the workspace of the installation itself; choose another name."),
+            ));
+        }
+        self.ensure_workspace(&id, asked.description.clone(), by).await
+    }
+
+    /// Makes a workspace of this id unless it is there; tells whether it was made.
+    pub async fn ensure_workspace(
+        &self,
+        id: &WorkspaceId,
+        description: Option<String>,
+        by: Actor,
+    ) -> Result<(api::Workspace, bool), Problem> {
+        let name = Name::new("workspace", id.as_str()).map_err(|invalid| of_invalid(&invalid))?;
+        let request = PutItem {
+            workspace: id.clone(),
+            kind: ItemKind::Workspace,
+            id: name.clone(),
+            name: name.to_string(),
+            body: body_of(&Kept { description: description.clone() })?,
+            expected: None,
+            note: Some(self.set_up(id, by, ItemKind::Workspace, &name, "created")),
+        };
+        match self.put(request).await? {
+            PutOutcome::Put(item) => Ok((shown(&item)?, true)),
+            PutOutcome::Exists(item) if said::<Kept>(&item)?.description == description => {
+                Ok((shown(&item)?, false))
+            }
+            PutOutcome::Exists(_) | PutOutcome::NameTaken(_) => Err(Problem::new(
+                Code::NameTaken,
+                format!("There is a workspace {id} already, which says something else."),
+            )),
+            PutOutcome::Stale(_) | PutOutcome::Missing => unreachable!("nothing was expected to be there"),
+        }
+    }
+
+    /// One workspace.
+    pub async fn find_workspace(&self, id: &str) -> Result<Option<api::Workspace>, Problem> {
+        let Ok(id) = Name::new("workspace", id) else { return Ok(None) };
+        let found = self.catalog().find_item(ItemKind::Workspace, &id).await;
+        found.map_err(|error| of_store(&error))?.as_ref().map(shown).transpose()
+    }
+
+    /// Workspaces after `after`, in the order of their names.
+    pub async fn list_workspaces(
+        &self,
+        after: Option<Name>,
+        limit: usize,
+    ) -> Result<Vec<api::Workspace>, Problem> {
+        let request =
+            ListItems { workspace: None, kind: ItemKind::Workspace, changed_since: None, after, limit };
+        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        items.iter().map(shown).collect()
+    }
+}
+
+fn shown(item: &Item) -> Result<api::Workspace, Problem> {
+    Ok(api::Workspace {
+        id: item.id.to_string(),
+        name: item.name.clone(),
+        description: said::<Kept>(item)?.description,
+        created_at: item.created_at.to_string(),
+    })
+}

@@ -1,0 +1,126 @@
+//! What the engine's refusals are called on the wire: the one place where they meet.
+
+use hapax_api::{Code, Problem};
+use hapax_engine::Error;
+use hapax_engine::model::{Invalid, Refusal, RulingRefused};
+use hapax_engine::store::StoreError;
+
+use crate::limits::STORE_RETRY_AFTER_SECONDS;
+
+/// The problem that tells of `error`.
+pub(crate) fn problem_of(error: &Error) -> Problem {
+    let detail = error.to_string();
+    match error {
+        Error::Invalid(invalid) => of_invalid(invalid),
+        Error::Store(error) => of_store(error),
+        Error::UnknownWorkflow(_) => Problem::new(Code::DefinitionNotFound, detail),
+        Error::AlreadyRegistered(_) => Problem::new(Code::DefinitionExists, detail),
+        Error::UnprotectedEffect { .. } => Problem::new(Code::UnprotectedEffect, detail),
+        Error::NoSuchDoubt { .. } => Problem::new(Code::DoubtChanged, detail),
+        Error::DoubtResolved { .. } => Problem::new(Code::DoubtResolved, detail),
+        Error::NobodyActs { .. } => Problem::new(Code::NobodyActs, detail),
+        Error::Ruling(RulingRefused::NeedsManager(_)) => Problem::new(Code::NeedsManager, detail),
+        Error::Ruling(RulingRefused::Nobody | RulingRefused::NoReason) => {
+            Problem::new(Code::RulingIncomplete, detail)
+        }
+        Error::NoSuchPost(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
+            Problem::new(Code::NotFound, detail)
+        }
+        Error::PostUnderWay(_) => Problem::new(Code::DeliveryUnderWay, detail),
+        Error::KeyMissing(_) => Problem::new(
+            Code::IdempotencyKeyMissing,
+            "This definition requires an idempotency key: send `idempotencyKey` in the body, derived from what triggers the request.",
+        ),
+        Error::KeyConflict { .. } => Problem::new(Code::IdempotencyKeyConflict, detail),
+        Error::KeySpent { run } => {
+            Problem::new(Code::IdempotencyKeySpent, detail).with("runId", run.to_string())
+        }
+        Error::SubjectBusy { run } => pending(run, detail),
+        Error::AlreadySettled => Problem::new(Code::PromiseAlreadySettled, detail),
+        Error::PromiseTimedOut => Problem::new(Code::PromiseTimedOut, detail),
+        Error::Refused { refusal, .. } => of_refusal(refusal, detail),
+        Error::Concurrency { version, .. } => {
+            Problem::new(Code::Concurrency, detail).with("version", version.get())
+        }
+        Error::RunEnded { status, .. } => {
+            Problem::new(Code::RunEnded, detail).with("runStatus", status.as_str())
+        }
+        Error::TooManySignals(_) => Problem::new(Code::TooManySignals, detail),
+        Error::Failed { .. } => Problem::new(Code::RunFailed, detail),
+        Error::Cancelled { .. } => Problem::new(Code::RunCancelled, detail),
+        Error::ShuttingDown => Problem::new(
+            Code::ShuttingDown,
+            "The server is shutting down; nothing was done. Send the request again.",
+        )
+        .retry_after(STORE_RETRY_AFTER_SECONDS),
+        Error::Mismatch { .. } | Error::Options(_) => internal(&detail),
+        // The enum may grow; a variant without a name of its own must not leak its text.
+        _ => internal(&detail),
+    }
+}
+
+/// The problem that tells of a value that breaks a rule.
+pub(crate) fn of_invalid(invalid: &Invalid) -> Problem {
+    let detail = invalid.to_string();
+    match invalid {
+        Invalid::Key { what } if *what == "idempotency key" => {
+            Problem::new(Code::InvalidIdempotencyKey, detail)
+        }
+        Invalid::Key { .. }
+        | Invalid::Name { .. }
+        | Invalid::Id { .. }
+        | Invalid::Payload(_)
+        | Invalid::Span { .. } => Problem::new(Code::InvalidRequest, detail),
+    }
+}
+
+/// The problem that tells of a store's failure; its text is for the log, because it may name hosts and files.
+pub(crate) fn of_store(error: &StoreError) -> Problem {
+    tracing::warn!(%error, "the store did not do what was asked");
+    match error {
+        StoreError::Unavailable(_) => {
+            Problem::new(Code::StoreUnavailable, "Nothing was written. Send the same request again, under the same key.")
+                .retry_after(STORE_RETRY_AFTER_SECONDS)
+        }
+        StoreError::Unknown(_) => Problem::new(
+            Code::OutcomeUnknown,
+            "The request may or may not have taken effect. Send it again under the same key: it converges on one result.",
+        )
+        .retry_after(STORE_RETRY_AFTER_SECONDS),
+        StoreError::Refused(_) => {
+            Problem::new(Code::StoreRefused, "Nothing was written. Report `traceId` to the operator.")
+        }
+        StoreError::Broken(_) => {
+            Problem::new(Code::StoreBroken, "The operator must look at the store. Report `traceId` to them.")
+        }
+    }
+}
+
+fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
+    match refusal {
+        Refusal::Ended(status) => Problem::new(Code::RunEnded, detail).with("runStatus", status.as_str()),
+        Refusal::AlreadyAsked => Problem::new(Code::AlreadyAsked, detail),
+        Refusal::NotPaused(status) => {
+            Problem::new(Code::RunNotPaused, detail).with("runStatus", status.as_str())
+        }
+        Refusal::NotFailed(status) => {
+            Problem::new(Code::RunNotFailed, detail).with("runStatus", status.as_str())
+        }
+        Refusal::NoSuchStep(_) => Problem::new(Code::NotFound, detail),
+        Refusal::Undone => Problem::new(Code::RunUndone, detail),
+        Refusal::InDoubt(step) => Problem::new(Code::StepInDoubt, detail).with("stepId", step.to_string()),
+        Refusal::KeyTaken(run) => Problem::new(Code::KeyTaken, detail).with("holder", run.to_string()),
+        Refusal::SubjectBusy(run) => pending(run, detail),
+        Refusal::Stale(version) => Problem::new(Code::Concurrency, detail).with("version", version.get()),
+    }
+}
+
+fn pending(run: &hapax_engine::model::RunId, detail: String) -> Problem {
+    let pending = serde_json::json!({ "kind": "run", "id": run.to_string() });
+    Problem::new(Code::OperationPending, detail).with("pending", pending)
+}
+
+fn internal(cause: &str) -> Problem {
+    tracing::error!(cause, "an answer that should not have been possible");
+    Problem::new(Code::Internal, "The server failed. Report `traceId` to the operator.")
+}

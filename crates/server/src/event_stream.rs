@@ -1,0 +1,165 @@
+//! A run's history as it happens, as server-sent events.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::stream;
+use hapax_api::{Code, Problem};
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{Name, RunId, Version};
+use hapax_engine::{Engine, Error};
+
+use crate::drain::Draining;
+use crate::limits::{
+    MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX,
+};
+use crate::translate::{shown_event, shown_run, shown_steps};
+
+/// Streams that are open, by credential.
+#[derive(Debug, Clone, Default)]
+pub struct Streams(Arc<Mutex<HashMap<Name, usize>>>);
+
+/// The right to keep one stream open; given back when it is dropped.
+#[derive(Debug)]
+pub struct Seat {
+    streams: Streams,
+    credential: Name,
+}
+
+impl Streams {
+    /// Takes a seat, if there is one.
+    pub fn take(&self, credential: &Name) -> Result<Seat, Problem> {
+        let mut open = self.0.lock().expect("no holder panics");
+        let own = open.get(credential).copied().unwrap_or(0);
+        if own >= MAX_STREAMS_PER_CREDENTIAL || open.values().sum::<usize>() >= MAX_STREAMS {
+            let detail = format!(
+                "A credential may keep {MAX_STREAMS_PER_CREDENTIAL} streams open, and the server {MAX_STREAMS}. Close one, or read the events page by page."
+            );
+            return Err(Problem::new(Code::TooManyStreams, detail).retry_after(5));
+        }
+        open.insert(credential.clone(), own + 1);
+        Ok(Seat { streams: self.clone(), credential: credential.clone() })
+    }
+
+    /// How many are open.
+    pub fn count(&self) -> usize {
+        self.0.lock().expect("no holder panics").values().sum()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut open = self.streams.0.lock().expect("no holder panics");
+        if let Some(count) = open.get_mut(&self.credential) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.credential);
+            }
+        }
+    }
+}
+
+struct Follower {
+    engine: Engine,
+    run: RunId,
+    seen: Version,
+    queue: std::collections::VecDeque<Event>,
+    pause: std::time::Duration,
+    is_over: bool,
+    since: tokio::time::Instant,
+    draining: Draining,
+    _seat: Seat,
+}
+
+/// What happens to a run after the version `seen`, until it has ended, the server stops, or the stream has lived its time (the client then
+/// comes again with `Last-Event-ID`).
+pub(crate) fn of_run(
+    engine: Engine,
+    run: RunId,
+    seen: Version,
+    seat: Seat,
+    draining: Draining,
+) -> impl IntoResponse {
+    let follower = Follower {
+        engine,
+        run,
+        seen,
+        queue: std::collections::VecDeque::new(),
+        pause: STREAM_POLL,
+        is_over: false,
+        since: tokio::time::Instant::now(),
+        draining,
+        _seat: seat,
+    };
+    let events = stream::unfold(follower, |mut follower| async move {
+        loop {
+            if let Some(event) = follower.queue.pop_front() {
+                return Some((Ok::<_, Infallible>(event), follower));
+            }
+            if follower.is_over || follower.since.elapsed() > STREAM_LIFETIME {
+                return None;
+            }
+            if follower.look().await.is_err() || follower.draining.has_begun() {
+                return None;
+            }
+            if follower.queue.is_empty() && !follower.is_over {
+                let mut draining = follower.draining.clone();
+                tokio::select! {
+                    () = tokio::time::sleep(follower.pause) => {}
+                    () = draining.begun() => return None,
+                }
+                follower.pause = (follower.pause * 2).min(STREAM_POLL_MAX);
+            }
+        }
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(STREAM_KEEP_ALIVE))
+}
+
+impl Follower {
+    /// Looks whether the run has moved, and queues what there is to tell.
+    async fn look(&mut self) -> Result<(), Error> {
+        let view = self.engine.get(self.run).await?;
+        let version = view.head.version;
+        if version > self.seen {
+            self.pause = STREAM_POLL;
+            let log = self.engine.get_log(self.run).await?;
+            let events = self.engine.list_events(self.run, self.seen).await?;
+            // The history comes in pages, and the log may be newer than the view; what is beyond either is told the next time.
+            let upto = match events.last() {
+                Some(last) if events.len() >= MAX_PAGE => last.version.min(version),
+                _ => version,
+            };
+            let mut told: Vec<(u64, Event)> = Vec::new();
+            for event in events.iter().filter(|event| event.version <= upto) {
+                let data = serde_json::to_string(&shown_event(event)).unwrap_or_default();
+                told.push((event.version.get(), Event::default().event("run").data(data)));
+            }
+            for step in shown_steps(&log) {
+                if step.changed_version > self.seen.get() && step.changed_version <= upto.get() {
+                    let data = serde_json::to_string(&step).unwrap_or_default();
+                    told.push((step.changed_version, Event::default().event("step").data(data)));
+                }
+            }
+            told.sort_by_key(|(version, _)| *version);
+            // Only the last event of a version carries its number: a client that was cut off before it is told all of them again.
+            let mut told = told.into_iter().peekable();
+            while let Some((version, event)) = told.next() {
+                let is_last = told.peek().is_none_or(|(next, _)| *next != version);
+                self.queue.push_back(if is_last { event.id(version.to_string()) } else { event });
+            }
+            self.seen = upto;
+            if upto < version {
+                return Ok(());
+            }
+        }
+        if view.head.status().is_closed() {
+            let data = serde_json::to_string(&shown_run(&view, None)).unwrap_or_default();
+            self.queue.push_back(Event::default().event("end").id(version.to_string()).data(data));
+            self.is_over = true;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Who could reach a listener, and whether that is safe enough to begin.
+
+use std::net::SocketAddr;
+
+/// How a listener is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Protection {
+    /// Must callers show a key?
+    pub has_authentication: bool,
+    /// Do we speak TLS ourselves?
+    pub has_tls: bool,
+    /// Did the operator say that plain HTTP is meant, because something in front speaks TLS?
+    pub allows_plain: bool,
+}
+
+/// Why a listener is not opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Exposed {
+    /// Anybody could do anything.
+    #[error(
+        "{0} can be reached from other machines, and no authentication is configured; listen on 127.0.0.1, or configure \
+         authentication"
+    )]
+    NoAuthentication(SocketAddr),
+    /// Keys could be read on the way.
+    #[error(
+        "{0} can be reached from other machines, and keys would cross the network in the clear; give a TLS certificate and \
+         key, or say that plain HTTP is meant because a proxy in front speaks TLS"
+    )]
+    NoTls(SocketAddr),
+}
+
+/// Refuses to listen beyond this machine without authentication, or in the clear unless that is said to be meant.
+pub fn check_exposure(address: SocketAddr, protection: Protection) -> Result<(), Exposed> {
+    if address.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    if !protection.has_authentication {
+        return Err(Exposed::NoAuthentication(address));
+    }
+    match protection.has_tls || protection.allows_plain {
+        true => Ok(()),
+        false => Err(Exposed::NoTls(address)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN: Protection = Protection { has_authentication: false, has_tls: false, allows_plain: false };
+
+    #[test]
+    fn this_machine_may_always_be_listened_to() {
+        for address in ["127.0.0.1:0", "[::1]:80", "127.8.8.8:1", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(check_exposure(address.parse().unwrap(), OPEN), Ok(()), "{address}");
+        }
+    }
+
+    #[test]
+    fn other_machines_need_a_key_and_a_safe_way_to_send_it() {
+        for address in ["0.0.0.0:80", "[::]:80", "192.168.1.2:80", "203.0.113.1:80"] {
+            let address = address.parse().unwrap();
+            assert_eq!(check_exposure(address, OPEN), Err(Exposed::NoAuthentication(address)));
+            let keyed = Protection { has_authentication: true, ..OPEN };
+            assert_eq!(check_exposure(address, keyed), Err(Exposed::NoTls(address)));
+            assert_eq!(check_exposure(address, Protection { has_tls: true, ..keyed }), Ok(()));
+            assert_eq!(check_exposure(address, Protection { allows_plain: true, ..keyed }), Ok(()));
+            let unkeyed = Protection { has_tls: true, allows_plain: true, ..OPEN };
+            assert_eq!(check_exposure(address, unkeyed), Err(Exposed::NoAuthentication(address)));
+        }
+    }
+}

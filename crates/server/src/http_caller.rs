@@ -1,0 +1,62 @@
+//! The requests of http steps, sent within the rules for outgoing HTTP.
+
+use async_trait::async_trait;
+use hapax_documents::{HttpAnswer, HttpCall, HttpCaller, HttpFault};
+use hapax_outgoing::{Fault, Outgoing, Request};
+use http::{HeaderName, HeaderValue, Method};
+
+/// Sends what http steps ask for.
+#[derive(Debug)]
+pub struct GuardedCaller(Outgoing);
+
+impl GuardedCaller {
+    /// Sends within the rules of `outgoing`.
+    pub fn new(outgoing: Outgoing) -> Self {
+        GuardedCaller(outgoing)
+    }
+}
+
+#[async_trait]
+impl HttpCaller for GuardedCaller {
+    async fn call(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
+        let request = request_of(&call).map_err(|why| HttpFault::Refused { why })?;
+        match self.0.send(request).await {
+            Ok(answer) => {
+                if answer.body.len() > call.max_response_bytes {
+                    return Err(HttpFault::TooLarge { limit: call.max_response_bytes });
+                }
+                let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+                let headers = answer.headers.iter().map(|(name, value)| (name.to_string(), text(value)));
+                Ok(HttpAnswer {
+                    status: answer.status,
+                    headers: headers.collect(),
+                    body: answer.body.to_vec(),
+                })
+            }
+            Err(Fault::Refused { why }) => Err(HttpFault::Refused { why: why.to_string() }),
+            Err(Fault::NotSent { why }) => Err(HttpFault::NotSent { why: why.to_string() }),
+            Err(Fault::Unknown { why, .. }) => Err(HttpFault::Unknown { why: why.to_string() }),
+            Err(Fault::TooLarge { limit, .. }) => Err(HttpFault::TooLarge { limit }),
+            // A redirect is an answer, and the document says what becomes of its status.
+            Err(Fault::Redirected { status, location }) => {
+                let headers = vec![("location".to_owned(), location)];
+                Ok(HttpAnswer { status, headers, body: Vec::new() })
+            }
+        }
+    }
+}
+
+fn request_of(call: &HttpCall) -> Result<Request, String> {
+    let method = Method::from_bytes(call.method.as_bytes()).map_err(|_| "the method is none".to_owned())?;
+    let mut request = Request::new(method, call.url.clone());
+    for (name, value) in &call.headers {
+        let name = HeaderName::try_from(name).map_err(|_| "a header name is not valid".to_owned())?;
+        let mut value =
+            HeaderValue::try_from(value).map_err(|_| format!("the value of {name} is not valid"))?;
+        value.set_sensitive(true);
+        request.headers.append(name, value);
+    }
+    request.body = call.body.clone().unwrap_or_default().into();
+    request.timeout = Some(call.timeout);
+    Ok(request)
+}

@@ -1,0 +1,53 @@
+//! Hapax as a server: REST over the engine.
+//!
+//! A request comes in through [`listen`] (caps on connections, TLS) and [`connection`] (timeouts, [`screen`]), meets the
+//! layers of [`answer`] (trace id, panics, security headers), is authenticated (a key as in [`credentials`], failures
+//! counted by [`rate_limit`]), and is read by [`strict_json`]. What goes wrong on the way is a [`answer::Refused`]. Lists
+//! hand out a [`cursor`] for their next page.
+
+pub mod access;
+pub mod answer;
+pub mod authenticate;
+pub mod connection;
+pub mod credentials;
+pub mod cursor;
+pub mod definitions;
+pub mod directory;
+pub mod drain;
+pub mod error_pages;
+pub mod exposure;
+pub mod http_caller;
+pub mod identity;
+pub mod limits;
+pub mod listen;
+pub mod logging;
+pub mod negotiate;
+pub mod openapi;
+pub mod otlp;
+pub mod rate_limit;
+pub mod screen;
+pub mod strict_json;
+pub mod tls;
+pub mod trace;
+pub mod uploaded;
+
+mod app;
+mod base62;
+mod errors;
+mod event_stream;
+mod metrics;
+mod observed;
+mod options;
+mod pages;
+mod problems;
+mod pulse;
+mod routes;
+mod seats;
+mod server;
+mod translate;
+mod watched_io;
+
+pub use hapax_http_idempotency as http_idempotency;
+pub use options::ServerOptions;
+pub use routes::list_routes;
+pub use server::{LaunchError, Server};

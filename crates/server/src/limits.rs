@@ -1,0 +1,139 @@
+//! Every limit of the server, in one place: a body, a wait or a count without a name here is a bug.
+
+use std::time::Duration;
+
+/// Most connections at once.
+pub const MAX_CONNECTIONS: usize = 4_096;
+/// Most connections at once from one address (one /64 network of IPv6).
+pub const MAX_CONNECTIONS_PER_ADDRESS: usize = 512;
+/// Most connections that are told at once that there is no room; more are closed without a word.
+pub const MAX_POLITE_REFUSALS: usize = 64;
+/// Longest time spent on telling so.
+pub const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time from the first byte of a request to the end of its headers. A watch goes round once in this time, so a
+/// slow client may last up to twice as long.
+pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time to read a whole body.
+pub const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that bytes for a client may lie unsent because it does not read.
+pub const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time a connection may be kept without a request. More than the 60 s of common load balancers, so that they, not
+/// we, are the ones to close.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// Longest TLS handshake.
+pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time that requests in flight may take to end once the server is told to stop.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest head of a request, in bytes; on HTTP/2, largest header list.
+pub const MAX_HEADER_BYTES: usize = 16 * 1024;
+/// Most headers of a request.
+pub const MAX_HEADERS: usize = 100;
+/// Longest path and query, in bytes.
+pub const MAX_URI_BYTES: usize = 4 * 1024;
+/// Most requests at once on one HTTP/2 connection.
+pub const MAX_HTTP2_STREAMS: u32 = 128;
+/// Most streams that a client may have reset before we took them up; beyond it the connection is closed (rapid reset).
+pub const MAX_HTTP2_PENDING_RESETS: usize = 20;
+/// Most bytes held back for one HTTP/2 stream that its client does not read.
+pub const MAX_HTTP2_SEND_BUFFER: usize = 256 * 1024;
+/// How often an HTTP/2 client is asked whether it is still there.
+pub const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// How long it may take to say so.
+pub const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after the process ran out of file descriptors or memory for sockets; doubles while that lasts.
+pub const MIN_ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Longest such pause.
+pub const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Largest JSON body, in bytes: the largest payload of the engine, and room for what is around it.
+pub const MAX_BODY_BYTES: usize = hapax_engine::limits::MAX_PAYLOAD_BYTES + 64 * 1024;
+/// Deepest nesting of a JSON body, the same as that of a payload.
+pub const MAX_JSON_DEPTH: usize = hapax_engine::limits::MAX_PAYLOAD_DEPTH;
+/// Most values, keys included, in a JSON body: parsed, each costs about a hundred bytes.
+pub const MAX_JSON_VALUES: usize = 200_000;
+/// Longest key of a JSON object, in bytes of its text.
+pub const MAX_JSON_KEY_BYTES: usize = 4 * 1024;
+/// Longest number, in characters; every 64-bit integer and float has a shorter spelling.
+pub const MAX_NUMBER_CHARS: usize = 400;
+/// Longest part of what was sent that an error text repeats, in characters.
+pub const MAX_ECHO_CHARS: usize = 120;
+
+/// Longest cursor accepted, in characters.
+pub const MAX_CURSOR_CHARS: usize = 1_024;
+
+/// Most addresses or key ids that a limiter remembers; beyond it the least recently seen are forgotten.
+pub const MAX_RATE_LIMIT_ENTRIES: usize = 16_384;
+/// Failed authentications in a burst, per address.
+pub const FAILED_AUTH_BURST_PER_ADDRESS: u32 = 20;
+/// Failed authentications in a burst, per key id.
+pub const FAILED_AUTH_BURST_PER_KEY: u32 = 10;
+/// Time after which one more failed authentication is forgiven.
+pub const FAILED_AUTH_REFILL: Duration = Duration::from_secs(6);
+/// Smallest buffer that HTTP/1 can be read with.
+pub const MIN_HTTP1_BUFFER: usize = 8 * 1024;
+
+/// Longest wait for the result of a run that `Prefer: wait=N` may ask for.
+pub const MAX_RESULT_WAIT: Duration = Duration::from_secs(60);
+/// How often a run that moves while it is read is read again, to show it as it was at one moment.
+pub const SHOW_TRIES: u32 = 5;
+/// When to come again if the store could not be reached.
+pub const STORE_RETRY_AFTER_SECONDS: u64 = 1;
+/// Most credentials of a workspace, revoked ones included.
+pub const MAX_CREDENTIALS_PER_WORKSPACE: usize = 1_000;
+/// Longest time that the secret before a rotation may still count.
+pub const MAX_KEY_OVERLAP: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a credential is remembered before it is looked up again: the longest time a revocation takes to count on other nodes.
+pub const CREDENTIAL_CACHE_FOR: Duration = Duration::from_secs(2);
+/// Most credentials remembered at once.
+pub const MAX_CACHED_CREDENTIALS: usize = 10_000;
+/// How exactly it is known when a credential was last used.
+pub const LAST_USED_RESOLUTION: Duration = Duration::from_secs(3600);
+/// Largest document, in bytes.
+pub const MAX_DOCUMENT_BYTES: usize = 512 * 1024;
+/// Most definitions of one installation: each claim looks for due runs of each.
+pub const MAX_DEFINITIONS: usize = 2_000;
+/// How often definitions that other nodes were given are looked for.
+pub const DEFINITION_POLL: Duration = Duration::from_secs(1);
+/// How far back that look goes: longer than any write takes to become visible.
+pub const DEFINITION_OVERLAP: Duration = Duration::from_secs(60);
+/// Most live streams of one credential.
+pub const MAX_STREAMS_PER_CREDENTIAL: usize = 32;
+/// Most live streams.
+pub const MAX_STREAMS: usize = 1_024;
+/// How soon after a change a live stream looks again.
+pub const STREAM_POLL: Duration = Duration::from_millis(100);
+/// How long it may go without looking.
+pub const STREAM_POLL_MAX: Duration = Duration::from_secs(2);
+/// How often a live stream that has nothing to tell shows that it is alive.
+pub const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long one live stream lasts; the client then comes again and goes on where it was.
+pub const STREAM_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// How long figures about the store are shown again before it is asked anew, however often somebody scrapes.
+pub const STORE_FIGURES_KEPT_FOR: Duration = Duration::from_secs(1);
+/// Longest time that a scrape waits for the store.
+pub const STORE_FIGURES_PATIENCE: Duration = Duration::from_secs(3);
+/// Most credentials whose use of keys is told apart in metrics; the others are counted together.
+pub const MAX_CREDENTIAL_SERIES: usize = 1_000;
+/// How often it is written how run keys were used.
+pub const KEY_USES_FLUSHED_EVERY: Duration = Duration::from_secs(1);
+/// Most run keys whose uses wait to be written.
+pub const MAX_PENDING_KEY_USES: usize = 10_000;
+
+/// Longest line of a log, in bytes, its end included.
+pub const MAX_LOG_LINE_BYTES: usize = 1_024;
+/// Longest value on a line of a log, in bytes before quoting.
+pub const MAX_LOG_VALUE_BYTES: usize = 400;
+
+/// Most spans that wait to be exported; beyond it they are dropped and counted.
+pub const MAX_PENDING_SPANS: usize = 8_192;
+/// Most spans in one export.
+pub const MAX_SPANS_PER_EXPORT: usize = 512;
+/// Longest time that a span waits for others to be exported with.
+pub const SPAN_EXPORT_EVERY: Duration = Duration::from_secs(1);
+/// Longest time that one export may take.
+pub const SPAN_EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most attributes of one span.
+pub const MAX_SPAN_ATTRIBUTES: usize = 32;
+/// Longest attribute of a span, in bytes.
+pub const MAX_SPAN_ATTRIBUTE_BYTES: usize = 1_024;

@@ -1,0 +1,134 @@
+//! Logs: one line for each event, for people or for programs, on standard error.
+//!
+//! A line is at most [`crate::limits::MAX_LOG_LINE_BYTES`] long and is one line whatever the data in it: control characters are escaped, so that
+//! nothing that came from outside can forge a line or speak to a terminal.
+
+mod line;
+
+use std::fmt;
+use std::io::Write;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hapax_engine::model::Timestamp;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::otlp::Exporter;
+use line::Line;
+
+/// What lines look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Pretty,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = LoggingError;
+
+    fn from_str(text: &str) -> Result<Self, LoggingError> {
+        match text {
+            "pretty" => Ok(LogFormat::Pretty),
+            "json" => Ok(LogFormat::Json),
+            _ => Err(LoggingError::Format(text.chars().take(40).collect())),
+        }
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LogFormat::Pretty => "pretty",
+            LogFormat::Json => "json",
+        })
+    }
+}
+
+/// Why logs cannot be written as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoggingError {
+    /// No such format.
+    #[error("`{0}` is no format of logs; write `pretty` or `json`")]
+    Format(String),
+    /// No such filter.
+    #[error(
+        "`{0}` says nothing about what to log; write a level (off, error, warn, info, debug, trace), or levels by target, as in \
+         `info,hapax_engine=debug`"
+    )]
+    Filter(String),
+    /// Somebody else writes logs in this process.
+    #[error("logs are already written by something else in this process")]
+    Taken,
+}
+
+/// How logs are written.
+#[derive(Debug, Clone, Default)]
+pub struct LogOptions {
+    /// What lines look like.
+    pub format: LogFormat,
+    /// What is logged: a level, or levels by target, as in `info,hapax_engine=debug`. Empty: errors.
+    pub filter: String,
+    /// Are levels coloured? Only where people look at a terminal.
+    pub colour: bool,
+}
+
+impl LogOptions {
+    fn targets(&self) -> Result<Targets, LoggingError> {
+        let text = if self.filter.trim().is_empty() { "error" } else { self.filter.trim() };
+        text.parse().map_err(|_| LoggingError::Filter(text.chars().take(80).collect()))
+    }
+}
+
+/// Writes logs of this whole process on standard error from now on, and hands spans to `exporter` if there is one.
+pub fn start(options: &LogOptions, exporter: Option<&Exporter>) -> Result<(), LoggingError> {
+    let lines = Lines::new(options, |line| {
+        // Nobody could be told that standard error is gone.
+        let _ = std::io::stderr().lock().write_all(line);
+    });
+    let lines = lines.with_filter(options.targets()?);
+    let spans = exporter.map(|exporter| exporter.layer().with_filter(Exporter::filter()));
+    tracing_subscriber::registry().with(lines).with(spans).try_init().map_err(|_| LoggingError::Taken)
+}
+
+/// Is given each line whole.
+type WriteLine = dyn Fn(&[u8]) + Send + Sync;
+
+/// Writes a line for each event.
+#[derive(Clone)]
+pub struct Lines {
+    format: LogFormat,
+    colour: bool,
+    write: Arc<WriteLine>,
+}
+
+impl Lines {
+    /// Lines as `options` say, but for their filter; `write` is given each whole, with its end.
+    pub fn new(options: &LogOptions, write: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
+        Lines { format: options.format, colour: options.colour, write: Arc::new(write) }
+    }
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lines").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+        let about = event.metadata();
+        let mut line = Line::begin(self.format, self.colour, now, *about.level(), about.target());
+        event.record(&mut line);
+        (self.write)(line.end().as_bytes());
+    }
+}

@@ -1,0 +1,275 @@
+//! What is counted, and how it is told to Prometheus.
+//!
+//! The counts are plain atomics and the text is written by [`exposition`]: nearly every figure lives elsewhere already (the
+//! engine's counts, the store), so a registry of metrics would only be a second place for them.
+
+mod exposition;
+mod figures;
+mod key_counts;
+mod route_counts;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hapax_engine::model::{IdempotencyKey, RequestScope, Timestamp};
+use hapax_engine::runtime::Stats;
+use hapax_engine::store::{KeyPlace, KeyUse, Store, Uses};
+use hapax_http_idempotency::{Event, Observe};
+use http::{Method, StatusCode};
+
+use crate::app::App;
+use crate::identity::Identity;
+use crate::limits::{KEY_USES_FLUSHED_EVERY, MAX_PENDING_KEY_USES};
+use crate::otlp;
+use exposition::Exposition;
+use figures::{Figures, Reading};
+use key_counts::{KeyCounts, Use};
+use route_counts::RouteCounts;
+
+/// What is counted.
+#[derive(Debug)]
+pub struct Metrics {
+    store: Arc<dyn Store>,
+    started_at: SystemTime,
+    routes: RouteCounts,
+    keys: KeyCounts,
+    figures: Figures,
+    /// How keys in bodies were used since that was last written.
+    uses: Mutex<BTreeMap<KeyPlace, Uses>>,
+    uses_lost: AtomicU64,
+}
+
+impl Metrics {
+    /// Nothing yet; requests will be told apart by these routes.
+    pub fn new(store: Arc<dyn Store>, routes: impl IntoIterator<Item = &'static str>) -> Self {
+        Metrics {
+            figures: Figures::new(store.clone()),
+            store,
+            started_at: SystemTime::now(),
+            routes: RouteCounts::new(routes),
+            keys: KeyCounts::default(),
+            uses: Mutex::default(),
+            uses_lost: AtomicU64::new(0),
+        }
+    }
+
+    /// A request was answered. `route` is the template, `None` where there was no such route.
+    pub(crate) fn answered(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
+        self.routes.count(method, route, status, took);
+    }
+
+    /// A key in a body named a new run.
+    pub(crate) fn run_key_taken(&self, identity: &Identity, key: Option<&str>) {
+        if key.is_some() {
+            self.keys.count_run_key(&identity.request_scope(), Use::New);
+        }
+    }
+
+    /// A key in a body found its run.
+    pub(crate) fn run_key_replayed(&self, identity: &Identity, key: Option<&str>) {
+        self.used(identity, key, Use::Replayed);
+    }
+
+    /// A key in a body named another run.
+    pub(crate) fn run_key_conflicted(&self, identity: &Identity, key: Option<&str>) {
+        self.used(identity, key, Use::Conflicted);
+    }
+
+    fn used(&self, identity: &Identity, key: Option<&str>, usage: Use) {
+        let Some(Ok(key)) = key.map(IdempotencyKey::new) else { return };
+        self.keys.count_run_key(&identity.request_scope(), usage);
+        let place = KeyPlace::Run { workspace: identity.workspace.clone(), key };
+        let mut all = self.uses.lock().expect("no holder panics");
+        if all.len() >= MAX_PENDING_KEY_USES && !all.contains_key(&place) {
+            self.uses_lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let counted = all.entry(place).or_default();
+        match usage {
+            Use::Replayed => counted.replays += 1,
+            Use::Conflicted => counted.conflicts += 1,
+            Use::New => {}
+        }
+    }
+
+    /// Writes how keys in bodies were used.
+    pub async fn flush(&self) {
+        let uses = std::mem::take(&mut *self.uses.lock().expect("no holder panics"));
+        if uses.is_empty() {
+            return;
+        }
+        let uses: Vec<KeyUse> = uses.into_iter().map(|(place, uses)| KeyUse { place, uses }).collect();
+        let Some(book) = self.store.key_book() else { return };
+        for uses in uses.chunks(hapax_engine::limits::MAX_KEY_USES) {
+            if let Err(error) = book.count_uses(uses.to_vec()).await {
+                // Whether they were written is not always known, and a count too low is better than one too high.
+                let lost: u64 = uses.iter().map(|use_of| use_of.uses.replays + use_of.uses.conflicts).sum();
+                self.uses_lost.fetch_add(lost, Ordering::Relaxed);
+                tracing::warn!(%error, lost, "how keys were used could not be written");
+            }
+        }
+    }
+
+    /// Writes how keys were used at most once a second, for as long as anybody counts.
+    pub(crate) async fn keep_flushing(metrics: Weak<Metrics>) {
+        loop {
+            tokio::time::sleep(KEY_USES_FLUSHED_EVERY).await;
+            let Some(metrics) = metrics.upgrade() else { return };
+            metrics.flush().await;
+        }
+    }
+
+    /// Everything, as Prometheus reads it.
+    pub(crate) async fn render(&self, app: &App) -> String {
+        let reading = self.figures.read().await;
+        let mut out = Exposition::default();
+        self.write_process(&mut out, app);
+        self.routes.write(&mut out);
+        self.keys.write(&mut out);
+        write_engine(&mut out, &app.engine.stats());
+        out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);
+        write_store(&mut out, &reading, self.store.now());
+        out.finish()
+    }
+
+    fn write_process(&self, out: &mut Exposition, app: &App) {
+        let labels = [("version", env!("CARGO_PKG_VERSION"))];
+        out.family("hapax_build_info", "gauge", "What runs here; the value is always 1.")
+            .sample(&labels, 1.0);
+        let began = self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        out.gauge("hapax_process_start_time_seconds", "When this server was started, as a Unix time.", began);
+        out.gauge("hapax_definitions", "Workflow definitions known here.", app.definitions.count() as f64);
+        out.gauge("hapax_event_streams_open", "Live event streams open now.", app.streams.count() as f64);
+        out.counter(
+            "hapax_key_uses_uncounted_total",
+            "Uses of run keys that the look-up of a key does not show, because they could not be written.",
+            self.uses_lost.load(Ordering::Relaxed),
+        );
+        out.counter(
+            "hapax_trace_spans_exported_total",
+            "Spans that an OTLP receiver took.",
+            otlp::count_exported(),
+        );
+        out.counter(
+            "hapax_trace_spans_dropped_total",
+            "Spans that were not exported: too many at once, or the receiver did not take them.",
+            otlp::count_dropped(),
+        );
+    }
+}
+
+/// The engine's counts since this process started.
+fn write_engine(out: &mut Exposition, stats: &Stats) {
+    let counts = [
+        ("hapax_runs_created_total", "Runs that a start created.", stats.created),
+        (
+            "hapax_starts_replayed_total",
+            "Starts that found their run already there, by key or run id.",
+            stats.duplicates,
+        ),
+        (
+            "hapax_conflicts_total",
+            "Starts and settlements refused because a key or promise held something else.",
+            stats.conflicts,
+        ),
+        ("hapax_lease_claims_total", "Leases granted on due runs.", stats.claims),
+        (
+            "hapax_lease_takeovers_total",
+            "Leases taken over from a holder that vanished, or that did not renew in time.",
+            stats.takeovers,
+        ),
+        (
+            "hapax_leases_given_up_total",
+            "Runs given up here because their lease could not be kept: the store did not answer in time.",
+            stats.self_fenced,
+        ),
+        (
+            "hapax_fenced_writes_total",
+            "Writes refused because another holds the lease: a late writer was kept out.",
+            stats.fenced_writes,
+        ),
+        ("hapax_stale_writes_total", "Writes sent again because the run had changed.", stats.stale_writes),
+        (
+            "hapax_unconfirmed_writes_total",
+            "Writes whose confirmation was lost, settled by sending them again.",
+            stats.unknown_resolved,
+        ),
+        ("hapax_run_replays_total", "Runs rebuilt from their records.", stats.replays),
+        (
+            "hapax_runs_resumed_in_memory_total",
+            "Parked runs that went on in memory.",
+            stats.resumed_in_memory,
+        ),
+        ("hapax_runs_closed_total", "Runs that ended here.", stats.closed),
+        ("hapax_effects_total", "Times the code of an effect was entered.", stats.effects),
+        ("hapax_step_retries_total", "Attempts that failed and will be made again.", stats.retries),
+        ("hapax_doubts_total", "Times an effect came to be in doubt.", stats.doubts),
+        ("hapax_after_effects_delivered_total", "After-effects delivered.", stats.delivered),
+        (
+            "hapax_after_effect_failures_total",
+            "Attempts to deliver an after-effect that failed.",
+            stats.undelivered,
+        ),
+    ];
+    for (name, help, count) in counts {
+        out.counter(name, help, count);
+    }
+    let mut duplicates = out.family(
+        "hapax_duplicate_effects_total",
+        "counter",
+        "Times an effect was entered though an earlier entry under its key may have happened. Of class idempotent the provider \
+         tells them apart by key; of class claimed the step asked for it.",
+    );
+    duplicates.count(&[("class", "idempotent")], stats.repeated_effects);
+    duplicates.count(&[("class", "claimed")], stats.repeated_claimed_effects);
+}
+
+/// What the store was last seen to hold, over all workspaces; nothing of it before it was first read.
+fn write_store(out: &mut Exposition, reading: &Reading, now: Timestamp) {
+    let is_up = f64::from(u8::from(reading.is_up));
+    out.gauge("hapax_store_up", "Could the store be read for this scrape? 1 or 0.", is_up);
+    let Some(figures) = &reading.figures else { return };
+    let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
+    out.gauge(
+        "hapax_store_figures_age_seconds",
+        "How old the figures about the store are: hapax_steps_in_doubt, hapax_oldest_*, hapax_outbox_*.",
+        reading.age.as_secs_f64(),
+    );
+    out.gauge("hapax_steps_in_doubt", "Steps in doubt now, counted up to 1000.", figures.doubts as f64);
+    out.gauge(
+        "hapax_oldest_doubt_age_seconds",
+        "How long the oldest doubt has waited; 0 if there is none.",
+        age(figures.oldest_doubt_at),
+    );
+    out.gauge(
+        "hapax_oldest_request_key_age_seconds",
+        "Age of the oldest request key that is still kept; 0 if there is none.",
+        age(figures.oldest_request_at),
+    );
+    out.gauge(
+        "hapax_outbox_depth",
+        "After-effects that wait to be delivered, counted up to 10000.",
+        figures.outbox.undelivered as f64,
+    );
+    out.gauge(
+        "hapax_outbox_oldest_age_seconds",
+        "Age of the oldest after-effect that waits; 0 if there is none.",
+        age(figures.outbox.oldest_at),
+    );
+    out.gauge(
+        "hapax_outbox_dead",
+        "After-effects given up, which people may have delivered once more; counted up to 10000.",
+        figures.outbox.dead as f64,
+    );
+}
+
+/// Tells the counts what comes of request keys.
+pub(crate) struct KeysObserved(pub(crate) Arc<Metrics>);
+
+impl Observe for KeysObserved {
+    fn saw(&self, scope: &RequestScope, event: Event) {
+        self.0.keys.count_request_key(scope, event);
+    }
+}

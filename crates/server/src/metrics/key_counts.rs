@@ -1,0 +1,135 @@
+//! What comes of keys: in all, and by credential, so that one whose calls come again unusually often stands out.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hapax_engine::model::RequestScope;
+use hapax_http_idempotency::Event;
+
+use super::exposition::Exposition;
+use crate::limits::MAX_CREDENTIAL_SERIES;
+
+/// Those credentials that have no series of their own.
+const OTHERS: &str = "other";
+
+/// How a key was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    New,
+    Replayed,
+    Conflicted,
+}
+
+const USES: [(Use, &str); 3] =
+    [(Use::New, "new"), (Use::Replayed, "replayed"), (Use::Conflicted, "conflicted")];
+
+type Counts = [u64; USES.len()];
+
+#[derive(Debug, Default)]
+pub(super) struct KeyCounts {
+    request_keys: [AtomicU64; Event::ALL.len()],
+    run_keys: [AtomicU64; USES.len()],
+    by_credential: Mutex<ByCredential>,
+}
+
+#[derive(Debug, Default)]
+struct ByCredential {
+    known: HashMap<RequestScope, Counts>,
+    others: Counts,
+}
+
+impl KeyCounts {
+    pub(super) fn count_request_key(&self, scope: &RequestScope, event: Event) {
+        self.request_keys[event as usize].fetch_add(1, Ordering::Relaxed);
+        match event {
+            Event::Began => self.count_by_credential(scope, Use::New),
+            Event::Replayed => self.count_by_credential(scope, Use::Replayed),
+            Event::Conflicted => self.count_by_credential(scope, Use::Conflicted),
+            _ => {}
+        }
+    }
+
+    pub(super) fn count_run_key(&self, scope: &RequestScope, usage: Use) {
+        self.run_keys[usage as usize].fetch_add(1, Ordering::Relaxed);
+        self.count_by_credential(scope, usage);
+    }
+
+    fn count_by_credential(&self, scope: &RequestScope, usage: Use) {
+        let mut all = self.by_credential.lock().expect("no holder panics");
+        let is_full = all.known.len() >= MAX_CREDENTIAL_SERIES;
+        if let Some(counts) = all.known.get_mut(scope) {
+            counts[usage as usize] += 1;
+        } else if is_full {
+            all.others[usage as usize] += 1;
+        } else {
+            all.known.entry(scope.clone()).or_default()[usage as usize] += 1;
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut Exposition) {
+        let help = "What came of requests with an Idempotency-Key: began is a new operation, replayed an answer given again.";
+        let mut family = out.family("hapax_request_key_events_total", "counter", help);
+        for event in Event::ALL {
+            let count = self.request_keys[event as usize].load(Ordering::Relaxed);
+            family.count(&[("event", event.as_str())], count);
+        }
+        let help = "What came of run keys (idempotencyKey of a start): a new run, the run found again, or a conflict.";
+        let mut family = out.family("hapax_run_key_events_total", "counter", help);
+        for (usage, name) in USES {
+            family.count(&[("event", name)], self.run_keys[usage as usize].load(Ordering::Relaxed));
+        }
+        let help = "Uses of request and run keys by credential; credentials beyond the first thousand are counted as other.";
+        let mut family = out.family("hapax_credential_key_uses_total", "counter", help);
+        let all = self.by_credential.lock().expect("no holder panics");
+        let mut known: Vec<_> = all.known.iter().collect();
+        known.sort();
+        for (scope, counts) in known {
+            for (usage, name) in USES {
+                let labels = [
+                    ("workspace", scope.workspace.as_str()),
+                    ("credential", scope.caller.as_str()),
+                    ("use", name),
+                ];
+                family.count(&labels, counts[usage as usize]);
+            }
+        }
+        for (usage, name) in USES {
+            let labels = [("workspace", OTHERS), ("credential", OTHERS), ("use", name)];
+            family.count(&labels, all.others[usage as usize]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_engine::model::{Name, WorkspaceId};
+
+    use super::*;
+
+    fn scope(number: usize) -> RequestScope {
+        let workspace = WorkspaceId::new("acme").unwrap();
+        RequestScope { workspace, caller: Name::new("credential", &format!("cred_{number}")).unwrap() }
+    }
+
+    /// S2.38: the rate is known per credential, in a bounded number of series.
+    #[test]
+    fn credentials_are_told_apart_until_there_are_too_many() {
+        let counts = KeyCounts::default();
+        for number in 0..MAX_CREDENTIAL_SERIES + 5 {
+            counts.count_request_key(&scope(number), Event::Replayed);
+        }
+        counts.count_run_key(&scope(0), Use::Replayed);
+        let mut out = Exposition::default();
+        counts.write(&mut out);
+        let text = out.finish();
+        let of = |credential: &str| {
+            let wanted = format!("credential=\"{credential}\",use=\"replayed\"}} ");
+            text.lines().find_map(|line| line.split_once(&wanted)).map(|(_, count)| count.to_owned())
+        };
+        assert_eq!(of("cred_0").as_deref(), Some("2"));
+        assert_eq!(of("other").as_deref(), Some("5"));
+        assert_eq!(of(&format!("cred_{MAX_CREDENTIAL_SERIES}")), None);
+        assert!(text.contains("hapax_request_key_events_total{event=\"replayed\"} 1005"), "{text}");
+    }
+}

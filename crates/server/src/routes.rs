@@ -1,0 +1,183 @@
+//! Every route, in one table: what it answers to, who may call it, and whether request keys count on it.
+
+pub(crate) mod approvals;
+pub(crate) mod definitions;
+pub(crate) mod doubts;
+pub(crate) mod events;
+pub(crate) mod evidence;
+pub(crate) mod keys;
+pub(crate) mod meta;
+mod request;
+pub(crate) mod runs;
+pub(crate) mod setup;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::handler::Handler;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use hapax_api::Code;
+use hapax_http_idempotency::IdempotencyLayer;
+use http::Method;
+
+use crate::access::Access;
+use crate::answer::{Refused, dress};
+use crate::app::App;
+use crate::connection::Peer;
+use crate::error_pages;
+use crate::negotiate::require_json_accepted;
+use crate::observed::{AnsweredTo, observe};
+
+/// One route. There is no way to make one without saying who may call it.
+pub(crate) struct Route {
+    /// Which method.
+    pub(crate) method: Method,
+    /// The path, with its parameters in braces.
+    pub(crate) path: &'static str,
+    /// Who may call it.
+    pub(crate) access: Access,
+    /// Do request keys count?
+    pub(crate) takes_keys: bool,
+    handler: MethodRouter<Arc<App>>,
+}
+
+fn read<H, T>(path: &'static str, access: Access, handler: H) -> Route
+where
+    H: Handler<T, Arc<App>>,
+    T: 'static,
+{
+    Route { method: Method::GET, path, access, takes_keys: false, handler: get(handler) }
+}
+
+fn write<H, T>(path: &'static str, access: Access, handler: H) -> Route
+where
+    H: Handler<T, Arc<App>>,
+    T: 'static,
+{
+    Route { method: Method::POST, path, access, takes_keys: true, handler: post(handler) }
+}
+
+impl Route {
+    /// Its answer holds a secret, which must not be kept; so it is not given twice.
+    fn answers_with_a_secret(mut self) -> Self {
+        self.takes_keys = false;
+        self
+    }
+}
+
+/// The table.
+pub(crate) fn table() -> Vec<Route> {
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch};
+    vec![
+        write("/api/v1/workflow-definitions", Administer, definitions::upload),
+        read("/api/v1/workflow-definitions", Read, definitions::list),
+        read("/api/v1/workflow-definitions/{id}", Read, definitions::show),
+        write("/api/v1/workflow-runs", Operate, runs::create),
+        write("/api/v1/workflow-runs/batch", Operate, runs::create_batch),
+        read("/api/v1/workflow-runs", Read, runs::list),
+        read("/api/v1/workflow-runs/{id}", Read, runs::show),
+        write("/api/v1/workflow-runs/{id}/cancel", Operate, runs::cancel),
+        write("/api/v1/workflow-runs/{id}/pause", Operate, runs::pause),
+        write("/api/v1/workflow-runs/{id}/resume", Operate, runs::resume),
+        write("/api/v1/workflow-runs/{id}/retry", Operate, runs::retry),
+        write("/api/v1/workflow-runs/{id}/signals", Operate, runs::signal),
+        write("/api/v1/workflow-runs/{id}/approvals/{step}", Operate, approvals::answer),
+        read("/api/v1/workflow-runs/{id}/result", Read, runs::result),
+        read("/api/v1/workflow-runs/{id}/events", Read, events::list),
+        read("/api/v1/workflow-runs/{id}/events/stream", Read, events::stream),
+        read("/api/v1/workflow-runs/{id}/ledger", Read, evidence::ledger_of_run),
+        read("/api/v1/workflow-runs/{id}/notes", Read, evidence::notes),
+        write("/api/v1/workflow-runs/{id}/notes", Operate, evidence::add_note),
+        read("/api/v1/keys/{scope}/{key}", Read, keys::show),
+        write("/api/v1/keys/{scope}/{key}/release", Manage, keys::release),
+        read("/api/v1/doubts", Read, doubts::list),
+        write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
+        read("/api/v1/ledger", Read, evidence::ledger),
+        read("/api/v1/audit", Read, evidence::audit),
+        write("/api/v1/workspaces", Install, setup::create_workspace),
+        read("/api/v1/workspaces", Install, setup::list_workspaces),
+        read("/api/v1/workspaces/{id}", Read, setup::show_workspace),
+        write("/api/v1/credentials", Administer, setup::create_credential).answers_with_a_secret(),
+        read("/api/v1/credentials", Administer, setup::list_credentials),
+        read("/api/v1/credentials/{id}", Administer, setup::show_credential),
+        write("/api/v1/credentials/{id}/rotate", Administer, setup::rotate_credential)
+            .answers_with_a_secret(),
+        write("/api/v1/credentials/{id}/revoke", Administer, setup::revoke_credential),
+        read("/api/v1/idempotency-policy", Open, meta::policy),
+        read("/healthz", Open, meta::health),
+        read("/readyz", Open, meta::readiness),
+        read("/metrics", Watch, meta::metrics),
+        read("/openapi.json", Open, meta::openapi),
+        read("/schemas/workflow-definition.json", Open, meta::document_schema),
+        read("/docs", Open, meta::docs),
+    ]
+}
+
+/// Every route there is, and who may call it: for whoever checks that none is forgotten.
+pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
+    table().into_iter().map(|route| (route.method, route.path, route.access)).collect()
+}
+
+/// All routes, with what stands before them.
+pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
+    let mut router = Router::new();
+    for route in table() {
+        let guard = Guard { app: app.clone(), access: route.access };
+        let mut handler = route.handler;
+        if route.takes_keys {
+            handler = handler.layer(keys.clone());
+        }
+        handler = handler.layer(from_fn_with_state(guard, admit));
+        if route.path.starts_with("/api/") && !route.path.ends_with("/stream") {
+            handler = handler.layer(from_fn(require_json_accepted));
+        }
+        router = router.route(route.path, handler);
+    }
+    let dressed = dress(router.with_state(app.clone()).merge(error_pages::routes()));
+    // Around all, so that what fits no route and what panicked is seen, too.
+    dressed.layer(from_fn_with_state(app.clone(), observe))
+}
+
+/// What is counted alone, without authentication: for a listener that only those who watch can reach.
+pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
+    let routes = Router::new().route("/metrics", get(meta::metrics)).route("/healthz", get(meta::health));
+    dress(routes.with_state(app.clone()))
+}
+
+/// Every path that is served, as metrics name it.
+pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
+    table().into_iter().map(|route| route.path).chain(error_pages::PATHS)
+}
+
+#[derive(Clone)]
+struct Guard {
+    app: Arc<App>,
+    access: Access,
+}
+
+/// Lets in who may: authenticates, checks the role, and tells the handlers who it is.
+async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    if guard.access == Access::Open {
+        return next.run(request).await;
+    }
+    let address = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
+    let now = guard.app.store.now();
+    let identity = match guard.app.authenticator.identify(request.headers(), address, now).await {
+        Ok(identity) => identity,
+        Err(problem) => return Refused::from(problem).into_response(),
+    };
+    if !guard.access.allows(identity.role, identity.is_installation()) {
+        let least = guard.access.least_role();
+        let detail = format!("The credential has the role {}; this needs {least}.", identity.role.as_str());
+        return Refused::new(Code::Forbidden, detail).with("requiredRole", least).into_response();
+    }
+    let caller = identity.request_scope();
+    request.extensions_mut().insert(caller.clone());
+    request.extensions_mut().insert(identity);
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(AnsweredTo(caller));
+    response
+}

@@ -1,0 +1,95 @@
+//! Answers to the approvals that documents ask for.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_documents::model::{Approval, Step, StepKind};
+use hapax_documents::{approval_signal, check_answer};
+use hapax_engine::model::Payload;
+use hapax_http_idempotency::OperationId;
+use serde_json::json;
+
+use super::request::{Caller, PathOf};
+use super::runs::run_id;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::{of_invalid, problem_of};
+use crate::strict_json::StrictJson;
+
+/// Answers an approval: under the role and the requester of the credential, which the document lets decide or not.
+#[utoipa::path(
+    post, path = "/api/v1/workflow-runs/{id}/approvals/{step}", tag = "runs", request_body = api::AnswerApproval,
+    params(
+        ("id" = String, Path, description = "The run"),
+        ("step" = String, Path, description = "The step that asks"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "The answer is kept", body = api::SentSignal),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((id, step)): PathOf<(String, String)>,
+    operation: Option<Extension<OperationId>>,
+    StrictJson { value: asked, .. }: StrictJson<api::AnswerApproval>,
+) -> Result<Json<api::SentSignal>, Refused> {
+    let run = run_id(&id)?;
+    let engine = app.engine_for(&identity);
+    let facts = engine.get(run).await.map_err(|error| problem_of(&error))?.head.facts;
+    let absent = || Refused::new(Code::NotFound, "The run has no such step that asks for an approval.");
+    let definition = match app.definitions.get_document(&facts.workspace, &facts.workflow).await {
+        Err(problem) if problem.code == Code::DefinitionNotFound => return Err(absent()),
+        found => found?,
+    };
+    let approval = find_approval(&definition.document().steps, &step).ok_or_else(absent)?;
+    let mut by = json!({ "roles": [identity.role.as_str()] });
+    by["requester"] = identity.requester.as_deref().unwrap_or(&identity.name).into();
+    let mut answer = json!({ "decision": asked.decision, "by": by });
+    if let Some(comment) = asked.comment {
+        answer["comment"] = comment.into();
+    }
+    if let Some(value) = asked.value {
+        let read = |_| Refused::new(Code::InvalidRequest, "`value` cannot be read.").with("path", "/value");
+        answer["value"] = serde_json::from_str(value.text()).map_err(read)?;
+    }
+    if let Err(why) = check_answer(approval, &answer) {
+        return Err(Refused::new(Code::InvalidRequest, format!("The answer does not count: {why}")));
+    }
+    let payload = Payload::of(&answer).map_err(|invalid| of_invalid(&invalid))?;
+    let signal_id = operation.map(|Extension(OperationId(id))| id.to_string());
+    let stored = engine.signal_payload(run, &approval_signal(&step), payload, signal_id.as_deref()).await;
+    let stored = stored.map_err(|error| problem_of(&error))?;
+    Ok(Json(api::SentSignal { run_id: run.to_string(), stored }))
+}
+
+/// The approval that the step of this name asks for, wherever it stands in the document. Within `for_each` a step has the place of its item
+/// after its name.
+fn find_approval<'a>(steps: &'a [Step], name: &str) -> Option<&'a Approval> {
+    steps.iter().find_map(|step| match &step.kind {
+        StepKind::Approval(approval) => {
+            let rest = name.strip_prefix(step.name.as_str())?;
+            let is_item = rest.split('.').skip(1).all(|place| place.parse::<usize>().is_ok());
+            (rest.is_empty() || (rest.starts_with('.') && is_item)).then_some(approval)
+        }
+        StepKind::Condition(condition) => {
+            find_approval(&condition.then, name).or_else(|| find_approval(&condition.otherwise, name))
+        }
+        StepKind::Parallel(parallel) => {
+            parallel.branches.iter().find_map(|branch| find_approval(branch, name))
+        }
+        StepKind::ForEach(each) => find_approval(&each.steps, name),
+        StepKind::Task(_)
+        | StepKind::Http(_)
+        | StepKind::Wait(_)
+        | StepKind::Promise(_)
+        | StepKind::Signal(_)
+        | StepKind::Child(_) => None,
+    })
+}

@@ -1,0 +1,95 @@
+//! Definitions: documents that can be run.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::model::Name;
+use http::{StatusCode, header};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use crate::answer::Refused;
+use crate::app::App;
+use crate::uploaded::Uploaded;
+
+/// Uploads a definition, as JSON or YAML. A version never changes: the same again is found, something else is refused.
+#[utoipa::path(
+    post, path = "/api/v1/workflow-definitions", tag = "definitions",
+    request_body(content((api::CreateDefinition = "application/json"), (String = "application/yaml"))),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
+    responses(
+        (status = 201, description = "It was made", body = api::Definition),
+        (status = 200, description = "It was there, with the same content", body = api::Definition),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn upload(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    uploaded: Uploaded,
+) -> Result<Response, Refused> {
+    let (definition, is_new) = app.definitions.upload(&identity, uploaded).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let location = format!("/api/v1/workflow-definitions/{}", definition.id);
+    Ok((status, [(header::LOCATION, location)], Json(definition)).into_response())
+}
+
+/// One definition with its document.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-definitions/{id}", tag = "definitions",
+    params(("id" = String, Path, description = "The definition")),
+    responses(
+        (status = 200, description = "The definition", body = api::Definition),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::Definition>, Refused> {
+    Ok(Json(app.definitions.get(&identity.workspace, &id).await?.shown()))
+}
+
+/// Which definitions to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DefinitionFilter {
+    /// How many at most, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+}
+
+/// Definitions, in the order of their ids.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-definitions", tag = "definitions", params(DefinitionFilter),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::DefinitionSummary>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(filter): QueryOf<DefinitionFilter>,
+) -> Result<Json<api::Page<api::DefinitionSummary>>, Refused> {
+    let limit = page_limit(filter.limit.as_deref())?;
+    let pages = app.list(&identity, "definitions", "");
+    let after = filter.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = after.map(|after: String| Name::new("definition id", &after)).transpose();
+    let after = after.map_err(|_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`."))?;
+    let found = app.definitions.list(&identity.workspace, after, limit).await?;
+    let next_cursor = found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.id));
+    Ok(Json(api::Page { items: found, next_cursor }))
+}

@@ -1,0 +1,115 @@
+//! Effects of which nobody knows whether they happened.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::model::{DoubtRef, StepId, Timestamp, Version};
+use hapax_engine::store::DoubtPlace;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use super::runs::run_id;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::problem_of;
+use crate::strict_json::StrictJson;
+use crate::translate::{ruling, shown_doubt};
+
+/// Which page of a list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageOf {
+    /// How many at most, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    pub(crate) limit: Option<String>,
+    /// Where the page before ended.
+    pub(crate) cursor: Option<String>,
+}
+
+/// Effects in doubt that nobody has ruled on, the longest in doubt first.
+#[utoipa::path(
+    get, path = "/api/v1/doubts", tag = "doubts", params(PageOf),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::Doubt>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::Doubt>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let pages = app.list(&identity, "doubts", "");
+    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = after.map(|place: String| place_of(&place)).transpose()?;
+    let engine = app.engine_for(&identity);
+    let found = engine.list_doubts(after, limit).await.map_err(|error| problem_of(&error))?;
+    let mut items = Vec::with_capacity(found.doubts.len());
+    for doubt in &found.doubts {
+        let view = engine.get(doubt.run).await.map_err(|error| problem_of(&error))?;
+        items.push(shown_doubt(doubt, view.head.facts.workflow.name.to_string()));
+    }
+    let next_cursor =
+        found.next.map(|next| pages.seal(&format!("{} {} {}", next.since.as_millis(), next.run, next.step)));
+    Ok(Json(api::Page { items, next_cursor }))
+}
+
+fn place_of(text: &str) -> Result<DoubtPlace, Refused> {
+    let refused = || Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
+    let mut parts = text.splitn(3, ' ');
+    let (Some(since), Some(run), Some(step)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(refused());
+    };
+    Ok(DoubtPlace {
+        since: Timestamp::from_millis(since.parse().map_err(|_| refused())?),
+        run: run.parse().map_err(|_| refused())?,
+        step: StepId::from_stored(step),
+    })
+}
+
+/// Decides what is to become of an effect in doubt. It counts once, for the doubt as it was seen, and is in the audit log.
+#[utoipa::path(
+    post, path = "/api/v1/doubts/{run}/{step}/resolve", tag = "doubts", request_body = api::ResolveDoubt,
+    params(
+        ("run" = String, Path, description = "The run"),
+        ("step" = String, Path, description = "The step"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is decided", body = api::ResolvedDoubt),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn resolve(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((run, step)): PathOf<(String, String)>,
+    StrictJson { value: asked, .. }: StrictJson<api::ResolveDoubt>,
+) -> Result<Json<api::ResolvedDoubt>, Refused> {
+    let run = run_id(&run)?;
+    let by = identity.actor(asked.by.as_deref());
+    let Some(ruling) = ruling(&asked, by) else {
+        let detail = "`happened` and `compensate` need `output`: what the effect gave, so that the run can go on with it.";
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/output"));
+    };
+    let doubt = DoubtRef { run, step: StepId::from_stored(&step), seen: Version::new(asked.version) };
+    let actor = api::Actor { name: ruling.by.name.clone(), role: identity.role };
+    let engine = app.engine_for(&identity);
+    engine.resolve_doubt(&doubt, ruling).await.map_err(|error| problem_of(&error))?;
+    let version = engine.get(run).await.map_or(asked.version, |view| view.head.version.get());
+    Ok(Json(api::ResolvedDoubt {
+        run_id: run.to_string(),
+        step_id: step,
+        resolution: asked.resolution,
+        by: actor,
+        version,
+    }))
+}

@@ -1,0 +1,91 @@
+//! The history of a run: a page at a time, or live.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::model::Version;
+use http::HeaderMap;
+
+use super::doubts::PageOf;
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use super::runs::run_id;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::problem_of;
+use crate::event_stream;
+use crate::translate::shown_event;
+
+/// What happened to a run as a whole, oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-runs/{id}/events", tag = "runs",
+    params(("id" = String, Path, description = "The run"), PageOf),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::RunEvent>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::RunEvent>>, Refused> {
+    let run = run_id(&id)?;
+    let limit = page_limit(page.limit.as_deref())?;
+    let pages = app.list(&identity, "events", &id);
+    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
+    let after = after.map(|place: String| place.parse::<u64>()).transpose().map_err(refused)?;
+    let after = Version::new(after.unwrap_or(0));
+    let events =
+        app.engine_for(&identity).list_events(run, after).await.map_err(|error| problem_of(&error))?;
+    let is_more = events.len() > limit;
+    let items: Vec<_> = events.iter().take(limit).map(shown_event).collect();
+    let next_cursor = items.last().filter(|_| is_more).map(|last| pages.seal(&last.version.to_string()));
+    Ok(Json(api::Page { items, next_cursor }))
+}
+
+/// The history of a run as it happens: events `run`, `step` and, at last, `end`. `Last-Event-ID` goes on where another stream broke off.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-runs/{id}/events/stream", tag = "runs",
+    params(
+        ("id" = String, Path, description = "The run"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The version that was seen last"),
+    ),
+    responses(
+        (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn stream(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let run = run_id(&id)?;
+    let seen = match headers
+        .get("last-event-id")
+        .map(|value| value.to_str().ok().and_then(|text| text.parse().ok()))
+    {
+        None => 0,
+        Some(Some(seen)) => seen,
+        Some(None) => {
+            return Err(Refused::new(
+                Code::InvalidRequest,
+                "`Last-Event-ID` is the number that the last event carried.",
+            ));
+        }
+    };
+    let engine = app.engine_for(&identity);
+    engine.get(run).await.map_err(|error| problem_of(&error))?;
+    let seat = app.streams.take(&identity.credential)?;
+    Ok(event_stream::of_run(engine, run, Version::new(seen), seat, app.options.draining.clone())
+        .into_response())
+}

@@ -1,0 +1,163 @@
+//! What happened, for people and auditors: the ledger, the journal, the audit log, notes.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::Error;
+use hapax_engine::store::ListRuns;
+use http::StatusCode;
+
+use super::doubts::PageOf;
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use super::runs::run_id;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::problem_of;
+use crate::identity::Identity;
+use crate::strict_json::StrictJson;
+use crate::translate::{shown_effect, shown_note};
+
+/// The effects of one run: every attempt, claim, probe, ruling and refused write.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-runs/{id}/ledger", tag = "evidence", params(("id" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "Every effect of the run", body = api::Page<api::LedgerEntry>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn ledger_of_run(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
+    let run = run_id(&id)?;
+    let entries = app.engine_for(&identity).ledger(run).await.map_err(|error| problem_of(&error))?;
+    Ok(Json(api::Page { items: entries.iter().map(shown_effect).collect(), next_cursor: None }))
+}
+
+/// The effects of the workspace, by run, newest run first; `limit` counts runs.
+#[utoipa::path(
+    get, path = "/api/v1/ledger", tag = "evidence", params(PageOf),
+    responses(
+        (status = 200, description = "The effects of one page of runs", body = api::Page<api::LedgerEntry>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn ledger(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let pages = app.list(&identity, "ledger", "");
+    let before = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let before = before.map(|place: String| run_id(&place)).transpose()?;
+    let engine = app.engine_for(&identity);
+    let request = ListRuns { workspace: None, statuses: vec![], workflow: None, before, limit };
+    let runs = engine.list(request).await.map_err(|error| problem_of(&error))?;
+    let mut items = Vec::new();
+    for view in &runs.runs {
+        match engine.ledger(view.head.id()).await {
+            Ok(entries) => items.extend(entries.iter().map(shown_effect)),
+            // It was deleted meanwhile.
+            Err(Error::NoSuchRun(_)) => {}
+            Err(error) => return Err(problem_of(&error).into()),
+        }
+    }
+    let next_cursor = runs.next.map(|next| pages.seal(&next.to_string()));
+    Ok(Json(api::Page { items, next_cursor }))
+}
+
+/// What people did in the workspace, oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/audit", tag = "evidence", params(PageOf),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn audit(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
+    journal(&app, &identity, None, page).await
+}
+
+/// The journal of one run: what was tried, found out and decided, oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-runs/{id}/notes", tag = "evidence",
+    params(("id" = String, Path, description = "The run"), PageOf),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn notes(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
+    journal(&app, &identity, Some(&id), page).await
+}
+
+async fn journal(
+    app: &App,
+    identity: &Identity,
+    run: Option<&str>,
+    page: PageOf,
+) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let pages = app.list(identity, "journal", run.unwrap_or_default());
+    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
+    let after = after.map(|place: String| place.parse::<u64>()).transpose().map_err(refused)?;
+    let of_run = run.map(run_id).transpose()?;
+    let engine = app.engine_for(identity);
+    let found = engine.list_notes(of_run, of_run.is_none(), after.unwrap_or(0), limit).await;
+    let found = found.map_err(|error| problem_of(&error))?;
+    let next_cursor =
+        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.place.to_string()));
+    let items = found.iter().map(|placed| shown_note(&placed.note)).collect();
+    Ok(Json(api::Page { items, next_cursor }))
+}
+
+/// Leaves a note on a run, whatever it is doing.
+#[utoipa::path(
+    post, path = "/api/v1/workflow-runs/{id}/notes", tag = "evidence", request_body = api::AddNote,
+    params(
+        ("id" = String, Path, description = "The run"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 201, description = "It is kept", body = api::JournalEntry),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn add_note(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::AddNote>,
+) -> Result<Response, Refused> {
+    let run = run_id(&id)?;
+    let length = asked.text.chars().count();
+    if asked.text.trim().is_empty() || length > hapax_engine::limits::MAX_MESSAGE_CHARS {
+        let detail = format!("A note has 1 to {} characters.", hapax_engine::limits::MAX_MESSAGE_CHARS);
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/text"));
+    }
+    let engine = app.engine_for(&identity);
+    let note = engine.remark(run, asked.step_id.as_deref(), identity.actor(None), &asked.text).await;
+    let note = note.map_err(|error| problem_of(&error))?;
+    Ok((StatusCode::CREATED, Json(shown_note(&note))).into_response())
+}

@@ -1,0 +1,186 @@
+//! Idempotency keys: what they stand for, how they were used, and freeing them.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::model::{
+    IdempotencyKey, KeyKind, Name, Note, Noted, RequestRecord, RequestScope, RequestState, Timestamp,
+};
+use hapax_engine::store::{KeyPlace, ReleaseKey, ReleaseOutcome, Uses};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::request::{Caller, PathOf, QueryOf};
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::{of_invalid, of_store};
+use crate::identity::Identity;
+use crate::strict_json::StrictJson;
+
+/// Whose key, if it is a request key.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Of {
+    /// The credential whose request key is meant; the one that asks, if absent.
+    credential_id: Option<String>,
+}
+
+/// What a key stands for: who used it, when, for what, how often it came again, and when it expires.
+#[utoipa::path(
+    get, path = "/api/v1/keys/{scope}/{key}", tag = "keys",
+    params(
+        ("scope" = String, Path, description = "`run` or `request`"),
+        ("key" = String, Path, description = "The key, percent-encoded"),
+        Of,
+    ),
+    responses(
+        (status = 200, description = "The key", body = api::KeyRecord),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((scope, key)): PathOf<(String, String)>,
+    QueryOf(of): QueryOf<Of>,
+) -> Result<Json<api::KeyRecord>, Refused> {
+    let place = place(&identity, &scope, &key, of)?;
+    Ok(Json(shown(&app, &place).await?))
+}
+
+/// Frees a key before its time, so that it may be used anew. What it names must be over.
+#[utoipa::path(
+    post, path = "/api/v1/keys/{scope}/{key}/release", tag = "keys", request_body = api::ReleaseKey,
+    params(
+        ("scope" = String, Path, description = "`run` or `request`"),
+        ("key" = String, Path, description = "The key, percent-encoded"),
+        Of,
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is free; this is what it stood for", body = api::KeyRecord),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn release(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((scope, key)): PathOf<(String, String)>,
+    QueryOf(of): QueryOf<Of>,
+    StrictJson { value: asked, .. }: StrictJson<api::ReleaseKey>,
+) -> Result<Json<api::KeyRecord>, Refused> {
+    if asked.reason.trim().is_empty() {
+        return Err(Refused::new(Code::InvalidRequest, "Say why the key is freed.").with("path", "/reason"));
+    }
+    let place = place(&identity, &scope, &key, of)?;
+    let before = shown(&app, &place).await?;
+    let caller = match &place {
+        KeyPlace::Run { .. } => None,
+        KeyPlace::Request { scope, .. } => Some(scope.caller.to_string()),
+    };
+    let what = Noted::KeyReleased { kind: scope, key, caller, reason: asked.reason };
+    let note = Note::on_workspace(identity.workspace.clone(), identity.actor(None), app.store.now(), what);
+    let outcome = app.key_book().release_key(ReleaseKey { place, note }).await;
+    match outcome.map_err(|error| of_store(&error))? {
+        ReleaseOutcome::Released => Ok(Json(before)),
+        ReleaseOutcome::InUse { run } => {
+            let detail = "What the key names is not over. Wait for it, or cancel it, then free the key.";
+            let pending = serde_json::json!({ "kind": before.scope, "id": run.map(|run| run.to_string()) });
+            Err(Refused::new(Code::OperationPending, detail).with("pending", pending))
+        }
+        ReleaseOutcome::NoSuchKey => Err(absent()),
+    }
+}
+
+fn absent() -> Refused {
+    Refused::new(Code::NotFound, "There is no such key in this workspace, or it is free already.")
+}
+
+fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyPlace, Refused> {
+    let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
+    match scope {
+        "run" => Ok(KeyPlace::Run { workspace: identity.workspace.clone(), key }),
+        "request" => {
+            let caller = match of.credential_id {
+                Some(id) => Name::new("credential id", &id).map_err(|_| absent())?,
+                None => identity.credential.clone(),
+            };
+            Ok(KeyPlace::Request {
+                scope: RequestScope { workspace: identity.workspace.clone(), caller },
+                key,
+            })
+        }
+        _ => Err(Refused::new(Code::NotFound, "A key is looked up under `run` or `request`.")),
+    }
+}
+
+async fn shown(app: &App, place: &KeyPlace) -> Result<api::KeyRecord, Refused> {
+    // What was counted here and not yet written is part of the answer.
+    app.metrics.flush().await;
+    let uses = app.key_book().find_uses(place).await.map_err(|error| of_store(&error))?;
+    match place {
+        KeyPlace::Run { workspace, key } => {
+            let found = app.store.find_key(workspace, KeyKind::Run, key).await;
+            let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
+            let run = app.store.find_run(workspace, record.run).await.map_err(|error| of_store(&error))?;
+            let standing = match (record.is_live(app.store.now()), run) {
+                (false, _) => api::KeyStanding::Expired,
+                (true, None) => api::KeyStanding::Tombstone,
+                (true, Some(_)) => api::KeyStanding::Live,
+            };
+            Ok(api::KeyRecord {
+                scope: api::KeyScope::Run,
+                key: key.to_string(),
+                standing,
+                holder: Some(api::KeyHolder { kind: api::KeyScope::Run, id: record.run.to_string() }),
+                credential_id: None,
+                request: None,
+                answer_status: None,
+                fingerprint: record.fingerprint.to_string(),
+                first_seen_at: record.first_seen_at.to_string(),
+                expires_at: record.expires_at.map(|at| at.to_string()),
+                replays: uses.replays,
+                conflicts: uses.conflicts,
+            })
+        }
+        KeyPlace::Request { scope, key } => {
+            let found = app.key_book().find_request(scope, key).await;
+            let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
+            Ok(shown_request(&record, uses, app.store.now()))
+        }
+    }
+}
+
+fn shown_request(record: &RequestRecord, uses: Uses, now: Timestamp) -> api::KeyRecord {
+    let (standing, answer_status, expires_at) = match &record.state {
+        RequestState::InFlight { .. } => (api::KeyStanding::InFlight, None, None),
+        RequestState::Answered { answer, expires_at, free_at, .. } => {
+            let standing = match (now < *expires_at, now < *free_at) {
+                (true, _) => api::KeyStanding::Live,
+                (false, true) => api::KeyStanding::Grace,
+                (false, false) => api::KeyStanding::Expired,
+            };
+            (standing, Some(answer.status), Some(expires_at.to_string()))
+        }
+    };
+    api::KeyRecord {
+        scope: api::KeyScope::Request,
+        key: record.key.to_string(),
+        standing,
+        holder: Some(api::KeyHolder { kind: api::KeyScope::Request, id: record.id.to_string() }),
+        credential_id: Some(record.scope.caller.to_string()),
+        request: Some(format!("{} {}", record.summary.method, record.summary.path)),
+        answer_status,
+        fingerprint: record.fingerprint.to_string(),
+        first_seen_at: record.first_seen_at.to_string(),
+        expires_at,
+        replays: uses.replays,
+        conflicts: uses.conflicts,
+    }
+}

@@ -1,0 +1,100 @@
+//! About the server itself: the contract in force, its health, what it counts, its description.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{Html, IntoResponse, Response};
+use hapax_api as api;
+use hapax_engine::model::{ItemKind, Name};
+use http::{HeaderValue, StatusCode, header};
+
+use crate::answer::Refused;
+use crate::app::App;
+
+/// The contract on idempotency that is in force.
+#[utoipa::path(
+    get, path = "/api/v1/idempotency-policy", tag = "about",
+    responses((status = 200, description = "The contract", body = api::IdempotencyPolicy)),
+)]
+pub(crate) async fn policy(State(app): State<Arc<App>>) -> Json<api::IdempotencyPolicy> {
+    Json(app.options.idempotency_policy())
+}
+
+/// Is the process alive?
+#[utoipa::path(get, path = "/healthz", tag = "about", responses((status = 200, description = "It is", body = api::Health)))]
+pub(crate) async fn health() -> Json<api::Health> {
+    Json(api::Health { status: api::HealthStatus::Ok, version: env!("CARGO_PKG_VERSION").into() })
+}
+
+/// May traffic be sent to it?
+#[utoipa::path(
+    get, path = "/readyz", tag = "about",
+    responses(
+        (status = 200, description = "It may", body = api::Readiness),
+        (status = 503, description = "Not now", body = api::Readiness),
+    ),
+)]
+pub(crate) async fn readiness(State(app): State<Arc<App>>) -> Response {
+    let probe = Name::new("item", "readiness").expect("a plain word");
+    let answered = match app.store.catalog() {
+        Some(catalog) => catalog.find_item(ItemKind::Setting, &probe).await.is_ok(),
+        None => false,
+    };
+    let store = match answered {
+        true => api::HealthStatus::Ok,
+        false => api::HealthStatus::Unavailable,
+    };
+    let node = match app.options.draining.has_begun() {
+        true => api::HealthStatus::Draining,
+        false => api::HealthStatus::Ok,
+    };
+    let status = if node == api::HealthStatus::Ok { store } else { node };
+    let check = |name: &str, status| api::ReadinessCheck { name: name.into(), status, detail: None };
+    let readiness = api::Readiness { status, checks: vec![check("store", store), check("node", node)] };
+    let code = if status == api::HealthStatus::Ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(readiness)).into_response()
+}
+
+/// What is counted, for Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", tag = "about",
+    responses(
+        (status = 200, description = "Metrics in the text format of Prometheus", body = String, content_type = "text/plain"),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refused> {
+    let text = app.metrics.render(&app).await;
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// This description.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "about",
+    responses((status = 200, description = "OpenAPI 3.1", body = Value, content_type = "application/json")),
+)]
+pub(crate) async fn openapi() -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, kind)], crate::openapi::text()).into_response()
+}
+
+/// The JSON Schema of documents.
+#[utoipa::path(
+    get, path = "/schemas/workflow-definition.json", tag = "about",
+    responses((status = 200, description = "The schema", body = Value, content_type = "application/schema+json")),
+)]
+pub(crate) async fn document_schema() -> Response {
+    let kind = HeaderValue::from_static("application/schema+json");
+    ([(header::CONTENT_TYPE, kind)], hapax_documents::json_schema().to_string()).into_response()
+}
+
+/// The description, for people.
+#[utoipa::path(
+    get, path = "/docs", tag = "about",
+    responses((status = 200, description = "A page", body = String, content_type = "text/html")),
+)]
+pub(crate) async fn docs() -> Html<String> {
+    Html(crate::openapi::page())
+}

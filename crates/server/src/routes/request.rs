@@ -1,0 +1,184 @@
+//! What handlers read from a request, apart from its body.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Path, Query};
+use hapax_api::{Code, DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS};
+use hapax_engine::model::Version;
+use http::HeaderMap;
+use http::header::IF_MATCH;
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use crate::answer::{Refused, echo};
+use crate::identity::Identity;
+
+/// Who asks. On routes that are open to all there is nobody, and this refuses.
+#[derive(Debug)]
+pub(crate) struct Caller(pub(crate) Identity);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        let identity = parts.extensions.get::<Identity>().cloned();
+        identity.map(Caller).ok_or_else(|| {
+            Refused::new(Code::Unauthorized, "Send a valid key as `Authorization: Bearer hpx_…`.")
+        })
+    }
+}
+
+/// Parts of the path; what does not fit is not there.
+#[derive(Debug)]
+pub(crate) struct PathOf<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathOf<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(value)) => Ok(PathOf(value)),
+            Err(_) => Err(Refused::new(
+                Code::InvalidRequest,
+                "A part of the path cannot be read: percent-encode it as UTF-8.",
+            )),
+        }
+    }
+}
+
+/// The query; unknown and repeated parameters are refused.
+#[derive(Debug)]
+pub(crate) struct QueryOf<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for QueryOf<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(value)) => Ok(QueryOf(value)),
+            Err(rejection) => Err(Refused::new(Code::InvalidRequest, echo(&rejection.body_text()))),
+        }
+    }
+}
+
+/// What `If-Match` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IfMatch {
+    /// Whatever there is.
+    Any,
+    /// This version.
+    Version(Version),
+}
+
+/// Reads `If-Match`: absent, `*`, or one version, in quotes or bare.
+pub(crate) fn if_match(headers: &HeaderMap) -> Result<IfMatch, Refused> {
+    let mut given = headers.get_all(IF_MATCH).iter();
+    let (value, more) = (given.next(), given.next());
+    let text = match (value.map(|value| value.to_str()), more) {
+        (None, _) | (Some(Ok("*")), None) => return Ok(IfMatch::Any),
+        (Some(Ok(text)), None) => text.trim(),
+        _ => "",
+    };
+    let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    match bare.parse() {
+        Ok(version) if bare.bytes().all(|b| b.is_ascii_digit()) => {
+            Ok(IfMatch::Version(Version::new(version)))
+        }
+        _ => Err(Refused::new(
+            Code::InvalidRequest,
+            "`If-Match` takes one version, as `ETag` gave it, or `*`.",
+        )
+        .with("path", "If-Match")),
+    }
+}
+
+/// How many items a page may have.
+pub(crate) fn page_limit(given: Option<&str>) -> Result<usize, Refused> {
+    let Some(given) = given else { return Ok(DEFAULT_PAGE_ITEMS) };
+    match given.parse::<usize>() {
+        Ok(limit) if (1..=MAX_PAGE_ITEMS).contains(&limit) && given.bytes().all(|b| b.is_ascii_digit()) => {
+            Ok(limit)
+        }
+        _ => Err(Refused::new(
+            Code::InvalidRequest,
+            format!("`limit` is a number from 1 to {MAX_PAGE_ITEMS}."),
+        )
+        .with("path", "/limit")),
+    }
+}
+
+/// The wait that `Prefer: wait=N` asks for.
+pub(crate) fn preferred_wait(
+    headers: &HeaderMap,
+    default: Duration,
+    most: Duration,
+) -> Result<Duration, Refused> {
+    let refused = || {
+        Refused::new(Code::InvalidRequest, format!("`Prefer: wait=N` takes 0 to {} seconds.", most.as_secs()))
+            .with("path", "Prefer")
+    };
+    let mut wait = None;
+    for value in headers.get_all("prefer") {
+        let text = value.to_str().map_err(|_| refused())?;
+        for preference in text.split(',').map(str::trim) {
+            // Other preferences are none of our business.
+            if let Some(seconds) = preference.strip_prefix("wait=") {
+                let seconds = seconds.parse().map(Duration::from_secs).map_err(|_| refused())?;
+                if seconds > most || wait.replace(seconds).is_some() {
+                    return Err(refused());
+                }
+            }
+        }
+    }
+    Ok(wait.unwrap_or(default))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: &'static str, values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        values.iter().for_each(|value| {
+            headers.append(name, value.parse().unwrap());
+        });
+        headers
+    }
+
+    #[test]
+    fn if_match_takes_a_version_as_the_etag_gave_it() {
+        let read = |values: &[&str]| if_match(&headers("if-match", values)).ok();
+        assert_eq!(read(&[]), Some(IfMatch::Any));
+        assert_eq!(read(&["*"]), Some(IfMatch::Any));
+        assert_eq!(read(&["\"7\""]), Some(IfMatch::Version(Version::new(7))));
+        assert_eq!(read(&["7"]), Some(IfMatch::Version(Version::new(7))));
+        for bad in
+            [&["\"7"][..], &["+7"], &["W/\"7\""], &["x"], &[""], &["7", "8"], &["99999999999999999999999"]]
+        {
+            assert_eq!(read(bad), None, "{bad:?}");
+        }
+    }
+
+    /// RELIABILITY, HTTP: pagination.
+    #[test]
+    fn a_limit_is_a_number_within_bounds() {
+        assert_eq!(page_limit(None).unwrap(), DEFAULT_PAGE_ITEMS);
+        assert_eq!(page_limit(Some("200")).unwrap(), 200);
+        for bad in ["0", "-1", "1000000000", "201", "", "ten", "1.5", "+5", "٣"] {
+            assert!(page_limit(Some(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_bounded() {
+        let most = Duration::from_secs(60);
+        let read =
+            |values: &[&str]| preferred_wait(&headers("prefer", values), Duration::from_secs(10), most).ok();
+        assert_eq!(read(&[]), Some(Duration::from_secs(10)));
+        assert_eq!(read(&["respond-async, wait=5"]), Some(Duration::from_secs(5)));
+        assert_eq!(read(&["wait=0"]), Some(Duration::ZERO));
+        for bad in [&["wait=61"][..], &["wait=-1"], &["wait=x"], &["wait=1", "wait=2"]] {
+            assert_eq!(read(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Workspaces and credentials.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hapax_api as api;
+use hapax_api::{Code, Problem};
+use hapax_engine::model::{Name, WorkspaceId};
+use http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::doubts::PageOf;
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use crate::answer::Refused;
+use crate::app::App;
+use crate::directory::NewCredential;
+use crate::identity::Identity;
+use crate::strict_json::StrictJson;
+
+/// Makes a workspace.
+#[utoipa::path(
+    post, path = "/api/v1/workspaces", tag = "setup", request_body = api::CreateWorkspace,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
+    responses(
+        (status = 201, description = "It was made", body = api::Workspace),
+        (status = 200, description = "It was there, and says the same", body = api::Workspace),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn create_workspace(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    StrictJson { value: asked, .. }: StrictJson<api::CreateWorkspace>,
+) -> Result<Response, Refused> {
+    let (workspace, is_new) = app.directory.create_workspace(&asked, identity.actor(None)).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(workspace)).into_response())
+}
+
+/// Workspaces of the installation.
+#[utoipa::path(
+    get, path = "/api/v1/workspaces", tag = "setup", params(PageOf),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::Workspace>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list_workspaces(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::Workspace>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let pages = app.list(&identity, "workspaces", "");
+    let after = place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let items = app.directory.list_workspaces(after, limit).await?;
+    let next_cursor = items.last().filter(|_| items.len() == limit).map(|last| pages.seal(&last.id));
+    Ok(Json(api::Page { items, next_cursor }))
+}
+
+/// One workspace: one's own, or any for an admin of the installation.
+#[utoipa::path(
+    get, path = "/api/v1/workspaces/{id}", tag = "setup", params(("id" = String, Path, description = "The workspace")),
+    responses(
+        (status = 200, description = "The workspace", body = api::Workspace),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show_workspace(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::Workspace>, Refused> {
+    let may_see = identity.is_installation() || identity.workspace.as_str() == id;
+    let found = if may_see { app.directory.find_workspace(&id).await? } else { None };
+    Ok(Json(
+        found
+            .ok_or_else(|| Refused::new(Code::NotFound, "There is no such workspace, or it is not yours."))?,
+    ))
+}
+
+/// For which workspace.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InWorkspace {
+    /// The workspace, for an admin of the installation; one's own, if absent.
+    workspace: Option<String>,
+}
+
+/// Makes a credential. Its key is in the answer, this once.
+#[utoipa::path(
+    post, path = "/api/v1/credentials", tag = "setup", request_body = api::CreateCredential,
+    params(InWorkspace),
+    responses(
+        (status = 201, description = "The credential, and its key", body = api::IssuedCredential),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn create_credential(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(of): QueryOf<InWorkspace>,
+    StrictJson { value: asked, .. }: StrictJson<api::CreateCredential>,
+) -> Result<Response, Refused> {
+    let workspace = workspace(&app, &identity, of).await?;
+    for (path, text) in [("/name", Some(&asked.name)), ("/requester", asked.requester.as_ref())] {
+        if text
+            .is_some_and(|text| text.trim().is_empty() || text.chars().count() > 128 || text.contains('\0'))
+        {
+            return Err(Refused::new(Code::InvalidRequest, "Use 1 to 128 characters.").with("path", path));
+        }
+    }
+    let lives_for = asked.expires_in_seconds.map(Duration::from_secs);
+    if lives_for.is_some_and(|span| span.is_zero() || span > hapax_engine::limits::MAX_SPAN) {
+        return Err(Refused::new(
+            Code::InvalidRequest,
+            "A credential lives for at least a second and at most ten years.",
+        )
+        .with("path", "/expiresInSeconds"));
+    }
+    let new = NewCredential { name: asked.name, role: asked.role, requester: asked.requester, lives_for };
+    let (credential, key) = app.directory.create_credential(&workspace, new, identity.actor(None)).await?;
+    let issued = api::IssuedCredential { credential: credential.shown(), api_key: key.reveal().to_owned() };
+    Ok((StatusCode::CREATED, Json(issued)).into_response())
+}
+
+/// Credentials, without their secrets.
+#[utoipa::path(
+    get, path = "/api/v1/credentials", tag = "setup", params(PageOf),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::Credential>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list_credentials(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::Credential>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let pages = app.list(&identity, "credentials", "");
+    let after = place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let found = app.directory.list_credentials(&identity.workspace, after, limit).await?;
+    let next_cursor = found.last().filter(|_| found.len() == limit).map(|last| pages.seal(last.id.as_str()));
+    Ok(Json(api::Page { items: found.iter().map(|found| found.shown()).collect(), next_cursor }))
+}
+
+/// One credential, without its secret.
+#[utoipa::path(
+    get, path = "/api/v1/credentials/{id}", tag = "setup", params(("id" = String, Path, description = "The credential")),
+    responses(
+        (status = 200, description = "The credential", body = api::Credential),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show_credential(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::Credential>, Refused> {
+    Ok(Json(app.directory.get_credential(&identity.workspace, &id).await?.shown()))
+}
+
+/// Gives a credential a new secret. Its scope of request keys stays.
+#[utoipa::path(
+    post, path = "/api/v1/credentials/{id}/rotate", tag = "setup", request_body(content = Option<api::RotateCredential>),
+    params(("id" = String, Path, description = "The credential")),
+    responses(
+        (status = 200, description = "The credential, and its new key", body = api::IssuedCredential),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn rotate_credential(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    asked: Option<StrictJson<api::RotateCredential>>,
+) -> Result<Json<api::IssuedCredential>, Refused> {
+    let overlap = asked.and_then(|StrictJson { value: asked, .. }| asked.overlap_seconds).unwrap_or(0);
+    let overlap = Duration::from_secs(overlap);
+    let by = identity.actor(None);
+    let (credential, key) = app.directory.rotate_credential(&identity.workspace, &id, overlap, by).await?;
+    app.authenticator.forget(&credential.id);
+    Ok(Json(api::IssuedCredential { credential: credential.shown(), api_key: key.reveal().to_owned() }))
+}
+
+/// Ends a credential: at once here, within five seconds everywhere.
+#[utoipa::path(
+    post, path = "/api/v1/credentials/{id}/revoke", tag = "setup", request_body(content = Option<api::RevokeCredential>),
+    params(
+        ("id" = String, Path, description = "The credential"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "The credential", body = api::Credential),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn revoke_credential(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    asked: Option<StrictJson<api::RevokeCredential>>,
+) -> Result<Json<api::Credential>, Refused> {
+    let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason);
+    let by = identity.actor(None);
+    let revoked = app.directory.revoke_credential(&identity.workspace, &id, reason.as_deref(), by).await;
+    // Also if it was refused: it may have been revoked for a moment.
+    if let Ok(id) = Name::new("credential id", &id) {
+        app.authenticator.forget(&id);
+    }
+    Ok(Json(revoked?.shown()))
+}
+
+fn place(after: Option<String>) -> Result<Option<Name>, Problem> {
+    let name = after.map(|after| Name::new("id", &after)).transpose();
+    name.map_err(|_| Problem::new(Code::InvalidCursor, "Begin again without `cursor`."))
+}
+
+async fn workspace(app: &App, identity: &Identity, of: InWorkspace) -> Result<WorkspaceId, Refused> {
+    let Some(named) = of.workspace.filter(|named| *named != identity.workspace.as_str()) else {
+        return Ok(identity.workspace.clone());
+    };
+    let absent = || Refused::new(Code::NotFound, "There is no such workspace, or it is not yours.");
+    if !identity.is_installation() {
+        return Err(absent());
+    }
+    app.directory.find_workspace(&named).await?.ok_or_else(absent)?;
+    WorkspaceId::new(&named).map_err(|_| absent())
+}

@@ -1,0 +1,141 @@
+//! What is wrong with a request before anybody asks what it wants: its address and its host.
+
+use hapax_api::Code;
+use http::header::HOST;
+use http::{Method, Version, request::Parts};
+
+use crate::answer::Refused;
+
+/// Looks at the head of a request. Paths that another program could read as another path are refused, so that no proxy in
+/// front of us and we ourselves ever disagree about which route was meant.
+pub fn screen(head: &Parts, max_uri_bytes: usize) -> Result<(), Refused> {
+    let target = head.uri.path_and_query().map_or("", |target| target.as_str());
+    if target.len() > max_uri_bytes {
+        let detail = format!("Path and query may have {max_uri_bytes} bytes; put data into the body.");
+        return Err(Refused::new(Code::UriTooLong, detail).with("maxBytes", max_uri_bytes));
+    }
+    if head.method == Method::CONNECT {
+        return Err(Refused::new(Code::MethodNotAllowed, "This is no proxy; CONNECT is not served."));
+    }
+    check_path(head.uri.path())?;
+    check_host(head)
+}
+
+fn invalid(detail: &str) -> Refused {
+    Refused::new(Code::InvalidRequest, detail)
+}
+
+fn check_path(path: &str) -> Result<(), Refused> {
+    for segment in path.split('/') {
+        let decoded = decode_segment(segment).ok_or_else(|| {
+            invalid("The path has a % that is not followed by two hex digits, or is not UTF-8 once decoded; encode it anew.")
+        })?;
+        if matches!(decoded.as_slice(), b"." | b"..") {
+            return Err(invalid("The path has a segment . or ..; send the path you mean."));
+        }
+        if decoded.contains(&0) {
+            return Err(invalid("The path has a NUL character; no id or name has one."));
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a segment, percent-decoded once; `None` if that cannot be done.
+fn decode_segment(segment: &str) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(segment.len());
+    let mut bytes = segment.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte => byte,
+        });
+    }
+    std::str::from_utf8(&decoded).is_ok().then_some(decoded)
+}
+
+/// HTTP/1.1 has exactly one `Host`; HTTP/2 names it in the address, and must not name another one beside it.
+fn check_host(head: &Parts) -> Result<(), Refused> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
+    if second.is_some() {
+        return Err(invalid("The header Host is given twice; send it once."));
+    }
+    if first.is_some_and(|host| !is_host(host.as_bytes())) {
+        return Err(invalid("The header Host is not a host name with an optional port."));
+    }
+    match head.version {
+        Version::HTTP_2 | Version::HTTP_3 => match (first, head.uri.authority()) {
+            (Some(host), Some(authority))
+                if !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes()) =>
+            {
+                Err(invalid("The header Host and :authority name two hosts; send one."))
+            }
+            _ => Ok(()),
+        },
+        Version::HTTP_11 if first.is_none() => {
+            Err(invalid("The header Host is missing; HTTP/1.1 requires it."))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_host(host: &[u8]) -> bool {
+    let is_allowed = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']' | b'%')
+    };
+    !host.is_empty() && host.iter().all(is_allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn judge(path: &str) -> Result<(), Refused> {
+        let head =
+            Request::builder().uri(path).header("host", "localhost:1").body(()).unwrap().into_parts().0;
+        screen(&head, 100)
+    }
+
+    /// RELIABILITY, HTTP: path `//`, `/../`, `%00`, `%2e%2e`, invalid percent.
+    #[test]
+    fn paths_that_could_be_read_two_ways_are_refused() {
+        for path in ["/a/../b", "/a/%2e%2E/b", "/./a", "/a%00b", "/a%zz", "/a%2", "/a%", "/%ff", "/%c0%ae"] {
+            assert_eq!(judge(path).unwrap_err().problem().status, 400, "{path}");
+        }
+        for path in ["/a/b", "/a//b", "/key:a%2Fb%3A1", "/%C3%A9", "/a?x=%zz", "/..a/b.."] {
+            assert_eq!(judge(path), Ok(()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_long_address_is_too_long_and_the_limit_itself_is_not() {
+        assert_eq!(judge(&format!("/{}", "a".repeat(99))), Ok(()));
+        assert_eq!(judge(&format!("/{}", "a".repeat(100))).unwrap_err().problem().status, 414);
+    }
+
+    /// RELIABILITY, HTTP: Host missing / twice.
+    #[test]
+    fn a_host_is_named_once() {
+        let head = |hosts: &[&str], version, uri: &str| {
+            let mut request = Request::builder().uri(uri).version(version);
+            for host in hosts {
+                request = request.header("host", *host);
+            }
+            screen(&request.body(()).unwrap().into_parts().0, 100)
+        };
+        assert!(head(&["a"], Version::HTTP_11, "/").is_ok());
+        assert!(head(&[], Version::HTTP_11, "/").is_err());
+        assert!(head(&[], Version::HTTP_10, "/").is_ok());
+        assert!(head(&["a", "a"], Version::HTTP_11, "/").is_err());
+        assert!(head(&["a b"], Version::HTTP_11, "/").is_err());
+        assert!(head(&[""], Version::HTTP_11, "/").is_err());
+        assert!(head(&["b"], Version::HTTP_2, "http://a/").is_err());
+        assert!(head(&["A"], Version::HTTP_2, "http://a/").is_ok());
+    }
+}

@@ -1,0 +1,187 @@
+//! A server from its parts to its end.
+
+use std::sync::Arc;
+
+use hapax_api::{Problem, Role};
+use hapax_documents::Hands;
+use hapax_engine::Engine;
+use hapax_engine::model::{Actor, ItemKind, Name, Payload, Role as Rank, Timestamp, WorkspaceId};
+use hapax_engine::store::{PutItem, PutOutcome, Store, StoreError};
+use hapax_http_idempotency::{IdempotencyLayer, LayerError};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+
+use crate::app::App;
+use crate::authenticate::Authenticator;
+use crate::credentials::key::ApiKey;
+use crate::cursor::Cursors;
+use crate::definitions::Definitions;
+use crate::directory::{Directory, NewCredential};
+use crate::event_stream::Streams;
+use crate::identity::INSTALLATION;
+use crate::listen::{Drained, ListenOptions, serve};
+use crate::metrics::{KeysObserved, Metrics};
+use crate::options::ServerOptions;
+use crate::problems::ServerProblems;
+use crate::routes::{metrics_router, router, templates};
+
+/// Why a server cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The store has no place for what a server keeps.
+    #[error("this store keeps no definitions and credentials; use the SQLite or the PostgreSQL store")]
+    NoCatalog,
+    /// The promise about request keys cannot be kept.
+    #[error(transparent)]
+    Keys(#[from] LayerError),
+    /// The store could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something that is kept could not be read or written.
+    #[error("{0}")]
+    Problem(Problem),
+    /// The operating system gives no random bytes.
+    #[error("the operating system gives no random bytes: {0}")]
+    NoRandom(String),
+}
+
+impl From<Problem> for LaunchError {
+    fn from(problem: Problem) -> Self {
+        LaunchError::Problem(problem)
+    }
+}
+
+/// A server over an engine. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    app: Arc<App>,
+    keys: IdempotencyLayer,
+}
+
+impl Server {
+    /// Makes a server over `engine` and its store; `hands` do what documents ask for. Takes in all definitions there are.
+    pub async fn launch(engine: Engine, hands: Hands, options: ServerOptions) -> Result<Self, LaunchError> {
+        let store = engine.store();
+        let directory = Directory::new(store.clone()).ok_or(LaunchError::NoCatalog)?;
+        let metrics = Arc::new(Metrics::new(store.clone(), templates()));
+        tokio::spawn(Metrics::keep_flushing(Arc::downgrade(&metrics)));
+        let keys = IdempotencyLayer::new(store.clone(), options.keys.clone())?
+            .refusing_with(ServerProblems)
+            .observed_by(KeysObserved(metrics.clone()));
+        let cursors = Cursors::new(cursor_secret(&*store).await?);
+        let definitions = Definitions::new(engine.clone(), store.clone(), Arc::new(hands));
+        definitions.learn_all().await?;
+        tokio::spawn(Definitions::keep_learning(Arc::downgrade(&definitions)));
+        let authenticator = Authenticator::new(directory.clone());
+        let streams = Streams::default();
+        let app =
+            App { engine, store, directory, authenticator, definitions, cursors, streams, metrics, options };
+        Ok(Server { app: Arc::new(app), keys })
+    }
+
+    /// Who there is.
+    pub fn directory(&self) -> &Directory {
+        &self.app.directory
+    }
+
+    /// The time, by the clock of the store.
+    pub fn now(&self) -> Timestamp {
+        self.app.store.now()
+    }
+
+    /// Documents that can be run.
+    pub fn definitions(&self) -> &Definitions {
+        &self.app.definitions
+    }
+
+    /// All routes, for a listener of one's own.
+    pub fn router(&self) -> axum::Router {
+        router(&self.app, &self.keys)
+    }
+
+    /// What is counted alone, without authentication: for a second listener that only those who watch can reach. It tells about all
+    /// workspaces, so look at [`crate::exposure::check_exposure`] before it listens anywhere but on this machine.
+    pub fn metrics_router(&self) -> axum::Router {
+        metrics_router(&self.app)
+    }
+
+    /// Serves [`Server::metrics_router`] on `listener` until the word to stop is given.
+    pub async fn serve_metrics(&self, listener: TcpListener, listen: ListenOptions) -> Drained {
+        serve(listener, self.metrics_router(), listen, self.app.options.draining.clone()).await
+    }
+
+    /// Makes a credential that may set up the installation, if there is no credential at all; its key is told this once.
+    pub async fn bootstrap(&self) -> Result<Option<ApiKey>, Problem> {
+        if !self.app.directory.is_empty().await? {
+            return Ok(None);
+        }
+        let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
+        let by = Actor { name: "first start".into(), role: Rank::Manager };
+        self.app.directory.ensure_workspace(&workspace, None, by.clone()).await?;
+        let new =
+            NewCredential { name: "first admin".into(), role: Role::Admin, requester: None, lives_for: None };
+        let (_, key) = self.app.directory.create_credential(&workspace, new, by).await?;
+        Ok(Some(key))
+    }
+
+    /// Serves `listener` until the word to stop is given, then ends in good order: requests, operations under a key, runs.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        listen: ListenOptions,
+    ) -> Result<Drained, hapax_engine::Error> {
+        let drained = serve(listener, self.router(), listen, self.app.options.draining.clone()).await;
+        // Operations go on without their callers, and what was counted is written.
+        let rest = tokio::time::timeout(self.app.options.grace, self.keys.drain()).await;
+        if !matches!(rest, Ok(Ok(()))) {
+            tracing::warn!("some operations did not end in time; they are taken up again under their keys");
+        }
+        self.app.metrics.flush().await;
+        self.app.engine.shutdown(self.app.options.grace).await?;
+        Ok(drained)
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("app", &self.app).finish_non_exhaustive()
+    }
+}
+
+/// The secret that signs cursors: made once, the same on all nodes.
+async fn cursor_secret(store: &dyn Store) -> Result<[u8; 32], LaunchError> {
+    #[derive(Serialize, Deserialize)]
+    struct Kept {
+        secret: [u8; 32],
+    }
+    let catalog = store.catalog().ok_or(LaunchError::NoCatalog)?;
+    let id = Name::new("setting", "cursor-secret").expect("a plain word");
+    if let Some(item) = catalog.find_item(ItemKind::Setting, &id).await?
+        && let Ok(Kept { secret }) = item.body.to()
+    {
+        return Ok(secret);
+    }
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|error| LaunchError::NoRandom(error.to_string()))?;
+    let body = Payload::of(&Kept { secret }).expect("bytes are JSON");
+    let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
+    let request = PutItem {
+        workspace,
+        kind: ItemKind::Setting,
+        name: id.to_string(),
+        id,
+        body,
+        expected: None,
+        note: None,
+    };
+    match catalog.put_item(request).await? {
+        PutOutcome::Put(_) => Ok(secret),
+        // Another node was faster; its secret counts.
+        PutOutcome::Exists(item) | PutOutcome::NameTaken(item) | PutOutcome::Stale(item) => item
+            .body
+            .to()
+            .map(|Kept { secret }| secret)
+            .map_err(|error| StoreError::Broken(error.to_string()).into()),
+        PutOutcome::Missing => Err(StoreError::Broken("the secret of cursors vanished".into()).into()),
+    }
+}

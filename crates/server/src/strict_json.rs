@@ -1,0 +1,165 @@
+//! JSON bodies, read by one set of rules before serde sees them, so that memory, SQLite and PostgreSQL can never disagree about one.
+//!
+//! A body is one JSON value in UTF-8. Refused are: duplicate keys at any depth, `\u0000`, lone surrogates, a byte order mark,
+//! nesting beyond [`limits::MAX_JSON_DEPTH`], more than [`limits::MAX_JSON_VALUES`] values and keys, and numbers that would not
+//! survive. A number survives if it is
+//! - an integer (no point, no exponent) within `i64` or `u64`, kept exactly: 2^53+1 and 2^64-1 stay what they are, 2^64 is
+//!   refused; or
+//! - anything else with at most 17 significant digits that a 64-bit float can hold without becoming infinite, or zero when it
+//!   is not; it is read as the nearest one.
+
+mod number;
+mod scan;
+mod text;
+
+use std::error::Error as _;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, OptionalFromRequest, Request};
+use bytes::{Bytes, BytesMut};
+use hapax_api::Code;
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+
+use crate::answer::{Refused, echo};
+use crate::connection::BodyTimedOut;
+use crate::limits;
+
+pub use scan::{JsonFault, check_json};
+
+/// A body that kept the rules: what it says, and its text. As an axum extractor it answers everything else with a problem;
+/// `Option<StrictJson<T>>` lets a route take requests without a body.
+#[derive(Debug, Clone)]
+pub struct StrictJson<T> {
+    /// What it says.
+    pub value: T,
+    /// The bytes as they came, which are UTF-8.
+    pub text: Bytes,
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for StrictJson<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
+        check_headers(request.headers())?;
+        let text = read_body(request.into_body(), limits::MAX_BODY_BYTES).await?;
+        let value = read_json(&text)?;
+        // serde also takes the fields of a struct from a list, in the order in which they happen to be declared.
+        if text.trim_ascii_start().starts_with(b"[") {
+            return Err(
+                Refused::new(Code::InvalidRequest, "The body must be a JSON object.").with("path", "")
+            );
+        }
+        Ok(StrictJson { value, text })
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> OptionalFromRequest<S> for StrictJson<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, state: &S) -> Result<Option<Self>, Refused> {
+        let is_absent = !request.headers().contains_key(CONTENT_TYPE) && request.body().is_end_stream();
+        match is_absent {
+            true => Ok(None),
+            false => <Self as FromRequest<S>>::from_request(request, state).await.map(Some),
+        }
+    }
+}
+
+/// Is the body declared as JSON in UTF-8, and not compressed?
+pub fn check_headers(headers: &HeaderMap) -> Result<(), Refused> {
+    let refuse = |detail: &str| Err(Refused::new(Code::UnsupportedMediaType, detail));
+    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return refuse("Compressed bodies are not taken; send the JSON as it is, without Content-Encoding.");
+    }
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let is_json = match (types.next(), types.next()) {
+        (Some(given), None) => given.to_str().is_ok_and(is_json_in_utf8),
+        _ => false,
+    };
+    match is_json {
+        true => Ok(()),
+        false => refuse("The body must be JSON in UTF-8; send `Content-Type: application/json`, once."),
+    }
+}
+
+fn is_json_in_utf8(content_type: &str) -> bool {
+    let mut parts = content_type.split(';').map(str::trim);
+    let is_json = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
+    is_json
+        && parts.all(|parameter| match parameter.split_once('=') {
+            Some((name, value)) if name.eq_ignore_ascii_case("charset") => {
+                value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+            }
+            Some(_) => true,
+            None => parameter.is_empty(),
+        })
+}
+
+/// Reads a whole body, but never more than `max_bytes`.
+pub async fn read_body(mut body: Body, max_bytes: usize) -> Result<Bytes, Refused> {
+    let too_large = || {
+        let detail =
+            format!("The body may have {max_bytes} bytes; send less, or a reference to data kept elsewhere.");
+        Refused::new(Code::PayloadTooLarge, detail).with("maxBytes", max_bytes)
+    };
+    // What is declared too large is not read at all.
+    if body.size_hint().lower() > max_bytes as u64 {
+        return Err(too_large());
+    }
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| unreadable(&error))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if read.len() + data.len() > max_bytes {
+            return Err(too_large());
+        }
+        read.extend_from_slice(&data);
+    }
+    Ok(read.freeze())
+}
+
+fn unreadable(error: &axum::Error) -> Refused {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if inner.is::<BodyTimedOut>() {
+            return Refused::new(
+                Code::RequestTimeout,
+                "The body came too slowly; nothing was done. Send it again.",
+            );
+        }
+        cause = inner.source();
+    }
+    Refused::new(Code::InvalidRequest, "The body broke off before its end; nothing was done. Send it again.")
+}
+
+/// Reads bytes that must keep the rules. Also for layers that hold the bytes already.
+pub fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
+    let text = check_json(bytes)?;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let (place, path) = match path.as_str() {
+            "." => ("the body".to_owned(), String::new()),
+            path => (format!("`{}`", echo(path)), echo(path)),
+        };
+        // serde's text may quote what was sent; it ends with a position that means little within one line.
+        let cause = echo(error.inner().to_string().split(" at line ").next().unwrap_or_default());
+        let detail = format!("Correct {place}: {cause}.");
+        Refused::new(Code::InvalidRequest, detail).with("path", path)
+    })
+}
+
+impl From<JsonFault> for Refused {
+    fn from(fault: JsonFault) -> Self {
+        let detail = format!("{fault} (at byte {}); correct the body and send it again.", fault.offset);
+        Refused::new(Code::InvalidJson, detail).with("path", echo(&fault.path)).with("offset", fault.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests;

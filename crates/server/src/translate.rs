@@ -1,0 +1,22 @@
+//! From the words of the engine to those of the wire, and back. No rule lives here.
+
+mod doubts;
+mod journal;
+mod ledger;
+mod runs;
+mod steps;
+
+pub(crate) use doubts::{ruling, shown_doubt};
+pub(crate) use journal::shown_note;
+pub(crate) use ledger::shown_effect;
+pub(crate) use runs::{shown_event, shown_run, shown_run_with_steps, status_named};
+pub(crate) use steps::{shown_failure, shown_steps};
+
+use hapax_api::RawJson;
+use hapax_engine::model::Payload;
+
+/// What was stored goes out as it is.
+pub(crate) fn raw(payload: &Payload) -> RawJson {
+    RawJson::from_text(payload.as_str().to_owned())
+        .expect("a payload is one JSON value, checked when it came in")
+}

@@ -1,0 +1,59 @@
+//! Doubts, and what people decide about them.
+
+use hapax_api as api;
+use hapax_engine::model::{Actor, Resolution, Role, Ruling};
+use hapax_engine::runtime::Doubt;
+
+use super::shown_failure;
+
+/// One effect in doubt, of a run of `workflow`.
+pub(crate) fn shown_doubt(doubt: &Doubt, workflow: String) -> api::Doubt {
+    api::Doubt {
+        run_id: doubt.run.to_string(),
+        step_id: doubt.step.to_string(),
+        effect_key: doubt.key.to_string(),
+        version: doubt.version.get(),
+        workflow,
+        since: doubt.since.to_string(),
+        failure: shown_failure(&doubt.failure),
+        attempts: doubt.attempts,
+        resolutions: vec![
+            api::Resolution::Happened,
+            api::Resolution::DidNotHappen,
+            api::Resolution::Compensate,
+            api::Resolution::Abandon,
+        ],
+    }
+}
+
+/// The decision that was sent; `None` if it lacks the output that it needs, or that is no JSON.
+pub(crate) fn ruling(sent: &api::ResolveDoubt, by: Actor) -> Option<Ruling> {
+    let output = || serde_json::from_str(sent.output.as_ref()?.text()).ok();
+    let resolution = match sent.resolution {
+        api::Resolution::Happened => Resolution::Happened { output: output()? },
+        api::Resolution::DidNotHappen => Resolution::DidNotHappen,
+        api::Resolution::Compensate => Resolution::Compensate { output: output()? },
+        api::Resolution::Abandon => Resolution::Abandon,
+    };
+    let seconded_by = sent.seconded_by.clone().map(|name| Actor { name, role: Role::Operator });
+    Some(Ruling { resolution, by, seconded_by, reason: sent.reason.clone() })
+}
+
+/// What was decided, in one word.
+pub(super) fn shown_resolution(resolution: &Resolution) -> api::Resolution {
+    match resolution {
+        Resolution::Happened { .. } => api::Resolution::Happened,
+        Resolution::DidNotHappen => api::Resolution::DidNotHappen,
+        Resolution::Compensate { .. } => api::Resolution::Compensate,
+        Resolution::Abandon => api::Resolution::Abandon,
+    }
+}
+
+/// A person.
+pub(super) fn shown_actor(actor: &Actor) -> api::Actor {
+    let role = match actor.role {
+        Role::Operator => api::Role::Operator,
+        Role::Manager => api::Role::Manager,
+    };
+    api::Actor { name: actor.name.clone(), role }
+}

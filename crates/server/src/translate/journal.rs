@@ -1,0 +1,85 @@
+//! The journal and the audit log.
+
+use hapax_api as api;
+use hapax_engine::model::{Note, Noted, RunId};
+
+use super::doubts::{shown_actor, shown_resolution};
+use super::shown_failure;
+
+/// One entry.
+pub(crate) fn shown_note(note: &Note) -> api::JournalEntry {
+    let is_of_run = note.run != RunId::NONE;
+    let mut entry = api::JournalEntry {
+        what: api::JournalKind::Noted,
+        at: note.at.to_string(),
+        run_id: is_of_run.then(|| note.run.to_string()),
+        generation: is_of_run.then(|| note.generation.get().into()),
+        step_id: note.step.as_ref().map(ToString::to_string),
+        target: None,
+        owner: note.owner.map(|owner| owner.to_string()),
+        by: note.by.as_ref().map(shown_actor),
+        seconded_by: None,
+        attempt: None,
+        failure: None,
+        answer: None,
+        resolution: None,
+        command: None,
+        reason: None,
+    };
+    match &note.what {
+        Noted::Claimed { attempt } => {
+            entry.what = api::JournalKind::Claimed;
+            entry.attempt = Some(*attempt);
+        }
+        Noted::Failed { attempt, failure } => {
+            entry.what = api::JournalKind::Failed;
+            entry.attempt = Some(*attempt);
+            entry.failure = Some(shown_failure(failure));
+        }
+        Noted::Doubted { attempt, failure } => {
+            entry.what = api::JournalKind::Doubted;
+            entry.attempt = Some(*attempt);
+            entry.failure = Some(shown_failure(failure));
+        }
+        Noted::Probed { answer } => {
+            entry.what = api::JournalKind::Probed;
+            entry.answer = Some(answer.clone());
+        }
+        Noted::Refused { attempt } => {
+            entry.what = api::JournalKind::Refused;
+            entry.attempt = Some(*attempt);
+        }
+        Noted::Resolved { resolution, seconded_by, reason } => {
+            entry.what = api::JournalKind::Resolved;
+            entry.resolution = Some(shown_resolution(resolution));
+            entry.seconded_by = seconded_by.as_ref().map(shown_actor);
+            entry.reason = Some(reason.clone());
+        }
+        Noted::Steered { command, reason } => {
+            entry.what = api::JournalKind::Steered;
+            entry.command = Some(command.clone());
+            entry.reason = Some(reason.clone());
+        }
+        Noted::KeyReleased { kind, key, caller, reason } => {
+            entry.what = api::JournalKind::KeyReleased;
+            let of = caller.as_ref().map(|caller| format!(" of {caller}")).unwrap_or_default();
+            entry.target = Some(format!("{kind} key {key}{of}"));
+            entry.reason = Some(reason.clone());
+        }
+        Noted::SetUp { kind, id, change } => {
+            entry.what = match kind.as_str() {
+                "credential" => api::JournalKind::CredentialChanged,
+                "workspace" => api::JournalKind::WorkspaceChanged,
+                _ => api::JournalKind::DefinitionUploaded,
+            };
+            entry.target = Some(id.clone());
+            entry.command = Some(change.clone());
+        }
+        Noted::Remarked { text } => entry.reason = Some(text.clone()),
+        Noted::Redelivered { reason } => {
+            entry.what = api::JournalKind::Redelivered;
+            entry.reason = Some(reason.clone());
+        }
+    }
+    entry
+}

@@ -1,0 +1,58 @@
+//! The ledger of effects.
+
+use hapax_api as api;
+use hapax_engine::model::{EffectClass, LedgerEntry, LedgerOutcome, Noted, StepStatus};
+
+use super::doubts::{shown_actor, shown_resolution};
+use super::steps::status;
+
+/// One effect with every attempt at it.
+pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
+    let attempts = entry.attempts.iter().map(|attempt| api::LedgerAttempt {
+        number: attempt.number,
+        began_at: attempt.began_at.clone(),
+        ended_at: attempt.ended_at.clone(),
+        owner: attempt.owner.clone(),
+        fence: attempt.fence,
+        outcome: match attempt.outcome {
+            LedgerOutcome::Completed => api::LedgerOutcome::Completed,
+            LedgerOutcome::Failed => api::LedgerOutcome::Failed,
+            LedgerOutcome::Unknown => api::LedgerOutcome::Unknown,
+            LedgerOutcome::Open => api::LedgerOutcome::Open,
+        },
+    });
+    let rulings = entry.rulings.iter().map(|ruling| {
+        let (resolution, reason) = match &ruling.what {
+            Noted::Resolved { resolution, reason, .. } => {
+                (Some(shown_resolution(resolution)), reason.clone())
+            }
+            Noted::Steered { reason, .. } | Noted::Redelivered { reason } => (None, reason.clone()),
+            Noted::Remarked { text } => (None, text.clone()),
+            Noted::Claimed { .. }
+            | Noted::Failed { .. }
+            | Noted::Doubted { .. }
+            | Noted::Probed { .. }
+            | Noted::Refused { .. }
+            | Noted::KeyReleased { .. }
+            | Noted::SetUp { .. } => (None, String::new()),
+        };
+        api::LedgerRuling { by: shown_actor(&ruling.by), at: ruling.at.clone(), resolution, reason }
+    });
+    let standing = StepStatus::ALL.into_iter().find(|known| known.as_str() == entry.status);
+    api::LedgerEntry {
+        effect_key: entry.key.clone(),
+        run_id: entry.run.clone(),
+        step_id: entry.step.clone(),
+        class: match entry.class {
+            EffectClass::Idempotent => api::LedgerClass::Idempotent,
+            EffectClass::Claimed => api::LedgerClass::Claimed,
+            EffectClass::Transactional => api::LedgerClass::Transactional,
+        },
+        status: status(standing.unwrap_or(StepStatus::InDoubt)),
+        attempts: attempts.collect(),
+        probes: entry.probes.clone(),
+        rulings: rulings.collect(),
+        refused_writes: entry.refused_writes,
+        duplicates: entry.duplicates,
+    }
+}

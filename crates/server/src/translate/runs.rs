@@ -1,0 +1,135 @@
+//! Runs and their history.
+
+use hapax_api as api;
+use hapax_engine::model::{
+    Asked, EventKind, Priority, RunEvent, RunHead, RunResult, RunState, RunStatus, StepStatus,
+};
+use hapax_engine::store::{RunLog, RunView};
+
+use super::raw;
+use super::steps::{shown_failure, shown_steps};
+
+/// One run. `definition` is the id of the definition it runs, if it runs one.
+pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run {
+    let RunView { head, input, result } = view;
+    let facts = &head.facts;
+    let (output, failure) = match result {
+        Some(RunResult::Completed(output)) => (Some(raw(output)), None),
+        Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) => {
+            (None, Some(shown_failure(failure)))
+        }
+        None => (None, None),
+    };
+    let closed_at = match head.state {
+        RunState::Closed { at, .. } => Some(at.to_string()),
+        RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } | RunState::Paused => None,
+    };
+    let wake_at = match head.state {
+        RunState::Pending { due_at } => Some(due_at),
+        RunState::Waiting { wake_at } => wake_at,
+        RunState::Running(_) | RunState::Paused | RunState::Closed { .. } => None,
+    };
+    api::Run {
+        id: facts.id.to_string(),
+        workspace_id: facts.workspace.to_string(),
+        status: status(head.status()),
+        definition_id: definition,
+        workflow: api::WorkflowName {
+            name: facts.workflow.name.to_string(),
+            version: facts.workflow.version,
+        },
+        version: head.version.get(),
+        generation: head.generation.get().into(),
+        current_step_name: None,
+        input: raw(input),
+        output,
+        failure,
+        idempotency_key: facts.key.as_ref().map(ToString::to_string),
+        subject: facts.subject.as_ref().map(ToString::to_string),
+        priority: match facts.priority {
+            Priority::Low => api::Priority::Low,
+            Priority::Normal => api::Priority::Normal,
+            Priority::High => api::Priority::High,
+        },
+        parent: facts.parent.as_ref().map(|parent| api::ParentRun {
+            run_id: parent.run.to_string(),
+            step_id: parent.step.to_string(),
+        }),
+        asked: asked(head),
+        created_at: facts.created_at.to_string(),
+        started_at: head.started_at.map(|at| at.to_string()),
+        changed_at: head.changed_at.to_string(),
+        closed_at,
+        deadline_at: facts.deadline_at.map(|at| at.to_string()),
+        wake_at: wake_at.map(|at| at.to_string()),
+    }
+}
+
+/// One run with its steps.
+pub(crate) fn shown_run_with_steps(
+    view: &RunView,
+    log: &RunLog,
+    definition: Option<String>,
+) -> api::RunDetail {
+    let mut run = shown_run(view, definition);
+    let is_open = |status: StepStatus| !status.is_final();
+    let current = log.steps.iter().find(|step| is_open(step.state.status())).or(log.steps.last());
+    run.current_step_name = current.map(|step| step.id.to_string());
+    api::RunDetail { run, steps: shown_steps(log) }
+}
+
+fn asked(head: &RunHead) -> Option<api::RunAsk> {
+    match head.asked {
+        Asked::Nothing => None,
+        Asked::Pause => Some(api::RunAsk::Pause),
+        Asked::Cancel => Some(api::RunAsk::Cancel),
+    }
+}
+
+fn status(status: RunStatus) -> api::RunStatus {
+    match status {
+        RunStatus::Pending => api::RunStatus::Pending,
+        RunStatus::Running => api::RunStatus::Running,
+        RunStatus::Waiting => api::RunStatus::Waiting,
+        RunStatus::Paused => api::RunStatus::Paused,
+        RunStatus::Completed => api::RunStatus::Completed,
+        RunStatus::Failed => api::RunStatus::Failed,
+        RunStatus::Cancelled => api::RunStatus::Cancelled,
+    }
+}
+
+/// The status that a filter names.
+pub(crate) fn status_named(text: &str) -> Option<RunStatus> {
+    RunStatus::from_name(text)
+}
+
+/// One entry of a run's history.
+pub(crate) fn shown_event(event: &RunEvent) -> api::RunEvent {
+    api::RunEvent {
+        version: event.version.get(),
+        at: event.at.to_string(),
+        fence: event.fence.get(),
+        kind: kind(event.kind),
+        note: event.note.clone(),
+    }
+}
+
+fn kind(kind: EventKind) -> api::EventKind {
+    match kind {
+        EventKind::Started => api::EventKind::Started,
+        EventKind::Claimed => api::EventKind::Claimed,
+        EventKind::TakenOver => api::EventKind::TakenOver,
+        EventKind::Waited => api::EventKind::Waited,
+        EventKind::Released => api::EventKind::Released,
+        EventKind::PauseAsked => api::EventKind::PauseAsked,
+        EventKind::Paused => api::EventKind::Paused,
+        EventKind::Resumed => api::EventKind::Resumed,
+        EventKind::CancelAsked => api::EventKind::CancelAsked,
+        EventKind::Quarantined => api::EventKind::Quarantined,
+        EventKind::ContinuedAsNew => api::EventKind::ContinuedAsNew,
+        EventKind::Completed => api::EventKind::Completed,
+        EventKind::Failed => api::EventKind::Failed,
+        EventKind::Cancelled => api::EventKind::Cancelled,
+        EventKind::Retried => api::EventKind::Retried,
+    }
+}

@@ -1,0 +1,106 @@
+//! A document as it was sent: JSON or YAML.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use hapax_api as api;
+use hapax_api::{Code, Problem};
+use hapax_documents::{Checked, Format, Hands, Known, Severity};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use serde_json::value::RawValue;
+
+use crate::answer::{Refused, echo};
+use crate::limits::MAX_DOCUMENT_BYTES;
+
+/// The text of a document, and what it is written in.
+#[derive(Debug)]
+pub struct Uploaded {
+    text: String,
+    format: Format,
+}
+
+impl Uploaded {
+    /// A document that is JSON.
+    pub fn json(text: impl Into<String>) -> Self {
+        Uploaded { text: text.into(), format: Format::Json }
+    }
+
+    /// Checks it; all that is wrong is told at once.
+    pub(crate) fn check(&self, hands: &Hands) -> Result<Checked, Problem> {
+        let known = Known { tasks: hands.known_tasks(), ..Known::default() };
+        hapax_documents::check(&self.text, self.format, &known).map_err(|found| {
+            let errors = found.iter().filter(|problem| problem.severity == Severity::Error);
+            let problems: Vec<api::DefinitionProblem> = errors
+                .map(|problem| api::DefinitionProblem {
+                    path: problem.path.clone(),
+                    rule: problem.code.to_owned(),
+                    message: problem.message.clone(),
+                })
+                .collect();
+            let detail = match problems.first() {
+                Some(first) => {
+                    let (count, path, message) = (problems.len(), echo(&first.path), echo(&first.message));
+                    format!("{count} problem(s); the first, at {path:?}: {message}")
+                }
+                None => "The document cannot be read.".into(),
+            };
+            let is_unprotected = |problem: &api::DefinitionProblem| problem.rule == "unprotected_effect";
+            let code = match !problems.is_empty() && problems.iter().all(is_unprotected) {
+                true => Code::UnprotectedEffect,
+                false => Code::DefinitionInvalid,
+            };
+            Problem::new(code, detail).with("problems", serde_json::to_value(problems).unwrap_or_default())
+        })
+    }
+
+    /// The document as JSON: as it was sent if it was, and in its canonical form otherwise.
+    pub(crate) fn document(&self, checked: &Checked) -> Result<Box<RawValue>, Problem> {
+        let text = match self.format {
+            Format::Json => self.text.trim(),
+            Format::Yaml | Format::Any => checked.canonical(),
+        };
+        RawValue::from_string(text.to_owned())
+            .map_err(|error| Problem::new(Code::DefinitionInvalid, error.to_string()))
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Uploaded {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
+        let format = format_of(request.headers())?;
+        let bytes = axum::body::to_bytes(request.into_body(), MAX_DOCUMENT_BYTES).await;
+        let _ = state;
+        let bytes: Bytes = bytes.map_err(|_| {
+            Refused::new(Code::PayloadTooLarge, format!("A document has at most {MAX_DOCUMENT_BYTES} bytes."))
+                .with("maxBytes", MAX_DOCUMENT_BYTES)
+        })?;
+        let text = String::from_utf8(bytes.into())
+            .map_err(|_| Refused::new(Code::InvalidJson, "The document is not UTF-8."))?;
+        Ok(Uploaded { text, format })
+    }
+}
+
+fn format_of(headers: &http::HeaderMap) -> Result<Format, Refused> {
+    let refused = || {
+        Refused::new(
+            Code::UnsupportedMediaType,
+            "Send the document as application/json or application/yaml, in UTF-8, not encoded otherwise.",
+        )
+    };
+    if headers.contains_key(CONTENT_ENCODING) {
+        return Err(refused());
+    }
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(given), None) = (types.next(), types.next()) else { return Err(refused()) };
+    let given = given.to_str().map_err(|_| refused())?.to_ascii_lowercase();
+    let mut parts = given.split(';').map(str::trim);
+    let kind = parts.next().unwrap_or_default();
+    if !parts.all(|parameter| matches!(parameter, "" | "charset=utf-8" | "charset=\"utf-8\"")) {
+        return Err(refused());
+    }
+    match kind {
+        "application/json" => Ok(Format::Json),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(Format::Yaml),
+        _ => Err(refused()),
+    }
+}

@@ -1,0 +1,174 @@
+//! What is counted, and who may see it.
+
+use std::time::Duration;
+
+use hapax_engine::model::{IdempotencyKey, OnDoubt, RetryPolicy, WorkspaceId};
+use hapax_engine::store::{KeyPlace, Uses};
+use hapax_engine::{Ctx, Failure};
+use hapax_server::identity::INSTALLATION;
+use serde_json::json;
+use tower::ServiceExt;
+
+use super::scrape::Scrape;
+use crate::support::{Role, TestServer};
+
+/// S2.35, S2.36, CONTRACT §11: new operations, replays and conflicts, of both kinds of key, in all and by credential.
+#[tokio::test]
+async fn replays_and_conflicts_are_counted_for_both_kinds_of_key() {
+    let server = TestServer::sqlite().await;
+    let echo = server.echo().await;
+    let body =
+        |order: u32| json!({"definitionId": echo, "input": {"order": order}, "idempotencyKey": "order-1"});
+    let plain = |order: u32| json!({"definitionId": echo, "input": {"order": order}});
+    let keyed = [("idempotency-key", "\"request-1\"")];
+    for (order, status) in [(1, 201), (1, 200), (1, 200), (2, 422)] {
+        assert_eq!(server.post("/api/v1/workflow-runs", &body(order), &[]).await.status, status);
+    }
+    for (order, status) in [(1, 201), (1, 201), (2, 422)] {
+        assert_eq!(server.post("/api/v1/workflow-runs", &plain(order), &keyed).await.status, status);
+    }
+    let scrape = Scrape::of(&server).await;
+    for (event, count) in [("new", 1.0), ("replayed", 2.0), ("conflicted", 1.0)] {
+        assert_eq!(
+            scrape.value(&format!("hapax_run_key_events_total{{event=\"{event}\"}}")),
+            count,
+            "{event}"
+        );
+    }
+    for (event, count) in [("began", 1.0), ("replayed", 1.0), ("conflicted", 1.0), ("waited", 0.0)] {
+        assert_eq!(
+            scrape.value(&format!("hapax_request_key_events_total{{event=\"{event}\"}}")),
+            count,
+            "{event}"
+        );
+    }
+    let own = scrape
+        .text
+        .lines()
+        .find(|line| line.contains("workspace=\"acme\"") && line.contains("use=\"replayed\""));
+    assert!(own.is_some_and(|line| line.ends_with(" 3")), "both kinds together: {own:?}");
+    let runs = "method=\"POST\",route=\"/api/v1/workflow-runs\"";
+    assert_eq!(scrape.value(&format!("hapax_http_requests_total{{{runs},status=\"2xx\"}}")), 5.0);
+    assert_eq!(scrape.value(&format!("hapax_http_requests_total{{{runs},status=\"4xx\"}}")), 2.0);
+    assert_eq!(scrape.value(&format!("hapax_http_request_duration_seconds_count{{{runs}}}")), 7.0);
+    assert_eq!(scrape.value("hapax_runs_created_total"), 2.0);
+    assert_eq!(scrape.value("hapax_definitions"), 1.0);
+    assert_eq!(scrape.value("hapax_store_up"), 1.0);
+    assert!(scrape.value("hapax_oldest_request_key_age_seconds") < 60.0);
+}
+
+/// CONTRACT §11: effects entered though an earlier entry may have happened, and steps in doubt.
+#[tokio::test]
+async fn duplicate_effects_and_doubts_are_counted_by_class() {
+    let server = TestServer::sqlite().await;
+    let soon = || RetryPolicy::default().first_wait(Duration::from_millis(1)).max_attempts(3);
+    let twice = move |ctx: Ctx, (): ()| async move {
+        let lost = |attempt: hapax_engine::ctx::Attempt, until: u32| async move {
+            match attempt.number() <= until {
+                true => Err(Failure::unknown("the connection was reset")),
+                false => Ok(attempt.number()),
+            }
+        };
+        ctx.step("tell", move |attempt| lost(attempt, 1)).retry(soon()).await?;
+        ctx.step("pay", move |attempt| lost(attempt, 1))
+            .retry(soon())
+            .claimed()
+            .on_doubt(OnDoubt::Retry)
+            .await?;
+        let refused = |attempt: hapax_engine::ctx::Attempt| async move {
+            if attempt.number() == 1 { Err(Failure::retryable("busy")) } else { Ok(()) }
+        };
+        ctx.step("ask", refused).retry(soon()).await?;
+        ctx.step("hold", move |attempt| lost(attempt, 9)).claimed().await?;
+        Ok::<(), Failure>(())
+    };
+    server.engine.register("twice", twice).unwrap();
+    let run = server.engine.start("twice", &()).await.unwrap();
+    while server.engine.stats().doubts < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The doubt is on record once the run waits.
+    while run.view().await.unwrap().head.status().as_str() != "WAITING" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let scrape = Scrape::of(&server).await;
+    assert_eq!(
+        scrape.value("hapax_duplicate_effects_total{class=\"idempotent\"}"),
+        1.0,
+        "a refusal is no entry"
+    );
+    assert_eq!(scrape.value("hapax_duplicate_effects_total{class=\"claimed\"}"), 1.0);
+    assert_eq!(scrape.value("hapax_doubts_total"), 2.0);
+    assert_eq!(scrape.value("hapax_steps_in_doubt"), 1.0);
+    assert_eq!(scrape.value("hapax_step_retries_total"), 2.0);
+    let counted = server.engine.count_effects().await.unwrap();
+    let duplicates: u64 = counted.values().map(|count| count.duplicates).sum();
+    assert_eq!(duplicates, 2, "the ledger says the same: {counted:?}");
+}
+
+/// Invariant 54: figures about all workspaces are told to none of them.
+#[tokio::test]
+async fn only_the_installation_reads_metrics_and_they_hold_no_secret() {
+    let server = TestServer::memory().await;
+    for role in Role::ALL {
+        let key = server.key("acme", role).await;
+        assert_eq!(server.send("GET", "/metrics", None, &key, &[]).await.status, 403, "{role:?}");
+    }
+    let worker = server.key(INSTALLATION, Role::Worker).await;
+    assert_eq!(server.send("GET", "/metrics", None, &worker, &[]).await.status, 403);
+    assert_eq!(server.send("GET", "/metrics", None, "", &[]).await.status, 401);
+    for canary in ["/api/v1/workflow-runs/run_canary", "/canary?token=canary", "/errors/canary"] {
+        server.send("CANARY", canary, None, &server.admin, &[("idempotency-key", "\"canary\"")]).await;
+    }
+    let scrape = Scrape::of(&server).await;
+    let secret = server.admin.rsplit('_').next().unwrap();
+    assert!(
+        !scrape.text.to_lowercase().contains("canary") && !scrape.text.contains(secret),
+        "{}",
+        scrape.text
+    );
+    assert_eq!(
+        scrape.value("hapax_http_requests_total{method=\"OTHER\",route=\"unmatched\",status=\"4xx\"}"),
+        1.0
+    );
+}
+
+/// RELIABILITY: metrics on a separate listener or behind authentication; and they tell of a store that is away.
+#[tokio::test]
+async fn a_listener_of_its_own_tells_without_a_key_even_if_the_store_is_away() {
+    let server = TestServer::sqlite().await;
+    server.store.close().await.unwrap();
+    let ask = |path: &'static str| {
+        let request = http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+        server.server.metrics_router().oneshot(request)
+    };
+    let answer = ask("/metrics").await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let bytes = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    let scrape = Scrape::read(String::from_utf8(bytes.to_vec()).unwrap());
+    assert_eq!(scrape.value("hapax_store_up"), 0.0);
+    assert!(!scrape.families.contains_key("hapax_outbox_depth"), "what was never seen is not told");
+    assert_eq!(ask("/api/v1/workflow-runs").await.unwrap().status(), 404, "nothing else is there");
+}
+
+/// Uses of run keys reach the store while the server runs, not only when it stops.
+#[tokio::test]
+async fn uses_of_run_keys_are_written_within_a_moment() {
+    let server = TestServer::sqlite().await;
+    let echo = server.echo().await;
+    let body = json!({"definitionId": echo, "input": {"order": 1}, "idempotencyKey": "order-1"});
+    for status in [201, 200, 200] {
+        assert_eq!(server.post("/api/v1/workflow-runs", &body, &[]).await.status, status);
+    }
+    let place = KeyPlace::Run {
+        workspace: WorkspaceId::new("acme").unwrap(),
+        key: IdempotencyKey::new("order-1").unwrap(),
+    };
+    let book = server.store.key_book().unwrap();
+    let written = async {
+        while book.find_uses(&place).await.unwrap() != (Uses { replays: 2, conflicts: 0 }) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), written).await.expect("written without being asked");
+}

@@ -1,0 +1,20 @@
+//! Every route: who may call it, how it is described, and what it does with bad input.
+
+mod support;
+
+#[path = "routes/access.rs"]
+mod access;
+#[path = "routes/authentication.rs"]
+mod authentication;
+#[path = "routes/bad_definitions.rs"]
+mod bad_definitions;
+#[path = "routes/bad_input.rs"]
+mod bad_input;
+#[path = "routes/canaries.rs"]
+mod canaries;
+#[path = "routes/credentials.rs"]
+mod credentials;
+#[path = "routes/described.rs"]
+mod described;
+
+const RUNS: &str = "/api/v1/workflow-runs";

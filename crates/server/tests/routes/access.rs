@@ -1,0 +1,338 @@
+//! Every route, called by every role of one's own workspace, by another workspace, and by nobody.
+
+use std::collections::BTreeSet;
+
+use hapax_server::access::Access;
+use hapax_server::identity::INSTALLATION;
+use hapax_server::list_routes;
+use serde_json::{Value, json};
+
+use super::RUNS;
+use super::support::{Answer, Role, TestServer};
+
+/// One route as this test calls it: things of the workspace stand in braces.
+struct Case {
+    method: &'static str,
+    route: &'static str,
+    path: &'static str,
+    body: Option<Value>,
+    access: Access,
+    /// What whoever may call it gets, if the things it names are there.
+    answers: &'static [u16],
+    /// Does the path name a thing of the workspace?
+    names_a_thing: bool,
+}
+
+fn get(route: &'static str, access: Access) -> Case {
+    let names_a_thing = route.contains('{');
+    Case { method: "GET", route, path: route, body: None, access, answers: &[200], names_a_thing }
+}
+
+fn post(route: &'static str, access: Access, body: Value, answers: &'static [u16]) -> Case {
+    let names_a_thing = route.contains('{');
+    Case { method: "POST", route, path: route, body: Some(body), access, answers, names_a_thing }
+}
+
+impl Case {
+    fn at(mut self, path: &'static str) -> Self {
+        self.path = path;
+        self
+    }
+
+    fn answering(mut self, answers: &'static [u16]) -> Self {
+        self.answers = answers;
+        self
+    }
+}
+
+/// The table. Things that can be done once are done by the first who may, and refused with a 409 after that.
+fn cases() -> Vec<Case> {
+    use Access::{Administer, Install, Manage, Open, Operate, Read, Watch};
+    let document =
+        json!({ "name": "new", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "echo" }] });
+    vec![
+        post("/api/v1/workflow-definitions", Administer, document, &[200, 201]),
+        get("/api/v1/workflow-definitions", Read),
+        get("/api/v1/workflow-definitions/{id}", Read).at("/api/v1/workflow-definitions/{definition}"),
+        post("/api/v1/workflow-runs", Operate, json!({ "definitionId": "{definition}" }), &[201]),
+        post(
+            "/api/v1/workflow-runs/batch",
+            Operate,
+            json!({ "runs": [{ "definitionId": "{definition}" }] }),
+            &[200],
+        ),
+        get("/api/v1/workflow-runs", Read),
+        get("/api/v1/workflow-runs/{id}", Read).at("/api/v1/workflow-runs/{run}"),
+        post("/api/v1/workflow-runs/{id}/pause", Operate, json!({}), &[200, 409])
+            .at("/api/v1/workflow-runs/{run}/pause"),
+        post("/api/v1/workflow-runs/{id}/resume", Operate, json!({}), &[200, 409])
+            .at("/api/v1/workflow-runs/{run}/resume"),
+        post("/api/v1/workflow-runs/{id}/retry", Operate, json!({}), &[409])
+            .at("/api/v1/workflow-runs/{run}/retry"),
+        post("/api/v1/workflow-runs/{id}/signals", Operate, json!({ "name": "unread" }), &[200])
+            .at("/api/v1/workflow-runs/{run}/signals"),
+        post(
+            "/api/v1/workflow-runs/{id}/approvals/{step}",
+            Operate,
+            json!({ "decision": "reject" }),
+            &[200, 400],
+        )
+        .at("/api/v1/workflow-runs/{run}/approvals/sign-off"),
+        get("/api/v1/workflow-runs/{id}/result", Read)
+            .at("/api/v1/workflow-runs/{run}/result")
+            .answering(&[202, 409]),
+        get("/api/v1/workflow-runs/{id}/events", Read).at("/api/v1/workflow-runs/{run}/events"),
+        get("/api/v1/workflow-runs/{id}/events/stream", Read)
+            .at("/api/v1/workflow-runs/{ended}/events/stream"),
+        get("/api/v1/workflow-runs/{id}/ledger", Read).at("/api/v1/workflow-runs/{run}/ledger"),
+        get("/api/v1/workflow-runs/{id}/notes", Read).at("/api/v1/workflow-runs/{run}/notes"),
+        post("/api/v1/workflow-runs/{id}/notes", Operate, json!({ "text": "seen" }), &[201])
+            .at("/api/v1/workflow-runs/{run}/notes"),
+        post("/api/v1/workflow-runs/{id}/cancel", Operate, json!({}), &[200, 409])
+            .at("/api/v1/workflow-runs/{run}/cancel"),
+        get("/api/v1/keys/{scope}/{key}", Read).at("/api/v1/keys/run/{key}").answering(&[200, 404]),
+        post("/api/v1/keys/{scope}/{key}/release", Manage, json!({ "reason": "why not" }), &[200, 404])
+            .at("/api/v1/keys/run/{key}/release"),
+        get("/api/v1/doubts", Read),
+        post(
+            "/api/v1/doubts/{run}/{step}/resolve",
+            Operate,
+            json!({ "resolution": "happened", "output": 1, "reason": "asked", "version": 1 }),
+            &[409],
+        )
+        .at("/api/v1/doubts/{ended}/say/resolve"),
+        get("/api/v1/ledger", Read),
+        get("/api/v1/audit", Read),
+        post("/api/v1/workspaces", Install, json!({ "name": "initech" }), &[200, 201]),
+        get("/api/v1/workspaces", Install),
+        get("/api/v1/workspaces/{id}", Read).at("/api/v1/workspaces/{workspace}"),
+        post("/api/v1/credentials", Administer, json!({ "name": "x", "role": "viewer" }), &[201]),
+        get("/api/v1/credentials", Administer),
+        get("/api/v1/credentials/{id}", Administer).at("/api/v1/credentials/{credential}"),
+        post("/api/v1/credentials/{id}/rotate", Administer, json!({}), &[200])
+            .at("/api/v1/credentials/{credential}/rotate"),
+        post("/api/v1/credentials/{id}/revoke", Administer, json!({}), &[200])
+            .at("/api/v1/credentials/{credential}/revoke"),
+        get("/api/v1/idempotency-policy", Open),
+        get("/healthz", Open),
+        get("/readyz", Open),
+        get("/metrics", Watch),
+        get("/openapi.json", Open),
+        get("/schemas/workflow-definition.json", Open),
+        get("/docs", Open),
+    ]
+}
+
+/// What a workspace has.
+struct Things {
+    workspace: String,
+    definition: String,
+    run: String,
+    ended: String,
+    key: String,
+    credential: String,
+}
+
+impl Things {
+    /// Things that look like those of a workspace and are nobody's.
+    fn of_nobody() -> Self {
+        let run = format!("run_{:032x}", 0x0199_0000_0000_7000_8000_0000_0000_0000u128);
+        Things {
+            workspace: "umbrella".into(),
+            definition: format!("def_{}", "0".repeat(32)),
+            ended: run.clone(),
+            run,
+            key: "nobodys".into(),
+            credential: "cred_000000000000".into(),
+        }
+    }
+
+    async fn of(server: &TestServer, workspace: &str) -> Self {
+        let admin = server.key(workspace, Role::Admin).await;
+        let send = async |path: &str, body: Value| {
+            let answer = server.send("POST", path, Some(body.to_string()), &admin, &[]).await;
+            assert!(matches!(answer.status, 200 | 201), "{path} {}", answer.text());
+            answer.json()
+        };
+        let document = json!({
+            "name": "asks", "version": 1,
+            "steps": [{ "name": "sign-off", "type": "approval", "decisions": ["approve"] }],
+        });
+        let document = send("/api/v1/workflow-definitions", document).await;
+        let definition = document["id"].as_str().unwrap().to_owned();
+        let key = format!("key-of-{workspace}");
+        let run =
+            send(RUNS, json!({ "definitionId": definition })).await["run"]["id"].as_str().unwrap().to_owned();
+        let says = json!({ "name": "says", "version": 1, "steps": [{ "name": "say", "type": "task", "task": "echo" }] });
+        let says = send("/api/v1/workflow-definitions", says).await["id"].as_str().unwrap().to_owned();
+        let ended = send(RUNS, json!({ "definitionId": says, "idempotencyKey": key })).await;
+        let ended = ended["run"]["id"].as_str().unwrap().to_owned();
+        let wait = [("prefer", "wait=20")];
+        server.send("GET", &format!("{RUNS}/{ended}/result"), None, &admin, &wait).await;
+        let credential = send("/api/v1/credentials", json!({ "name": "spare", "role": "viewer" })).await;
+        let credential = credential["credential"]["id"].as_str().unwrap().to_owned();
+        Things { workspace: workspace.into(), definition, run, ended, key, credential }
+    }
+
+    fn fill(&self, text: &str) -> String {
+        text.replace("{definition}", &self.definition)
+            .replace("{run}", &self.run)
+            .replace("{ended}", &self.ended)
+            .replace("{key}", &self.key)
+            .replace("{workspace}", &self.workspace)
+            .replace("{credential}", &self.credential)
+    }
+}
+
+async fn call(
+    server: &TestServer,
+    client: &reqwest::Client,
+    case: &Case,
+    things: &Things,
+    key: &str,
+) -> Answer {
+    let body = case.body.as_ref().map(|body| things.fill(&body.to_string()));
+    server.send_by(client, case.method, &things.fill(case.path), body, key, &[]).await
+}
+
+/// What an answer says, without what tells one request from another, and without the names that were asked for.
+fn without_names(answer: &Answer, things: &Things) -> String {
+    let mut text = answer.text();
+    if let Some(id) = answer.json()["traceId"].as_str() {
+        text = text.replace(id, "");
+    }
+    for name in
+        [&things.definition, &things.run, &things.ended, &things.key, &things.workspace, &things.credential]
+    {
+        text = text.replace(name.as_str(), "");
+    }
+    text
+}
+
+/// RELIABILITY 54, 56; "a route not in the table fails".
+#[test]
+fn every_route_is_in_the_table() {
+    let listed: BTreeSet<String> = list_routes()
+        .into_iter()
+        .map(|(method, path, access)| format!("{method} {path} {access:?}"))
+        .collect();
+    let tested: BTreeSet<String> =
+        cases().iter().map(|case| format!("{} {} {:?}", case.method, case.route, case.access)).collect();
+    assert_eq!(listed, tested);
+}
+
+/// Who may do what, said once more: a slip in the server's own table is none here.
+fn may(role: Role, access: Access) -> bool {
+    let allowed: &[Access] = match role {
+        Role::Worker => &[Access::Open],
+        Role::Viewer => &[Access::Open, Access::Read],
+        Role::Operator => &[Access::Open, Access::Read, Access::Operate],
+        Role::Manager => &[Access::Open, Access::Read, Access::Operate, Access::Manage],
+        Role::Admin => &[Access::Open, Access::Read, Access::Operate, Access::Manage, Access::Administer],
+    };
+    allowed.contains(&access)
+}
+
+/// RELIABILITY 56: each role may do what it is for, and no more; without a key nothing but what is open to all.
+#[tokio::test]
+async fn each_route_lets_in_who_may_and_nobody_else() {
+    let server = TestServer::memory().await;
+    let things = Things::of(&server, "acme").await;
+    let installation = server.key(INSTALLATION, Role::Admin).await;
+    for (number, case) in cases().iter().enumerate() {
+        // Failed authentications are counted by address, so each route is tried from its own.
+        let client = server.client_at(u8::try_from(number + 1).unwrap());
+        let place = format!("{} {}", case.method, case.route);
+        let nobody = call(&server, &client, case, &things, "").await;
+        match case.access {
+            Access::Open => assert_eq!(nobody.status, 200, "{place}"),
+            _ => assert_eq!(nobody.told(), (401, "unauthorized".into()), "{place}"),
+        }
+        for role in Role::ALL {
+            let key = server.key("acme", role).await;
+            let answer = call(&server, &client, case, &things, &key).await;
+            match may(role, case.access) {
+                true => assert!(
+                    case.answers.contains(&answer.status),
+                    "{place} as {role:?}: {} {}",
+                    answer.status,
+                    answer.text()
+                ),
+                false => {
+                    assert_eq!(answer.told(), (403, "forbidden".into()), "{place} as {role:?}");
+                    assert_eq!(answer.json()["requiredRole"], case.access.least_role(), "{place}");
+                }
+            }
+        }
+        if !Role::ALL.iter().any(|role| may(*role, case.access)) {
+            // What no role of a workspace may do is for the installation.
+            let answer = call(&server, &client, case, &things, &installation).await;
+            assert!(case.answers.contains(&answer.status), "{place}: {}", answer.text());
+        }
+    }
+}
+
+/// RELIABILITY 54: another workspace's things are answered exactly as things that do not exist.
+#[tokio::test]
+async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
+    let server = TestServer::memory().await;
+    let things = Things::of(&server, "acme").await;
+    let nothing = Things::of_nobody();
+    let stranger = server.key("globex", Role::Admin).await;
+    for case in cases().iter().filter(|case| case.names_a_thing) {
+        let place = format!("{} {}", case.method, case.route);
+        let theirs = call(&server, &server.http, case, &things, &stranger).await;
+        let nobodys = call(&server, &server.http, case, &nothing, &stranger).await;
+        assert_eq!((theirs.status, nobodys.status), (404, 404), "{place}: {}", theirs.text());
+        assert_eq!(without_names(&theirs, &things), without_names(&nobodys, &nothing), "{place}");
+    }
+    for list in [RUNS, "/api/v1/doubts", "/api/v1/ledger", "/api/v1/workflow-definitions"] {
+        let shown = server.send("GET", list, None, &stranger, &[]).await;
+        assert_eq!(shown.json()["items"], json!([]), "{list}");
+    }
+    let starts = json!({ "definitionId": things.definition }).to_string();
+    let refused = server.send("POST", RUNS, Some(starts), &stranger, &[]).await;
+    assert_eq!(refused.told(), (404, "definition_not_found".into()));
+    for list in ["/api/v1/audit", "/api/v1/credentials", "/metrics"] {
+        let shown = server.send("GET", list, None, &stranger, &[]).await;
+        assert!(!shown.text().contains("acme"), "{list}: {}", shown.text());
+    }
+    // Nothing of it was touched.
+    let run = server.get(&format!("{RUNS}/{}", things.run)).await.json();
+    assert_eq!(run["run"]["status"], "WAITING", "{run}");
+}
+
+/// RELIABILITY 54: an admin of the installation sets up workspaces, and sees nothing in them.
+#[tokio::test]
+async fn the_installation_sets_workspaces_up_and_sees_nothing_in_them() {
+    let server = TestServer::memory().await;
+    let things = Things::of(&server, "acme").await;
+    let installation = server.key(INSTALLATION, Role::Admin).await;
+    let shown = server.send("GET", &format!("{RUNS}/{}", things.run), None, &installation, &[]).await;
+    assert_eq!(shown.status, 404);
+    let asked = json!({ "name": "initech", "description": "paper" }).to_string();
+    let send =
+        async |path: &str, body: String| server.send("POST", path, Some(body), &installation, &[]).await;
+    assert_eq!(send("/api/v1/workspaces", asked.clone()).await.status, 201);
+    assert_eq!(send("/api/v1/workspaces", asked).await.status, 200, "the same again is found");
+    let other =
+        send("/api/v1/workspaces", json!({ "name": "initech", "description": "x" }).to_string()).await;
+    assert_eq!(other.told(), (409, "name_taken".into()));
+    for bad in ["", "two words", "caf\u{e9}", INSTALLATION, &"w".repeat(200)] {
+        let refused = send("/api/v1/workspaces", json!({ "name": bad }).to_string()).await;
+        assert!((400..500).contains(&refused.status), "{bad:?}: {}", refused.text());
+    }
+    let admin = json!({ "name": "first", "role": "admin" }).to_string();
+    let issued = send("/api/v1/credentials?workspace=initech", admin.clone()).await;
+    assert_eq!(issued.status, 201, "{}", issued.text());
+    let key = issued.json()["apiKey"].as_str().unwrap().to_owned();
+    let own = server.send("GET", "/api/v1/workspaces/initech", None, &key, &[]).await;
+    assert_eq!((own.status, &own.json()["description"]), (200, &json!("paper")));
+    assert_eq!(send("/api/v1/credentials?workspace=nowhere", admin.clone()).await.status, 404);
+    let sneaky = server.send("POST", "/api/v1/credentials?workspace=acme", Some(admin), &key, &[]).await;
+    assert_eq!(sneaky.status, 404, "only the installation may name another workspace");
+    let all = server.send("GET", "/api/v1/workspaces?limit=200", None, &installation, &[]).await.json();
+    let names: Vec<&str> =
+        all["items"].as_array().unwrap().iter().filter_map(|item| item["name"].as_str()).collect();
+    assert!(names.contains(&"acme") && names.contains(&"initech"), "{names:?}");
+}

@@ -1,0 +1,117 @@
+//! Who is not let in, and that all of them are told the same. RELIABILITY, HTTP: "Auth: …".
+
+use std::collections::BTreeSet;
+
+use hapax_server::limits;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::RUNS;
+use super::support::{Role, TestServer};
+
+/// Missing, of another scheme, twice, garbled, unknown, revoked, expired: one answer for all.
+#[tokio::test]
+async fn whoever_has_no_good_key_is_told_the_same() {
+    let server = TestServer::memory().await;
+    let revoked =
+        server.post("/api/v1/credentials", &json!({ "name": "r", "role": "viewer" }), &[]).await.json();
+    let id = revoked["credential"]["id"].as_str().unwrap();
+    server.post(&format!("/api/v1/credentials/{id}/revoke"), &json!({}), &[]).await;
+    let revoked = revoked["apiKey"].as_str().unwrap().to_owned();
+    let good = server.admin.clone();
+    let wrong_secret = {
+        // Another good key's secret under this one's id: its shape is right, its checksum is not.
+        let other = server.key("acme", Role::Viewer).await;
+        format!("{}{}", &good[..good.len() / 2], &other[good.len() / 2..])
+    };
+    let unknown = hapax_server::credentials::key::ApiKey::generate().unwrap().reveal().to_owned();
+    let cases: Vec<Vec<(&str, String)>> = vec![
+        vec![],
+        vec![("authorization", good.clone())],
+        vec![("authorization", format!("Basic {good}"))],
+        vec![("authorization", format!("Bearer{good}"))],
+        vec![("authorization", "Bearer ".into())],
+        vec![("authorization", format!("Bearer {good} {good}"))],
+        vec![("authorization", format!("Bearer {good}")), ("authorization", format!("Bearer {good}"))],
+        vec![("authorization", format!("Bearer {good}")), ("x-api-key", good.clone())],
+        vec![("x-api-key", good.clone()), ("x-api-key", good.clone())],
+        vec![("x-api-key", format!("{good}\\n"))],
+        vec![("x-api-key", good.to_uppercase())],
+        vec![("x-api-key", good[..good.len() - 1].into())],
+        vec![("x-api-key", wrong_secret)],
+        vec![("x-api-key", unknown)],
+        vec![("x-api-key", revoked)],
+        vec![("authorization", "Bearer \u{e9}".into())],
+    ];
+    let mut told = BTreeSet::new();
+    for (number, headers) in cases.iter().enumerate() {
+        let client = server.client_at(u8::try_from(number + 1).unwrap());
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let answer = server.send_by(&client, "GET", RUNS, None, "", &headers).await;
+        assert_eq!(answer.told(), (401, "unauthorized".into()), "{number}");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"hapax\""));
+        let id = answer.json()["traceId"].as_str().unwrap().to_owned();
+        told.insert(answer.text().replace(&id, ""));
+    }
+    assert_eq!(told.len(), 1, "{told:?}");
+    for good in [[("authorization", format!("bearer {good}"))], [("x-api-key", good)]] {
+        let headers: Vec<(&str, &str)> = good.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(server.send("GET", RUNS, None, "", &headers).await.status, 200);
+    }
+    // A key in the address is none.
+    let in_query = server.send("GET", &format!("{RUNS}?api_key={}", server.admin), None, "", &[]).await;
+    assert_eq!(in_query.status, 401);
+}
+
+/// A newline cannot be smuggled in behind a key: it ends the header, and what follows is read as HTTP has it.
+#[tokio::test]
+async fn a_key_with_a_newline_behind_it_lets_nobody_else_in() {
+    let server = TestServer::memory().await;
+    for (tail, expected) in [("\r\n x", "400"), ("\u{0}\r\n", "400"), ("\rX\r\n", "400")] {
+        let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+        let request = format!(
+            "GET {RUNS} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}{tail}\r\n\r\n",
+            server.admin
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{tail:?}: {answer}");
+    }
+}
+
+/// Whoever fails too often is told to wait; others are not.
+#[tokio::test]
+async fn failures_are_limited_by_address_and_by_key() {
+    let server = TestServer::memory().await;
+    let guesser = server.client_at(1);
+    // One more is forgiven now and then, so a slow machine may take a few more tries.
+    let mut refused = 0;
+    let last = loop {
+        let answer = server.send_by(&guesser, "GET", RUNS, None, "hpx_guess", &[]).await;
+        if answer.status != 401 {
+            break answer;
+        }
+        refused += 1;
+        assert!(refused < 100, "nobody is told to wait");
+    };
+    assert!(refused >= limits::FAILED_AUTH_BURST_PER_ADDRESS, "{refused}");
+    assert_eq!(last.told(), (429, "rate_limited".into()));
+    assert!(last.header("retry-after").is_some());
+    assert_eq!(server.get(RUNS).await.status, 200, "another address is let in");
+    // The secret of one key is guessed from many addresses.
+    let victim = hapax_server::credentials::key::ApiKey::generate().unwrap();
+    let mut refused = 0;
+    for number in 2..100 {
+        let client = server.client_at(number);
+        match server.send_by(&client, "GET", RUNS, None, victim.reveal(), &[]).await.status {
+            401 => refused += 1,
+            status => {
+                assert_eq!(status, 429);
+                break;
+            }
+        }
+    }
+    assert!((limits::FAILED_AUTH_BURST_PER_KEY..90).contains(&refused), "{refused}");
+}

@@ -1,0 +1,161 @@
+//! Definitions that are no good. RELIABILITY, "Config files, workflow definitions".
+
+use serde_json::{Value, json};
+
+use super::support::{Answer, TestServer};
+
+const DEFINITIONS: &str = "/api/v1/workflow-definitions";
+
+async fn upload(server: &TestServer, kind: &str, text: impl Into<String>) -> Answer {
+    server.send("POST", DEFINITIONS, Some(text.into()), &server.admin, &[("content-type", kind)]).await
+}
+
+/// All problems at once, each with its path and its rule.
+#[tokio::test]
+async fn all_problems_are_told_at_once() {
+    let server = TestServer::memory().await;
+    let document = json!({
+        "name": "bad name", "version": 0, "colour": "red",
+        "steps": [
+            { "name": "a", "type": "task", "task": "nobody-does-this" },
+            { "name": "a", "type": "wait", "for": "-5s" },
+            { "name": "b", "type": "http", "method": "GET", "url": "https://x/", "when": "1 +" },
+        ],
+    });
+    let refused = server.post(DEFINITIONS, &document, &[]).await;
+    assert_eq!(refused.told(), (422, "definition_invalid".into()));
+    let problem = refused.json();
+    let paths: Vec<&str> =
+        problem["problems"].as_array().unwrap().iter().filter_map(|found| found["path"].as_str()).collect();
+    for expected in
+        ["/name", "/version", "/colour", "/steps/0/task", "/steps/1/name", "/steps/1/for", "/steps/2/when"]
+    {
+        assert!(paths.contains(&expected), "{expected} is not in {paths:?}");
+    }
+    assert_eq!(server.get(DEFINITIONS).await.json()["items"], json!([]));
+}
+
+/// Too much, too deep, aliases that grow, two documents, not UTF-8: refused quickly, and the server lives.
+#[tokio::test]
+async fn what_is_too_much_is_refused() {
+    let server = TestServer::memory().await;
+    let steps = |count: usize| -> Value {
+        (0..count).map(|n| json!({ "name": format!("s{n}"), "type": "task", "task": "echo" })).collect()
+    };
+    let many = json!({ "name": "many", "version": 1, "steps": steps(1_001) }).to_string();
+    assert_eq!(upload(&server, "application/json", many).await.told(), (422, "definition_invalid".into()));
+    let flood = json!({ "name": "flood", "version": 1, "steps": steps(100_000) }).to_string();
+    assert_eq!(upload(&server, "application/json", flood).await.told(), (413, "payload_too_large".into()));
+    let large = format!("{{\"name\":\"{}\"", "x".repeat(5 * 1024 * 1024));
+    assert_eq!(upload(&server, "application/json", large).await.told(), (413, "payload_too_large".into()));
+    let mut bomb = String::from("a: &a [x,x,x,x,x,x,x,x,x,x]\n");
+    for (next, last) in
+        ["b", "c", "d", "e", "f", "g", "h", "i"].iter().zip(["a", "b", "c", "d", "e", "f", "g", "h"])
+    {
+        let aliases = vec![format!("*{last}"); 10].join(",");
+        bomb.push_str(&format!("{next}: &{next} [{aliases}]\n"));
+    }
+    let deep =
+        format!("{{\"name\":\"deep\",\"version\":1,\"steps\":{}{}}}", "[".repeat(50_000), "]".repeat(50_000));
+    for (kind, text) in [
+        ("application/yaml", bomb),
+        ("application/yaml", "name: a\n---\nname: b\n".into()),
+        ("application/yaml", "name: a\nname: b\n".into()),
+        ("application/yaml", "{".repeat(20_000)),
+        ("application/yaml", String::new()),
+        ("application/yaml", "!!python/object:os.system x\n".into()),
+        ("application/json", deep),
+        ("application/json", "{\"name\":\"a\",\"name\":\"b\",\"version\":1,\"steps\":[]}".into()),
+        ("application/json", String::new()),
+        ("application/json", "null".into()),
+        ("application/json", "{\"name\":\"nul\\u0000\",\"version\":1,\"steps\":[]}".into()),
+    ] {
+        let shown: String = text.chars().take(40).collect();
+        let refused = upload(&server, kind, text).await;
+        assert!(matches!(refused.status, 400 | 422), "{shown}: {} {}", refused.status, refused.text());
+        assert!(refused.text().len() < 64 * 1024, "{shown}");
+    }
+    for kind in ["text/plain", "application/json; charset=utf-16", "application/toml"] {
+        assert_eq!(
+            upload(&server, kind, "{}").await.told(),
+            (415, "unsupported_media_type".into()),
+            "{kind}"
+        );
+    }
+    assert_eq!(server.get(DEFINITIONS).await.json()["items"], json!([]));
+}
+
+/// Windows' line ends and a byte order mark are no fault in YAML; what was meant is what is kept.
+#[tokio::test]
+async fn yaml_may_come_from_any_editor() {
+    let server = TestServer::memory().await;
+    let text = "name: from-windows\nversion: 1\nsteps:\n  - name: say\n    type: task\n    task: echo\n    input: { said: \"{{ input.x }}\" }\n";
+    let first = upload(&server, "application/yaml", text).await;
+    assert_eq!(first.status, 201, "{}", first.text());
+    for same in [text.replace('\n', "\r\n"), format!("\u{feff}{text}")] {
+        let again = upload(&server, "text/yaml; charset=utf-8", same.clone()).await;
+        assert_eq!(
+            (again.status, &again.json()["id"]),
+            (200, &first.json()["id"]),
+            "{same:?} {}",
+            again.text()
+        );
+    }
+    // JSON that says the same is the same.
+    let json = json!({
+        "version": 1, "name": "from-windows",
+        "steps": [{ "type": "task", "name": "say", "task": "echo", "input": { "said": "{{ input.x }}" } }],
+    });
+    assert_eq!(server.post(DEFINITIONS, &json, &[]).await.status, 200);
+    let id = first.json()["id"].as_str().unwrap().to_owned();
+    let run = server.start(&id, json!({ "x": 5 })).await;
+    assert_eq!(server.end(&run).await["run"]["output"], json!({ "said": 5 }));
+}
+
+/// CONTRACT §8, issue: an effect that happens anew each time needs protection.
+#[tokio::test]
+async fn an_unprotected_effect_is_refused() {
+    let server = TestServer::memory().await;
+    let document = json!({
+        "name": "careless", "version": 1,
+        "steps": [{ "name": "pay", "type": "task", "task": "echo", "nonIdempotent": true }],
+    });
+    let refused = server.post(DEFINITIONS, &document, &[]).await;
+    assert_eq!(refused.told(), (422, "unprotected_effect".into()), "{}", refused.text());
+}
+
+/// Same name and version: the same content is found, other content is refused, and nothing changes.
+#[tokio::test]
+async fn a_version_never_changes() {
+    let server = TestServer::sqlite().await;
+    let document = |said: &str| {
+        json!({
+            "name": "fixed", "version": 1,
+            "steps": [{ "name": "say", "type": "task", "task": "echo", "input": { "said": said } }],
+        })
+    };
+    let first = server.post(DEFINITIONS, &document("one"), &[]).await;
+    assert_eq!(first.status, 201);
+    let id = first.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(first.header("location"), Some(format!("{DEFINITIONS}/{id}").as_str()));
+    let again = server.post(DEFINITIONS, &document("one"), &[]).await;
+    assert_eq!((again.status, again.json()), (200, first.json()));
+    let other = server.post(DEFINITIONS, &document("two"), &[]).await;
+    assert_eq!(other.told(), (409, "definition_exists".into()));
+    assert_eq!(other.json()["definitionId"], json!(id));
+    let mut next = document("two");
+    next["version"] = json!(2);
+    assert_eq!(server.post(DEFINITIONS, &next, &[]).await.status, 201);
+    let shown = server.get(&format!("{DEFINITIONS}/{id}")).await.json();
+    assert_eq!((&shown["document"], &shown["version"]), (&document("one"), &json!(1)));
+    let mut seen = Vec::new();
+    let mut path = format!("{DEFINITIONS}?limit=1");
+    loop {
+        let page = server.get(&path).await.json();
+        seen.extend(page["items"].as_array().unwrap().iter().map(|item| item["version"].as_u64().unwrap()));
+        let Some(cursor) = page["nextCursor"].as_str() else { break };
+        path = format!("{DEFINITIONS}?limit=1&cursor={cursor}");
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [1, 2]);
+}

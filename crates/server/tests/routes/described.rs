@@ -1,0 +1,76 @@
+//! The description of the API: complete, true, and the same as last time unless somebody meant to change it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use hapax_server::access::Access;
+use hapax_server::{list_routes, openapi};
+use serde_json::Value;
+
+use super::support::TestServer;
+
+fn description() -> Value {
+    serde_json::from_str(openapi::text()).unwrap()
+}
+
+/// Every route is described, and every description has a route.
+#[test]
+fn the_description_and_the_routes_are_the_same() {
+    let described = description();
+    let paths = described["paths"].as_object().unwrap();
+    let described: BTreeSet<String> = paths
+        .iter()
+        .flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(move |method| format!("{} {path}", method.to_uppercase()))
+        })
+        .collect();
+    let routes: BTreeSet<String> =
+        list_routes().into_iter().map(|(method, path, _)| format!("{method} {path}")).collect();
+    assert_eq!(described, routes);
+}
+
+/// Each says who may call it, what it is for, and its parameters are those of its path.
+#[test]
+fn each_description_says_who_may_call_it() {
+    let described = description();
+    for (method, path, access) in list_routes() {
+        let operation = &described["paths"][path][method.as_str().to_lowercase()];
+        let has_security = operation["security"].as_array().is_some_and(|schemes| !schemes.is_empty());
+        assert_eq!(has_security, access != Access::Open, "{method} {path}");
+        assert!(operation["x-required-role"].is_string(), "{method} {path}");
+        let says = operation["summary"].as_str().or(operation["description"].as_str());
+        assert!(says.is_some_and(|text| !text.is_empty()), "{method} {path}");
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        let in_path: BTreeSet<&str> = parameters
+            .iter()
+            .filter(|parameter| parameter["in"] == "path")
+            .filter_map(|parameter| parameter["name"].as_str())
+            .collect();
+        let braced: BTreeSet<&str> =
+            path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+        assert_eq!(in_path, braced, "{method} {path}");
+    }
+}
+
+/// What is published changes only when somebody means it: run with HAPAX_UPDATE=1 to accept a change.
+#[test]
+fn the_description_is_the_one_on_file() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/openapi.json");
+    if std::env::var_os("HAPAX_UPDATE").is_some() {
+        std::fs::write(&file, openapi::text()).unwrap();
+    }
+    let on_file = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(on_file == openapi::text(), "the API changed; look at it, then run with HAPAX_UPDATE=1");
+}
+
+#[tokio::test]
+async fn the_description_is_served_for_programs_and_for_people() {
+    let server = TestServer::memory().await;
+    let served = server.send("GET", "/openapi.json", None, "", &[]).await;
+    assert_eq!((served.status, served.json()), (200, description()));
+    let page = server.send("GET", "/docs", None, "", &[]).await;
+    assert!(page.header("content-type").unwrap().starts_with("text/html"));
+    assert!(page.text().contains("/api/v1/workflow-runs/{id}/cancel"), "{}", page.text());
+    let schema = server.send("GET", "/schemas/workflow-definition.json", None, "", &[]).await;
+    assert!(schema.json()["$schema"].is_string());
+}

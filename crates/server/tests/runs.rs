@@ -1,0 +1,27 @@
+//! Runs over HTTP: started, looked at, steered, and what people are told of them.
+
+mod support;
+
+#[path = "runs/approvals.rs"]
+mod approvals;
+#[path = "runs/doubts.rs"]
+mod doubts;
+#[path = "runs/events.rs"]
+mod events;
+#[path = "runs/lists.rs"]
+mod lists;
+#[path = "runs/nodes.rs"]
+mod nodes;
+#[path = "runs/starting.rs"]
+mod starting;
+#[path = "runs/steering.rs"]
+mod steering;
+
+use serde_json::{Value, json};
+
+const RUNS: &str = "/api/v1/workflow-runs";
+
+/// A document that waits for the signal `go` and gives what it carries.
+fn waits(name: &str) -> Value {
+    json!({ "name": name, "version": 1, "steps": [{ "name": "go", "type": "signal" }] })
+}

@@ -1,0 +1,152 @@
+//! Effects of which nobody knows whether they happened, over HTTP: CONTRACT §6.
+
+use serde_json::{Value, json};
+
+use super::RUNS;
+use super::support::{Provider, Role, TestServer};
+
+struct Bank {
+    server: TestServer,
+    provider: Provider,
+    wire: String,
+}
+
+/// A bank that hangs up after it has read the order, so that nobody knows.
+async fn bank(server: TestServer) -> Bank {
+    let provider = Provider::start().await;
+    let document = json!({
+        "name": "wire", "version": 1,
+        "steps": [
+            {
+                "name": "send", "type": "http", "method": "POST", "url": provider.url("/cut"), "body": { "cents": 5 },
+                "effect": "claimed", "nonIdempotent": true, "output": { "id": "{{ response.body.id }}" },
+            },
+            { "name": "tell", "type": "task", "task": "echo", "input": { "told": "{{ state.id }}" } },
+        ],
+    });
+    let wire = server.upload(&document).await;
+    Bank { server, provider, wire }
+}
+
+impl Bank {
+    /// A run in doubt; answers its id and the doubt.
+    async fn doubt(&self) -> (String, Value) {
+        let run = self.server.start(&self.wire, json!({})).await;
+        let is_listed =
+            |page: &Value| page["items"].as_array().unwrap().iter().any(|item| item["runId"] == json!(run));
+        let page = self.server.until_shown("/api/v1/doubts", is_listed).await;
+        let doubt = page["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|item| item["runId"] == json!(run))
+            .unwrap()
+            .clone();
+        (run, doubt)
+    }
+}
+
+/// IN_DOUBT is listed with all that is needed to decide, is decided once by who may, and is never run again by itself.
+#[tokio::test]
+async fn a_doubt_is_listed_and_resolved() {
+    let bank = bank(TestServer::sqlite().await).await;
+    let server = &bank.server;
+    let (run, doubt) = bank.doubt().await;
+    assert_eq!((&doubt["stepId"], &doubt["workflow"]), (&json!("send"), &json!("wire")));
+    assert_eq!(doubt["effectKey"], format!("{run}:send"));
+    assert!(doubt["since"].is_string() && doubt["failure"]["message"].is_string(), "{doubt}");
+    let shown = server.get(&format!("{RUNS}/{run}")).await.json();
+    assert_eq!(shown["steps"][0]["status"], "IN_DOUBT");
+    let path = format!("/api/v1/doubts/{run}/send/resolve");
+    let version = doubt["version"].as_u64().unwrap();
+    let happened = json!({ "resolution": "happened", "output": { "id": "w_9" }, "reason": "seen at the bank", "version": version });
+    let mut stale = happened.clone();
+    stale["version"] = json!(version + 100);
+    assert_eq!(server.post(&path, &stale, &[]).await.told(), (409, "doubt_changed".into()));
+    let mut unreasoned = happened.clone();
+    unreasoned["reason"] = json!(" ");
+    assert_eq!(server.post(&path, &unreasoned, &[]).await.status, 400);
+    let viewer = server.key("acme", Role::Viewer).await;
+    let refused = server.send("POST", &path, Some(happened.to_string()), &viewer, &[]).await;
+    assert_eq!(refused.told(), (403, "forbidden".into()));
+    let key = [("idempotency-key", "ruling")];
+    let resolved = server.post(&path, &happened, &key).await;
+    assert_eq!(resolved.status, 200, "{}", resolved.text());
+    assert_eq!(
+        (&resolved.json()["resolution"], &resolved.json()["by"]["name"]),
+        (&json!("happened"), &json!("admin of acme"))
+    );
+    assert_eq!(server.post(&path, &happened, &key).await.bytes, resolved.bytes);
+    let ended = server.end(&run).await;
+    assert_eq!(ended["run"]["output"], json!({ "id": "w_9", "told": "w_9" }), "{ended}");
+    let too_late = server.post(&path, &happened, &[]).await;
+    assert_eq!(too_late.status, 409, "{}", too_late.text());
+    assert_eq!(bank.provider.asked().len(), 1, "it was sent once");
+    assert_eq!(server.get("/api/v1/doubts").await.json()["items"], json!([]));
+    let audit = server.get("/api/v1/audit").await.json();
+    let entry =
+        audit["items"].as_array().unwrap().iter().find(|entry| entry["what"] == "resolved").unwrap().clone();
+    assert_eq!((&entry["reason"], &entry["stepId"]), (&json!("seen at the bank"), &json!("send")), "{entry}");
+    let ledger = server.get(&format!("{RUNS}/{run}/ledger")).await.json();
+    assert_eq!(ledger["items"][0]["class"], "claimed", "{ledger}");
+    assert_eq!(ledger["items"][0]["rulings"][0]["resolution"], "happened");
+    assert_eq!(ledger["items"][0]["attempts"][0]["outcome"], "completed", "people know now");
+}
+
+/// CONTRACT §6: what cannot be taken back needs a manager.
+#[tokio::test]
+async fn an_irreversible_ruling_needs_a_manager() {
+    let bank = bank(TestServer::memory().await).await;
+    let server = &bank.server;
+    let (run, doubt) = bank.doubt().await;
+    let path = format!("/api/v1/doubts/{run}/send/resolve");
+    let again =
+        json!({ "resolution": "did_not_happen", "reason": "the bank says no", "version": doubt["version"] });
+    let abandon =
+        json!({ "resolution": "abandon", "reason": "nobody will know", "version": doubt["version"] });
+    let operator = server.key("acme", Role::Operator).await;
+    let manager = server.key("acme", Role::Manager).await;
+    let mut refusals = 0;
+    for ruling in [&again, &abandon] {
+        let answer = server.send("POST", &path, Some(ruling.to_string()), &operator, &[]).await;
+        match answer.told() {
+            (403, code) => {
+                assert_eq!(code, "needs_manager");
+                refusals += 1;
+            }
+            other => panic!("an operator may not decide {ruling}: {other:?} {}", answer.text()),
+        }
+    }
+    assert_eq!(refusals, 2);
+    let by = {
+        let mut ruling = abandon.clone();
+        ruling["by"] = json!("Maria");
+        ruling
+    };
+    let resolved = server.send("POST", &path, Some(by.to_string()), &manager, &[]).await;
+    assert_eq!(resolved.status, 200, "{}", resolved.text());
+    assert_eq!(resolved.json()["by"]["name"], "Maria (manager of acme)");
+    server.until(&run, "FAILED").await;
+    assert_eq!(bank.provider.asked().len(), 1);
+}
+
+/// Doubts are listed page by page, the longest in doubt first.
+#[tokio::test]
+async fn doubts_are_listed_page_by_page() {
+    let bank = bank(TestServer::sqlite().await).await;
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        made.push(bank.doubt().await.0);
+    }
+    let mut seen = Vec::new();
+    let mut path = "/api/v1/doubts?limit=1".to_owned();
+    loop {
+        let page = bank.server.get(&path).await.json();
+        seen.extend(
+            page["items"].as_array().unwrap().iter().map(|item| item["runId"].as_str().unwrap().to_owned()),
+        );
+        let Some(cursor) = page["nextCursor"].as_str() else { break };
+        path = format!("/api/v1/doubts?limit=1&cursor={cursor}");
+    }
+    assert_eq!(seen, made);
+}

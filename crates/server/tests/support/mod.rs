@@ -1,0 +1,329 @@
+//! A server of our own, on a real port over a real store.
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
+
+mod planned_store;
+mod provider;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_documents::Hands;
+use hapax_engine::clock::{Clock, SystemClock};
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{Actor, Role as Rank, WorkspaceId};
+use hapax_engine::store::Store;
+use hapax_engine::{Engine, EngineOptions};
+use hapax_http_idempotency::Policy;
+use hapax_outgoing::{Outgoing, Rules};
+use hapax_postgres_fixture::Database;
+use hapax_server::directory::NewCredential;
+use hapax_server::drain::{Drain, drain};
+use hapax_server::http_caller::GuardedCaller;
+use hapax_server::listen::ListenOptions;
+use hapax_server::{Server, ServerOptions};
+use hapax_store_postgres::{PostgresOptions, PostgresStore};
+use hapax_store_sqlite::{SqliteOptions, SqliteStore};
+use serde_json::{Value, json};
+
+pub use hapax_api::Role;
+pub use planned_store::PlannedStore;
+pub use provider::Provider;
+
+/// Nothing may take longer; a test that would hang fails instead.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a test server keeps its data in.
+pub enum Kept {
+    Memory,
+    Sqlite(tempfile::TempDir),
+    Postgres(Database),
+    /// By another server of the test.
+    Elsewhere,
+}
+
+/// A server, and a way to ask it.
+pub struct TestServer {
+    pub server: Server,
+    pub engine: Engine,
+    pub store: Arc<dyn Store>,
+    pub address: SocketAddr,
+    pub url: String,
+    pub http: reqwest::Client,
+    /// A key of the role admin in the workspace `acme`.
+    pub admin: String,
+    drain: Drain,
+    kept: Kept,
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: http::HeaderMap,
+    pub bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or(Value::Null)
+    }
+
+    pub fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Status and code.
+    pub fn told(&self) -> (u16, String) {
+        (self.status, self.code())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+/// A client to be. Whether it can speak TLS depends on what else is built, so it is given the means.
+pub fn client() -> reqwest::ClientBuilder {
+    // Another test of this process may have been first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+}
+
+/// How a test server is set up.
+pub struct Setup {
+    pub hands: Hands,
+    pub rules: Rules,
+    pub keys: Policy,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let rules = Rules { allow_loopback: true, ..Rules::default() };
+        Setup { hands: Hands::new(), rules, keys: Policy::default() }
+    }
+}
+
+impl TestServer {
+    /// On the memory store.
+    pub async fn memory() -> Self {
+        Self::memory_with(Setup::default()).await
+    }
+
+    /// On the memory store, set up by the test.
+    pub async fn memory_with(setup: Setup) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        Self::over(Arc::new(MemoryStore::new(clock)), Kept::Memory, setup).await
+    }
+
+    /// On a memory store that fails and waits as the test says.
+    pub async fn planned() -> (Self, Arc<PlannedStore>) {
+        Self::planned_with(Setup::default()).await
+    }
+
+    /// On such a store, set up by the test.
+    pub async fn planned_with(setup: Setup) -> (Self, Arc<PlannedStore>) {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let store = PlannedStore::over(Arc::new(MemoryStore::new(clock)));
+        (Self::over(store.clone(), Kept::Memory, setup).await, store)
+    }
+
+    /// On a SQLite file.
+    pub async fn sqlite() -> Self {
+        Self::sqlite_with(Hands::new()).await
+    }
+
+    /// On a SQLite file, with hands of the test's own.
+    pub async fn sqlite_with(hands: Hands) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store =
+            SqliteStore::open(folder.path().join("hapax.db"), SqliteOptions::default()).await.unwrap();
+        Self::over(Arc::new(store), Kept::Sqlite(folder), Setup { hands, ..Setup::default() }).await
+    }
+
+    /// On a PostgreSQL database.
+    pub async fn postgres() -> Self {
+        let database = Database::empty().await.unwrap();
+        let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
+        Self::over(Arc::new(store), Kept::Postgres(database), Setup::default()).await
+    }
+
+    /// Another node over the same PostgreSQL database, with the same keys.
+    pub async fn another_node(&self) -> Self {
+        let Kept::Postgres(database) = &self.kept else { panic!("only PostgreSQL is shared") };
+        let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
+        let mut node = Self::launch(Arc::new(store), Kept::Elsewhere, Setup::default()).await;
+        node.admin = self.admin.clone();
+        node
+    }
+
+    /// Over a store, with the hands of `setup` and `echo` and `fail` beside them.
+    pub async fn over(store: Arc<dyn Store>, kept: Kept, setup: Setup) -> Self {
+        let mut server = Self::launch(store, kept, setup).await;
+        server.admin = server.key("acme", Role::Admin).await;
+        server
+    }
+
+    async fn launch(store: Arc<dyn Store>, kept: Kept, setup: Setup) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
+        let engine = Engine::launch(store.clone(), clock, options).unwrap();
+        let hands = setup
+            .hands
+            .task("echo", |call| async move { Ok(call.input) })
+            .task("fail", |_| async { Err(hapax_engine::Failure::permanent("it always fails")) })
+            .http(Arc::new(GuardedCaller::new(Outgoing::new(setup.rules).unwrap())));
+        let (drain, draining) = drain();
+        let options = ServerOptions { keys: setup.keys, draining, grace: Duration::from_secs(5) };
+        let server = Server::launch(engine.clone(), hands, options).await.unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = server.clone();
+        tokio::spawn(async move { serving.serve(listener, ListenOptions::default()).await });
+        let http = client().pool_max_idle_per_host(64).build().unwrap();
+        let url = format!("http://{address}");
+        TestServer { server, engine, store, address, url, http, admin: String::new(), drain, kept }
+    }
+
+    /// A key of this role in this workspace, made if it is not there.
+    pub async fn key(&self, workspace: &str, role: Role) -> String {
+        let workspace = WorkspaceId::new(workspace).unwrap();
+        let by = Actor { name: "test".into(), role: Rank::Manager };
+        self.server.directory().ensure_workspace(&workspace, None, by.clone()).await.unwrap();
+        let new = NewCredential {
+            name: format!("{} of {workspace}", role.as_str()),
+            role,
+            requester: None,
+            lives_for: None,
+        };
+        let (_, key) = self.server.directory().create_credential(&workspace, new, by).await.unwrap();
+        key.reveal().to_owned()
+    }
+
+    /// Uploads the document that gives back its input; answers its id.
+    pub async fn echo(&self) -> String {
+        let document = json!({
+            "name": "echo", "version": 1,
+            "steps": [{ "name": "say", "type": "task", "task": "echo", "input": { "said": "{{ input }}" } }],
+        });
+        self.upload(&document).await
+    }
+
+    /// Uploads a document; answers its id.
+    pub async fn upload(&self, document: &Value) -> String {
+        let answer = self.post("/api/v1/workflow-definitions", document, &[]).await;
+        assert!(
+            matches!(answer.status, 200 | 201),
+            "{} {}",
+            answer.status,
+            String::from_utf8_lossy(&answer.bytes)
+        );
+        answer.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Sends JSON as the admin of `acme`, with more headers.
+    pub async fn post(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
+        self.send("POST", path, Some(body.to_string()), &self.admin, headers).await
+    }
+
+    /// Reads as the admin of `acme`.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, None, &self.admin, &[]).await
+    }
+
+    /// Sends anything as anybody; an empty key is none.
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<String>,
+        key: &str,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        self.send_by(&self.http, method, path, body, key, headers).await
+    }
+
+    /// As [`TestServer::send`], by this client.
+    pub async fn send_by(
+        &self,
+        client: &reqwest::Client,
+        method: &str,
+        path: &str,
+        body: Option<String>,
+        key: &str,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let mut request = client.request(method.parse().unwrap(), format!("{}{path}", self.url));
+        if !key.is_empty() {
+            request = request.bearer_auth(key);
+        }
+        if let Some(body) = body {
+            if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+                request = request.header("content-type", "application/json");
+            }
+            request = request.body(body);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Answer { status, headers, bytes: response.bytes().await.unwrap().to_vec() }
+    }
+
+    /// Starts a run of `definition`; answers its id.
+    pub async fn start(&self, definition: &str, input: Value) -> String {
+        let answer = self
+            .post("/api/v1/workflow-runs", &json!({"definitionId": definition, "input": input}), &[])
+            .await;
+        assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.bytes));
+        answer.json()["run"]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits for a run to end; answers the run.
+    pub async fn end(&self, run: &str) -> Value {
+        let wait = [("prefer", "wait=30")];
+        self.send("GET", &format!("/api/v1/workflow-runs/{run}/result"), None, &self.admin, &wait).await;
+        self.get(&format!("/api/v1/workflow-runs/{run}")).await.json()
+    }
+
+    /// Where the SQLite file is.
+    pub fn folder(&self) -> &std::path::Path {
+        let Kept::Sqlite(folder) = &self.kept else { panic!("only SQLite has a folder") };
+        folder.path()
+    }
+
+    /// Waits until a run has this status; answers the run with its steps.
+    pub async fn until(&self, run: &str, status: &str) -> Value {
+        let path = format!("/api/v1/workflow-runs/{run}");
+        self.until_shown(&path, |shown| shown["run"]["status"] == status).await
+    }
+
+    /// Looks until what is shown there is as the test wants it.
+    pub async fn until_shown(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let since = std::time::Instant::now();
+        loop {
+            let shown = self.get(path).await.json();
+            if is_so(&shown) {
+                return shown;
+            }
+            assert!(since.elapsed() < PATIENCE, "{path} is still {shown}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// A client at another address of this machine: what is counted by address is counted anew.
+    pub fn client_at(&self, last: u8) -> reqwest::Client {
+        let address = std::net::IpAddr::from([127, 0, 77, last]);
+        client().local_address(address).build().unwrap()
+    }
+
+    /// Tells the server to stop.
+    pub fn stop(&self) {
+        self.drain.begin();
+    }
+}

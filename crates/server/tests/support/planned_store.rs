@@ -1,0 +1,274 @@
+//! A store that is away, waits or breaks as a test says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hapax_engine::model::*;
+use hapax_engine::store::*;
+use tokio::sync::{Notify, Semaphore};
+
+/// How long a slow start takes: long enough for a second request to come meanwhile.
+const SLOW: Duration = Duration::from_millis(600);
+
+/// What a start does is told by its subject: `gated…` waits for the gate, `slow…` takes its time, `broken…` breaks, `away-once…` is
+/// not taken the first time, `unsure…` is written and nobody says so until [`PlannedStore::be_sure`].
+#[derive(Debug)]
+pub struct PlannedStore {
+    inner: Arc<dyn Store>,
+    is_away: AtomicBool,
+    starts: AtomicUsize,
+    has_failed: AtomicBool,
+    /// Told when a gated start has begun.
+    pub begun: Notify,
+    /// Lets gated starts go on, one per permit.
+    pub gate: Semaphore,
+}
+
+impl PlannedStore {
+    pub fn over(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(PlannedStore {
+            inner,
+            is_away: AtomicBool::new(false),
+            starts: AtomicUsize::new(0),
+            has_failed: AtomicBool::new(false),
+            begun: Notify::new(),
+            gate: Semaphore::new(0),
+        })
+    }
+
+    /// From now on the store cannot be reached, or can be again.
+    pub fn set_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// From now on every start is confirmed.
+    pub fn be_sure(&self) {
+        self.has_failed.store(true, Ordering::SeqCst);
+    }
+
+    /// How many starts came.
+    pub fn starts(&self) -> usize {
+        self.starts.load(Ordering::SeqCst)
+    }
+
+    fn behind(&self) -> StoreResult<&dyn Store> {
+        match self.is_away.load(Ordering::SeqCst) {
+            true => Err(StoreError::Unavailable("planned".into())),
+            false => Ok(&*self.inner),
+        }
+    }
+
+    fn book(&self) -> StoreResult<&dyn KeyBook> {
+        Ok(self.behind()?.key_book().expect("it keeps keys"))
+    }
+
+    fn items(&self) -> StoreResult<&dyn Catalog> {
+        Ok(self.behind()?.catalog().expect("it keeps items"))
+    }
+}
+
+#[async_trait]
+impl Catalog for PlannedStore {
+    async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome> {
+        self.items()?.put_item(request).await
+    }
+
+    async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>> {
+        self.items()?.find_item(kind, id).await
+    }
+
+    async fn find_named_item(
+        &self,
+        workspace: &WorkspaceId,
+        kind: ItemKind,
+        name: &str,
+    ) -> StoreResult<Option<Item>> {
+        self.items()?.find_named_item(workspace, kind, name).await
+    }
+
+    async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>> {
+        self.items()?.list_items(request).await
+    }
+}
+
+#[async_trait]
+impl KeyBook for PlannedStore {
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+        self.book()?.begin_request(request).await
+    }
+
+    async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
+        self.book()?.finish_request(request).await
+    }
+
+    async fn find_request(
+        &self,
+        scope: &RequestScope,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<RequestRecord>> {
+        self.book()?.find_request(scope, key).await
+    }
+
+    async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome> {
+        self.book()?.release_key(request).await
+    }
+
+    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
+        self.book()?.count_uses(uses).await
+    }
+
+    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
+        self.book()?.find_uses(place).await
+    }
+
+    async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {
+        self.book()?.purge_requests(limit).await
+    }
+
+    async fn find_oldest_request(&self) -> StoreResult<Option<Timestamp>> {
+        self.book()?.find_oldest_request().await
+    }
+}
+
+#[async_trait]
+impl Store for PlannedStore {
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
+    fn hints(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
+        self.inner.hints()
+    }
+
+    fn key_book(&self) -> Option<&dyn KeyBook> {
+        Some(self)
+    }
+
+    fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
+    }
+
+    async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
+        let store = self.behind()?;
+        self.starts.fetch_add(1, Ordering::SeqCst);
+        let subject = new.facts.subject.as_ref().map(ToString::to_string).unwrap_or_default();
+        match subject.split(':').next().unwrap_or_default() {
+            "gated" => {
+                self.begun.notify_one();
+                self.gate.acquire().await.expect("never closed").forget();
+            }
+            "slow" => tokio::time::sleep(SLOW).await,
+            "broken" => return Err(StoreError::Broken("planned".into())),
+            "away-once" if !self.has_failed.swap(true, Ordering::SeqCst) => {
+                return Err(StoreError::Unavailable("planned".into()));
+            }
+            "unsure" if !self.has_failed.load(Ordering::SeqCst) => {
+                // Without a lease: one that nobody knows of would keep the run waiting until it ran out.
+                let _written = store.start_run(NewRun { grant: None, ..new }).await?;
+                return Err(StoreError::Unknown("planned".into()));
+            }
+            _ => {}
+        }
+        store.start_run(new).await
+    }
+
+    async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        self.behind()?.claim_runs(request).await
+    }
+
+    async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        self.behind()?.renew_leases(request).await
+    }
+
+    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+        self.behind()?.advance_run(advance).await
+    }
+
+    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+        self.behind()?.steer_run(request).await
+    }
+
+    async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
+        self.behind()?.send_signal(request).await
+    }
+
+    async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
+        self.behind()?.settle_promise(request).await
+    }
+
+    async fn purge(&self, request: Purge) -> StoreResult<Purged> {
+        self.behind()?.purge(request).await
+    }
+
+    async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
+        self.behind()?.find_run(workspace, run).await
+    }
+
+    async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
+        self.behind()?.find_log(workspace, run).await
+    }
+
+    async fn list_runs(&self, request: ListRuns) -> StoreResult<RunPage> {
+        self.behind()?.list_runs(request).await
+    }
+
+    async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        after: Version,
+    ) -> StoreResult<Vec<RunEvent>> {
+        self.behind()?.list_events(workspace, run, after).await
+    }
+
+    async fn find_key(
+        &self,
+        workspace: &WorkspaceId,
+        kind: KeyKind,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<KeyRecord>> {
+        self.behind()?.find_key(workspace, kind, key).await
+    }
+
+    async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
+        self.behind()?.list_keys(after).await
+    }
+
+    async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
+        self.behind()?.find_promise(workspace, id).await
+    }
+
+    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
+        self.behind()?.append_notes(notes).await
+    }
+
+    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+        self.behind()?.list_notes(request).await
+    }
+
+    async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
+        self.behind()?.list_doubts(request).await
+    }
+
+    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+        self.behind()?.claim_posts(request).await
+    }
+
+    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+        self.behind()?.finish_post(request).await
+    }
+
+    async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
+        self.behind()?.redeliver(request).await
+    }
+
+    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+        self.behind()?.list_posts(request).await
+    }
+
+    async fn close(&self) -> StoreResult<()> {
+        self.inner.close().await
+    }
+}

@@ -1,0 +1,454 @@
+//! Requests under their keys: one is worked on, the others wait, are told the answer, or are refused.
+
+use std::time::Duration;
+
+use hapax_engine::limits::{ABANDONED_REQUEST_FOR, MAX_KEY_USES, MAX_STORED_ANSWER_BYTES};
+use hapax_engine::model::{Begun, Outline, RequestEnd, RequestRecord, RequestState, StoredAnswer, Timestamp};
+use hapax_engine::store::{KeyPlace, KeyUse, ReleaseOutcome, StoreError};
+
+use crate::fixture::*;
+use crate::must;
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// S2.13: while the first is worked on, the same request waits.
+pub(super) async fn the_first_is_worked_on_and_the_second_waits(t: &Stage) {
+    let since = t.now();
+    let first = t.ask("k").begin().await;
+    t.pass(SECOND);
+    let waits = Begun::InFlight { since, until: since.plus(HOLD) };
+    assert_eq!(first.again().send().await, waits);
+    assert_eq!(first.again().send().await, waits, "to be told so changes nothing");
+    assert_eq!(first.record().await.id, first.id());
+}
+
+/// What a request key stands for can be read, in flight and answered.
+pub(super) async fn a_request_is_kept_as_it_came(t: &Stage) {
+    let ask = t.ask("k").amount(7).begin().await;
+    let first_seen_at = t.now();
+    let sent = ask.request();
+    let mut record = RequestRecord {
+        scope: sent.scope,
+        key: sent.key,
+        id: sent.id,
+        fingerprint: sent.fingerprint,
+        summary: sent.summary,
+        first_seen_at,
+        state: RequestState::InFlight { token: sent.token, until: first_seen_at.plus(HOLD) },
+    };
+    assert_ne!(record.summary.outline, Outline::default());
+    assert_eq!(ask.record().await, record);
+    t.pass(SECOND);
+    let ask = ask.answered(answer(b"{}")).await;
+    record.state = RequestState::Answered {
+        answer: answer(b"{}"),
+        at: t.now(),
+        expires_at: t.now().plus(KEEP),
+        free_at: t.now().plus(KEEP + GRACE),
+    };
+    assert_eq!(ask.record().await, record);
+    t.pass(KEEP + GRACE);
+    assert_eq!(ask.record().await, record, "also when the key is free again");
+    assert_eq!(t.ask("other").find().await, None);
+}
+
+/// A begin sent again finds its own hold, and holds on for longer.
+pub(super) async fn a_begin_sent_again_prolongs_its_own_hold(t: &Stage) {
+    let ask = t.ask("k").begin().await;
+    let since = t.now();
+    t.pass(HOLD - MOMENT);
+    let ask = ask.begin().await;
+    t.pass(HOLD - MOMENT);
+    let until = since.plus(HOLD - MOMENT).plus(HOLD);
+    assert_eq!(ask.again().send().await, Begun::InFlight { since, until });
+    t.pass(HOLD);
+    let ask = ask.begin().await;
+    assert_eq!(ask.again().send().await, Begun::InFlight { since, until: t.now().plus(HOLD) });
+    let ask = ask.answered(answer(b"{}")).await;
+    replayed(ask.send().await);
+}
+
+/// Who takes over from one that vanished goes on with the same operation, and the one before is too late.
+pub(super) async fn a_takeover_keeps_the_operation(t: &Stage) {
+    let first = t.ask("k").begin().await;
+    let since = t.now();
+    t.pass(HOLD - MOMENT);
+    must!(first.again().send().await, Begun::InFlight { .. });
+    t.pass(MOMENT);
+    let second = first.again();
+    assert_ne!(second.id(), first.id());
+    assert_eq!(second.send().await, Begun::Yours { id: first.id(), is_taken_over: true });
+    must!(first.again().send().await, Begun::InFlight { since: first_seen, .. } if first_seen == since);
+    must!(first.send().await, Begun::InFlight { .. });
+    assert!(!first.finish(kept(answer(b"late"))).await, "it is not the first one's any more");
+    assert!(!first.finish(RequestEnd::Released).await);
+    let second = second.answered(answer(b"{}")).await;
+    let record = replayed(second.again().send().await);
+    assert_eq!((record.id, record.first_seen_at), (first.id(), since));
+    must!(record.state, RequestState::Answered { answer: kept, .. } if kept == answer(b"{}"));
+}
+
+/// An end of the hold that nobody noticed does not matter to its holder.
+pub(super) async fn a_hold_that_ended_and_that_nobody_took_still_answers(t: &Stage) {
+    let ask = t.ask("k").begin().await;
+    t.pass(10 * HOLD);
+    let ask = ask.answered(answer(b"{}")).await;
+    replayed(ask.again().send().await);
+}
+
+/// S2.12, S2.32: the same key with another request is refused, in flight, after the hold, and answered.
+pub(super) async fn another_request_is_a_conflict_in_flight_and_answered(t: &Stage) {
+    let first = t.ask("k").begin().await;
+    let other = first.again().amount(2);
+    assert_eq!(other.send().await, Begun::Conflict(first.record().await));
+    t.pass(HOLD);
+    assert_eq!(other.send().await, Begun::Conflict(first.record().await));
+    let first = first.answered(answer(b"{}")).await;
+    let record = first.record().await;
+    assert_eq!(other.send().await, Begun::Conflict(record.clone()));
+    assert_eq!(first.record().await, record, "a conflict changes nothing");
+    let outline = other.request().summary.outline;
+    assert_eq!(record.summary.outline.differences(&outline), ["/amount"]);
+}
+
+/// S2.31: an answer is given again byte for byte, whatever it is made of.
+pub(super) async fn an_answer_is_given_again_byte_for_byte(t: &Stage) {
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let large: Vec<u8> = (0..MAX_STORED_ANSWER_BYTES).map(|n| (n * 31 % 251) as u8).collect();
+    let headers = |headers: &[(&str, &str)]| -> Vec<(String, String)> {
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let location = [("location", "/v1/payments/1"), ("set-cookie", "a"), ("set-cookie", "b"), ("x", "")];
+    let odd = [("x-quoted", "\"\\ \u{7f} ünïcode 漢\t'")];
+    let answers = [
+        StoredAnswer { status: 201, headers: headers(&location), body: Some(br#"{"a": 1.0 }"#[..].into()) },
+        StoredAnswer { status: 200, headers: headers(&odd), body: Some(every_byte.into()) },
+        StoredAnswer { status: 599, headers: vec![], body: Some(large.into()) },
+        StoredAnswer { status: 204, headers: vec![], body: Some([].into()) },
+        StoredAnswer { status: 100, headers: vec![], body: None },
+    ];
+    for (n, answer) in answers.into_iter().enumerate() {
+        let ask = t.ask(&format!("k{n}")).begin().await.answered(answer.clone()).await;
+        let record = replayed(ask.again().send().await);
+        assert_eq!(record, ask.record().await);
+        let given = must!(record.state, RequestState::Answered { answer, .. } => answer);
+        assert!(given == answer, "{given:?} is not {answer:?}");
+    }
+}
+
+/// S2.24, S2.29: an answer is given until it expires, refused as long as the grace lasts, and then the key is new.
+pub(super) async fn an_answer_expires_and_then_its_key_is_free(t: &Stage) {
+    let ask = t.answered("k").await;
+    let expired = Begun::Expired { at: t.now().plus(KEEP) };
+    t.pass(KEEP - MOMENT);
+    replayed(ask.again().send().await);
+    t.pass(MOMENT);
+    assert_eq!(ask.again().send().await, expired);
+    assert_eq!(ask.again().amount(2).send().await, expired, "whatever the request is");
+    t.pass(GRACE - MOMENT);
+    assert_eq!(ask.again().send().await, expired);
+    t.pass(MOMENT);
+    let next = ask.again().amount(2).begin().await;
+    let record = next.record().await;
+    assert_eq!((record.id, record.first_seen_at), (next.id(), t.now()));
+    assert_eq!(record.summary, next.request().summary);
+    let next = next.answered(answer(b"next")).await;
+    let record = replayed(next.again().send().await);
+    must!(record.state, RequestState::Answered { answer: given, .. } if given == answer(b"next"));
+}
+
+/// Without grace a key is free as soon as its answer expires.
+pub(super) async fn without_grace_a_key_is_free_at_once(t: &Stage) {
+    let ask = t.ask("k").begin().await;
+    let end = RequestEnd::Answered { answer: answer(b"{}"), keep_for: SECOND, grace: Duration::ZERO };
+    assert!(ask.finish(end).await);
+    t.pass(SECOND);
+    ask.again().begin().await;
+}
+
+/// The end of time is an end that answers and holds can have.
+pub(super) async fn spans_beyond_all_time_are_kept(t: &Stage) {
+    let ever = Duration::from_millis(i64::MAX as u64);
+    let end_of_time = Timestamp::from_millis(i64::MAX);
+    let ask = t.ask("k").hold_for(ever).begin().await;
+    must!(ask.again().send().await, Begun::InFlight { until, .. } if until == end_of_time);
+    assert!(ask.finish(RequestEnd::Answered { answer: answer(b"{}"), keep_for: ever, grace: ever }).await);
+    let record = replayed(ask.again().send().await);
+    must!(record.state, RequestState::Answered { expires_at, free_at, .. }
+        if expires_at == end_of_time && free_at == end_of_time);
+}
+
+/// A request that ends without an answer that counts leaves its key as if never used.
+pub(super) async fn a_request_that_began_nothing_leaves_its_key_free(t: &Stage) {
+    let ask = t.ask("k").begin().await;
+    t.count(&ask.place(), uses(1, 1)).await;
+    assert!(ask.finish(RequestEnd::Released).await);
+    assert_eq!(ask.find().await, None);
+    assert_eq!(t.uses(&ask.place()).await, uses(0, 0));
+    assert!(!ask.finish(RequestEnd::Released).await, "a second time it changes nothing");
+    ask.again().amount(2).begin().await;
+}
+
+/// An end that was sent again, and that of somebody else, change nothing.
+pub(super) async fn only_the_holder_says_how_it_ended_and_only_once(t: &Stage) {
+    let ask = t.ask("k").begin().await;
+    assert!(!ask.again().finish(kept(answer(b"stranger"))).await);
+    assert!(!ask.again().finish(RequestEnd::Released).await);
+    assert!(!t.ask("never").finish(kept(answer(b"{}"))).await);
+    let ask = ask.answered(answer(b"first")).await;
+    let record = ask.record().await;
+    t.pass(SECOND);
+    assert!(!ask.finish(kept(answer(b"second"))).await);
+    assert!(!ask.finish(RequestEnd::Released).await);
+    assert_eq!(ask.record().await, record);
+}
+
+/// S2.14, invariant 14: the same key of another caller or in another workspace is another key.
+pub(super) async fn the_same_key_of_another_caller_is_another_key(t: &Stage) {
+    let shop = t.answered("k").await;
+    let bank = t.ask("k").by("bank").amount(2).begin().await;
+    let abroad = t.ask("k").workspace("abroad").amount(3).begin().await;
+    replayed(shop.again().send().await);
+    must!(bank.again().send().await, Begun::InFlight { .. });
+    must!(abroad.again().send().await, Begun::InFlight { .. });
+    assert_eq!(t.release(shop.place()).await, ReleaseOutcome::Released);
+    assert_eq!((bank.record().await.id, abroad.record().await.id), (bank.id(), abroad.id()));
+}
+
+/// Keys and callers are told apart by every character.
+pub(super) async fn request_keys_are_compared_exactly(t: &Stage) {
+    for key in ["k", "K", "k ", " k", "k%", "k_", "k:1", "k\\", "k'"] {
+        t.ask(key).begin().await;
+        t.ask(key).by("Shop").begin().await;
+    }
+}
+
+/// A request key and a run key are two keys.
+pub(super) async fn a_request_key_is_no_run_key(t: &Stage) {
+    let run = t.order().key("k").start().await;
+    let ask = t.ask("k").begin().await.answered(answer(b"{}")).await;
+    t.count(&ask.place(), uses(1, 0)).await;
+    assert_eq!(t.uses(&run_key("k")).await, uses(0, 0));
+    assert_eq!(t.release(ask.place()).await, ReleaseOutcome::Released);
+    assert_eq!(t.key("k").await.unwrap().run, run.id());
+}
+
+/// S2.30: a person frees the key of an answered request, and the journal says so.
+pub(super) async fn a_released_key_may_be_used_for_something_else(t: &Stage) {
+    let ask = t.answered("k").await;
+    t.count(&ask.place(), uses(2, 1)).await;
+    assert_eq!(t.release(ask.place()).await, ReleaseOutcome::Released);
+    assert_eq!(t.notes().await, [t.noted_release(&ask.place())]);
+    assert_eq!(ask.find().await, None);
+    let next = ask.again().amount(2).begin().await;
+    assert_eq!(t.uses(&next.place()).await, uses(0, 0));
+}
+
+/// A request whose answer is no longer given blocks its key until it is free: until then it can be released.
+pub(super) async fn an_expired_key_can_be_released(t: &Stage) {
+    let ask = t.answered("k").await;
+    t.pass(KEEP);
+    assert_eq!(t.release(ask.place()).await, ReleaseOutcome::Released);
+    ask.again().begin().await;
+}
+
+/// A key is not freed under whoever works on its request; once that one has vanished it is.
+pub(super) async fn a_request_that_is_worked_on_keeps_its_key(t: &Stage) {
+    let ask = t.ask("k").begin().await;
+    t.pass(HOLD - MOMENT);
+    assert_eq!(t.release(ask.place()).await, ReleaseOutcome::InUse { run: None });
+    assert_eq!(t.notes().await, [], "what was refused is not noted");
+    t.pass(MOMENT);
+    assert_eq!(t.release(ask.place()).await, ReleaseOutcome::Released);
+    assert!(!ask.finish(kept(answer(b"late"))).await);
+    assert_eq!(ask.find().await, None);
+}
+
+/// There is nothing to free where nothing is, or where the key is free already.
+pub(super) async fn a_free_key_is_not_released(t: &Stage) {
+    let ask = t.answered("k").await;
+    t.pass(KEEP + GRACE);
+    let nobody = t.ask("k").by("nobody").place();
+    let nowhere = t.ask("k").workspace("nowhere").place();
+    for place in [ask.place(), t.ask("never").place(), nobody, nowhere, run_key("never")] {
+        assert_eq!(t.release(place.clone()).await, ReleaseOutcome::NoSuchKey, "{place:?}");
+    }
+    assert_eq!(t.notes().await, []);
+}
+
+/// The key of an open run is not freed; that of an ended one is, and names the next run.
+pub(super) async fn the_key_of_a_run_is_released_once_it_is_over(t: &Stage) {
+    let run = t.order().key("k").granted_to(ANN).start().await;
+    assert_eq!(t.release(run_key("k")).await, ReleaseOutcome::InUse { run: Some(run.id()) });
+    assert_eq!(t.notes().await, []);
+    t.write(&run).await.completes("1").done().await;
+    t.pass(SECOND);
+    assert_eq!(t.release(run_key("k")).await, ReleaseOutcome::Released);
+    assert_eq!(t.notes().await, [t.noted_release(&run_key("k"))]);
+    assert_eq!(t.key("k").await.unwrap().expires_at, Some(t.now()));
+    assert_eq!(t.release(run_key("k")).await, ReleaseOutcome::NoSuchKey, "it is free already");
+    let next = t.order().key("k").input("2").start().await;
+    assert_ne!(next.id(), run.id());
+    assert_eq!(t.key("k").await.unwrap().run, next.id());
+}
+
+/// The key of a purged run can be freed as well.
+pub(super) async fn the_key_of_a_purged_run_is_released(t: &Stage) {
+    let run = t.order().key("k").granted_to(ANN).start().await;
+    t.write(&run).await.completes("1").done().await;
+    t.pass(SECOND);
+    assert_eq!(t.purge().await.runs, 1);
+    assert_eq!(t.release(run_key("k")).await, ReleaseOutcome::Released);
+    t.order().key("k").input("2").start().await;
+}
+
+/// Uses add up, for each key by itself.
+pub(super) async fn uses_add_up(t: &Stage) {
+    let ask = t.ask("k").begin().await;
+    t.order().key("k").start().await;
+    assert_eq!(t.uses(&ask.place()).await, uses(0, 0));
+    let of = |place: KeyPlace, replays, conflicts| KeyUse { place, uses: uses(replays, conflicts) };
+    let counted = vec![
+        of(ask.place(), 1, 0),
+        of(run_key("k"), 10, 20),
+        of(t.ask("never").place(), 1, 1),
+        of(ask.place(), 2, 5),
+        of(t.ask("k").workspace("nowhere").place(), 1, 1),
+    ];
+    t.book().count_uses(counted).await.unwrap();
+    t.count(&run_key("k"), uses(0, 1)).await;
+    t.book().count_uses(Vec::new()).await.unwrap();
+    assert_eq!(t.uses(&ask.place()).await, uses(3, 5));
+    assert_eq!(t.uses(&run_key("k")).await, uses(10, 21));
+    let ask = ask.answered(answer(b"{}")).await;
+    assert_eq!(t.uses(&ask.place()).await, uses(3, 5), "an answer does not change them");
+}
+
+/// Keys that are not there are not counted, also not for whoever takes them later.
+pub(super) async fn keys_that_are_not_there_are_not_counted(t: &Stage) {
+    let ask = t.ask("k");
+    for place in [ask.place(), run_key("k")] {
+        t.count(&place, uses(1, 1)).await;
+        assert_eq!(t.uses(&place).await, uses(0, 0));
+    }
+    let ask = ask.begin().await;
+    t.order().key("k").start().await;
+    for place in [ask.place(), run_key("k")] {
+        assert_eq!(t.uses(&place).await, uses(0, 0));
+    }
+}
+
+/// A takeover goes on counting; a key that is given to another operation or run is counted anew.
+pub(super) async fn a_key_that_is_given_on_is_counted_anew(t: &Stage) {
+    let ask = t.ask("k").begin().await;
+    t.count(&ask.place(), uses(1, 2)).await;
+    t.pass(HOLD);
+    let second = ask.again();
+    must!(second.send().await, Begun::Yours { is_taken_over: true, .. });
+    assert_eq!(t.uses(&ask.place()).await, uses(1, 2));
+    second.answered(answer(b"{}")).await;
+    t.pass(KEEP + GRACE);
+    assert_eq!(t.uses(&ask.place()).await, uses(1, 2), "until it is given on");
+    ask.again().begin().await;
+    assert_eq!(t.uses(&ask.place()).await, uses(0, 0));
+
+    let run = t.order().key("k").keep_key_for(SECOND).granted_to(ANN).start().await;
+    t.count(&run_key("k"), uses(3, 4)).await;
+    t.write(&run).await.completes("1").done().await;
+    t.pass(SECOND);
+    assert_eq!(t.uses(&run_key("k")).await, uses(3, 4));
+    t.order().key("k").start().await;
+    assert_eq!(t.uses(&run_key("k")).await, uses(0, 0));
+}
+
+/// A failed run that is retried takes its key up again, with its counts.
+pub(super) async fn a_retried_run_keeps_the_counts_of_its_key(t: &Stage) {
+    let run = t.order().key("k").release_key_on_failure().granted_to(ANN).start().await;
+    t.count(&run_key("k"), uses(3, 4)).await;
+    let run = t.write(&run).await.fails_at("charge").fails("no").done().await;
+    t.steered(&run, retry()).await;
+    assert_eq!(t.key("k").await.unwrap().expires_at, None);
+    assert_eq!(t.uses(&run_key("k")).await, uses(3, 4));
+}
+
+/// More counts than may come at once are refused as a whole.
+pub(super) async fn too_many_counts_are_refused(t: &Stage) {
+    let ask = t.ask("k").begin().await;
+    let counts = |many| vec![KeyUse { place: ask.place(), uses: uses(1, 0) }; many];
+    must!(t.book().count_uses(counts(MAX_KEY_USES + 1)).await, Err(StoreError::Refused(_)));
+    assert_eq!(t.uses(&ask.place()).await, uses(0, 0));
+    t.book().count_uses(counts(MAX_KEY_USES)).await.unwrap();
+    assert_eq!(t.uses(&ask.place()).await, uses(MAX_KEY_USES as u64, 0));
+}
+
+/// S4.28: keys that are free are purged, with their answers and counts; all others stay.
+pub(super) async fn only_free_requests_are_purged(t: &Stage) {
+    let free = t.answered("free").await;
+    t.count(&free.place(), uses(1, 1)).await;
+    let held = t.ask("held").begin().await;
+    t.pass(GRACE);
+    let refused = t.answered("refused").await;
+    t.pass(KEEP - MOMENT);
+    assert_eq!(t.book().purge_requests(100).await.unwrap(), 0);
+    t.pass(MOMENT);
+    let given = t.answered("given").await;
+    assert_eq!(t.book().purge_requests(100).await.unwrap(), 1);
+    assert_eq!(t.book().purge_requests(100).await.unwrap(), 0);
+    assert_eq!(free.find().await, None);
+    assert_eq!(t.uses(&free.place()).await, uses(0, 0));
+    for ask in [&held, &refused, &given] {
+        assert_eq!(ask.record().await.id, ask.id());
+    }
+    let next = free.again().begin().await;
+    assert_eq!(next.answered(answer(b"next")).await.record().await.first_seen_at, t.now());
+}
+
+/// A request whose process vanished, and that nobody sent again, is not kept for ever.
+pub(super) async fn what_nobody_took_over_is_purged_at_last(t: &Stage) {
+    let left = t.ask("left").begin().await;
+    t.pass(ABANDONED_REQUEST_FOR);
+    let held = t.ask("held").begin().await;
+    assert_eq!(t.book().purge_requests(100).await.unwrap(), 0, "its hold ended later than it came");
+    t.pass(HOLD);
+    assert_eq!(t.book().purge_requests(100).await.unwrap(), 1);
+    assert_eq!(left.find().await, None);
+    assert_eq!(held.record().await.id, held.id());
+    assert_eq!(t.book().find_oldest_request().await.unwrap(), Some(held.record().await.first_seen_at));
+}
+
+/// The longest free go first, and never more than asked for.
+pub(super) async fn the_longest_free_are_purged_first(t: &Stage) {
+    for (key, seconds) in [("b", 2), ("c", 3), ("a", 1), ("e", 5), ("d", 4)] {
+        let ask = t.ask(key).begin().await;
+        let keep_for = seconds * SECOND;
+        assert!(ask.finish(RequestEnd::Answered { answer: answer(b""), keep_for, grace: SECOND }).await);
+    }
+    t.pass(HOUR);
+    let mut left = vec!["a", "b", "c", "d", "e"];
+    for (limit, purged) in [(2, 2), (0, 1), (100, 2), (100, 0)] {
+        assert_eq!(t.book().purge_requests(limit).await.unwrap(), purged);
+        left.drain(..purged);
+        for key in ["a", "b", "c", "d", "e"] {
+            assert_eq!(t.ask(key).find().await.is_some(), left.contains(&key), "{key}");
+        }
+    }
+}
+
+/// How old the oldest request is, over all workspaces; free keys do not count, purged or not.
+pub(super) async fn the_oldest_request_is_known(t: &Stage) {
+    let oldest = || async { t.book().find_oldest_request().await.unwrap() };
+    assert_eq!(oldest().await, None);
+    let start = t.now();
+    t.answered("k").await;
+    t.pass(SECOND);
+    let second = t.ask("k").workspace("abroad").begin().await;
+    t.pass(SECOND);
+    t.ask("later").begin().await;
+    assert_eq!(oldest().await, Some(start));
+    t.pass(KEEP + GRACE);
+    assert_eq!(oldest().await, Some(start.plus(SECOND)));
+    t.book().purge_requests(100).await.unwrap();
+    assert_eq!(oldest().await, Some(start.plus(SECOND)));
+    assert!(second.finish(RequestEnd::Released).await);
+    assert_eq!(oldest().await, Some(start.plus(2 * SECOND)));
+}

@@ -1,0 +1,1 @@
+DELETE FROM requests WHERE workspace = $1 AND caller = $2 AND key = $3

@@ -1,0 +1,3 @@
+SELECT i.kind, i.id, s.name, i.name, i.version, i.body, i.created_at, i.changed_at
+FROM items AS i JOIN workspaces AS s ON s.id = i.workspace
+WHERE i.kind = $1 AND i.id = $2

@@ -1,0 +1,48 @@
+//! Taking in requests, and writing how they ended.
+
+use hapax_engine::model::{BeginRequest, Begun, FinishDecision, FinishRequest, decide_begin, decide_finish};
+
+use crate::fault::Fault;
+use crate::job::{Needs, Verb};
+use crate::requests::{answer_request, delete_request, hold_request};
+use crate::session::Session;
+
+impl Verb for BeginRequest {
+    type Outcome = Begun;
+
+    fn foresee(&self, needs: &mut Needs) {
+        needs.workspaces.push(self.scope.workspace.clone());
+        needs.begins.push(self.clone());
+    }
+
+    async fn apply(&self, session: &mut Session<'_>) -> Result<Begun, Fault> {
+        let place = (self.scope.clone(), self.key.clone());
+        let found = session.requests.get(&place).and_then(Option::as_ref);
+        let decision = decide_begin(found, self, session.now);
+        let is_there = found.is_some();
+        // What this transaction has just put into the table is its own, and held as it should be.
+        if let Some(record) = decision.write.filter(|record| Some(record) != found) {
+            hold_request(session, is_there, record).await?;
+        }
+        Ok(decision.answer)
+    }
+}
+
+impl Verb for FinishRequest {
+    type Outcome = bool;
+
+    fn foresee(&self, needs: &mut Needs) {
+        needs.requests.push((self.scope.clone(), self.key.clone()));
+    }
+
+    async fn apply(&self, session: &mut Session<'_>) -> Result<bool, Fault> {
+        let place = (self.scope.clone(), self.key.clone());
+        let found = session.requests.get(&place).and_then(Option::as_ref);
+        match decide_finish(found, self, session.now) {
+            FinishDecision::Write(record) => answer_request(session, *record).await?,
+            FinishDecision::Delete => delete_request(session, place).await?,
+            FinishDecision::NotYours => return Ok(false),
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,1 @@
+UPDATE hapax_requests SET replays = replays + ?4, conflicts = conflicts + ?5 WHERE workspace = ?1 AND caller = ?2 AND key = ?3

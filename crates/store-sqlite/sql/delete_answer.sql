@@ -1,0 +1,1 @@
+DELETE FROM hapax_answers WHERE request = ?1

@@ -1,0 +1,1 @@
+DELETE FROM hapax_requests WHERE number = ?1

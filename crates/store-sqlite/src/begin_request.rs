@@ -1,0 +1,42 @@
+//! Taking in requests, and writing how they ended.
+
+use hapax_engine::model::{BeginRequest, Begun, FinishDecision, FinishRequest, decide_begin, decide_finish};
+
+use crate::fault::Fault;
+use crate::job::Verb;
+use crate::requests::{answer_request, delete_request, find_request, hold_request};
+use crate::session::Session;
+
+impl Verb for BeginRequest {
+    type Outcome = Begun;
+
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<Begun, Fault> {
+        let found = match session.find_workspace(&self.scope.workspace)? {
+            Some(workspace) => find_request(session.connection(), workspace, &self.scope, &self.key)?,
+            None => None,
+        };
+        let decision = decide_begin(found.as_ref().map(|found| &found.record), self, session.now);
+        if let Some(record) = &decision.write {
+            let workspace = session.number_workspace(&self.scope.workspace)?;
+            hold_request(session, workspace, found.as_ref(), record)?;
+        }
+        Ok(decision.answer)
+    }
+}
+
+impl Verb for FinishRequest {
+    type Outcome = bool;
+
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<bool, Fault> {
+        let Some(workspace) = session.find_workspace(&self.scope.workspace)? else { return Ok(false) };
+        let Some(found) = find_request(session.connection(), workspace, &self.scope, &self.key)? else {
+            return Ok(false);
+        };
+        match decide_finish(Some(&found.record), self, session.now) {
+            FinishDecision::Write(record) => answer_request(session, found.number, &record.state)?,
+            FinishDecision::Delete => delete_request(session, found.number)?,
+            FinishDecision::NotYours => return Ok(false),
+        }
+        Ok(true)
+    }
+}

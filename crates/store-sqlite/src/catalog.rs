@@ -1,0 +1,40 @@
+//! The catalog of the store.
+
+use async_trait::async_trait;
+use hapax_engine::model::{Item, ItemKind, Name, WorkspaceId};
+use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, StoreResult};
+
+use crate::items;
+use crate::read::find_workspace;
+use crate::store::SqliteStore;
+
+#[async_trait]
+impl Catalog for SqliteStore {
+    async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome> {
+        request.check()?;
+        self.write(request).await
+    }
+
+    async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>> {
+        let id = id.clone();
+        self.readers().read(move |connection| items::find_item(connection, kind, &id)).await
+    }
+
+    async fn find_named_item(
+        &self,
+        workspace: &WorkspaceId,
+        kind: ItemKind,
+        name: &str,
+    ) -> StoreResult<Option<Item>> {
+        let (workspace, name) = (workspace.clone(), name.to_owned());
+        let find = move |connection: &rusqlite::Connection| match find_workspace(connection, &workspace)? {
+            Some(workspace) => items::find_named_item(connection, workspace, kind, &name),
+            None => Ok(None),
+        };
+        self.readers().read(find).await
+    }
+
+    async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>> {
+        self.readers().read(move |connection| items::list_items(connection, &request)).await
+    }
+}

@@ -1,0 +1,55 @@
+//! How keys are used.
+
+use hapax_engine::model::KeyKind;
+use hapax_engine::store::{KeyPlace, KeyUse, Uses};
+use rusqlite::{Connection, params};
+
+use crate::codes::{Code, count};
+use crate::fault::Fault;
+use crate::job::Verb;
+use crate::read::find_workspace;
+use crate::rows;
+use crate::session::Session;
+
+/// Counts to be added up.
+pub(crate) struct CountUses(pub(crate) Vec<KeyUse>);
+
+impl Verb for CountUses {
+    type Outcome = ();
+
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<(), Fault> {
+        for KeyUse { place, uses } in &self.0 {
+            let Some(workspace) = session.find_workspace(place.workspace())? else { continue };
+            let (replays, conflicts) = (count(uses.replays), count(uses.conflicts));
+            match place {
+                KeyPlace::Run { key, .. } => {
+                    let mut add = session.prepare(include_str!("../sql/count_key_uses.sql"))?;
+                    let kind = KeyKind::Run.code();
+                    add.execute(params![workspace.0, kind, key.as_str(), replays, conflicts])?
+                }
+                KeyPlace::Request { scope, key } => {
+                    let mut add = session.prepare(include_str!("../sql/count_request_uses.sql"))?;
+                    let caller = scope.caller.as_str();
+                    add.execute(params![workspace.0, caller, key.as_str(), replays, conflicts])?
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn find_uses(connection: &Connection, place: &KeyPlace) -> Result<Uses, Fault> {
+    let Some(workspace) = find_workspace(connection, place.workspace())? else { return Ok(Uses::default()) };
+    let uses = |mut row: rows::Columns<'_>| Ok(Uses { replays: row.count()?, conflicts: row.count()? });
+    let found = match place {
+        KeyPlace::Run { key, .. } => {
+            let mut find = connection.prepare_cached(include_str!("../sql/find_key_uses.sql"))?;
+            rows::at_most_one(find.query(params![workspace.0, KeyKind::Run.code(), key.as_str()])?, uses)?
+        }
+        KeyPlace::Request { scope, key } => {
+            let mut find = connection.prepare_cached(include_str!("../sql/find_request_uses.sql"))?;
+            rows::at_most_one(find.query(params![workspace.0, scope.caller.as_str(), key.as_str()])?, uses)?
+        }
+    };
+    Ok(found.unwrap_or_default())
+}

@@ -1,0 +1,216 @@
+//! `cargo xtask fuzz-api`: requests that schemathesis makes up from the description of the API, sent to a server of their own.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::command_line::CommandLine;
+
+/// Pinned, so that a finding comes from a change of ours and not of theirs.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+/// No 5xx, and no status, type or body that the description does not tell of. What a refusal looks like is for tests of our own: a body that
+/// breaks the rules of the description may still be taken (an unknown header, say), and one that keeps them may be refused (an unknown run).
+const CHECKS: &str =
+    "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+/// Streams do not end, and whoever revokes or rotates their own credential can ask nothing more.
+const LEFT_OUT: &str = "/(stream|revoke|rotate)$";
+/// Runs that are there before, so that not everything is about runs nobody knows.
+const RUNS: u32 = 6;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How long to go on
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
+    minutes: u64,
+    /// What the requests are made from; the same again gives the same requests
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let build = CommandLine::new("cargo build -p hapax-cli --locked");
+    println!("==> the server: {build}");
+    ensure!(build.run()?.success(), "`{build}` failed");
+    let built = std::env::current_exe().context("where this command lies cannot be told")?;
+    let profile = built.parent().context("this command lies in no folder")?;
+    let folder = profile.parent().context("the target folder is not where it should be")?.join("fuzz-api");
+
+    println!("==> schemathesis");
+    let schemathesis = install(&folder.join("venv"))?;
+    let data = folder.join("data");
+    if data.exists() {
+        std::fs::remove_dir_all(&data).context("what the last time left cannot be removed")?;
+    }
+    let server = Server::start(&profile.join("hapax"), &data)?;
+    let config = folder.join("schemathesis.toml");
+    std::fs::write(&config, server.hints()?).context("the hints cannot be written")?;
+
+    println!("==> {} minutes of requests to {}", options.minutes, server.url);
+    let status = Command::new(schemathesis)
+        .arg("--config-file")
+        .arg(&config)
+        .args(["run", &format!("{}/openapi.json", server.url)])
+        .args(["--header", &format!("Authorization: Bearer {}", server.key)])
+        .args(["--checks", CHECKS, "--exclude-path-regex", LEFT_OUT, "--continue-on-failure"])
+        .args(["--max-time", &(options.minutes * 60).to_string(), "--seed", &options.seed.to_string()])
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .status()
+        .context("schemathesis cannot be started")?;
+    let is_alive = request(&server.url, &server.key, "GET", "/healthz", "").is_ok();
+    ensure!(is_alive, "the server does not answer any more; its log is {}", data.join("log").display());
+    ensure!(
+        status.success(),
+        "there are findings ({status}); the same again: cargo xtask fuzz-api {options}"
+    );
+    Ok(())
+}
+
+impl std::fmt::Display for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "--minutes {} --seed {}", self.minutes, self.seed)
+    }
+}
+
+/// The program, in an environment of its own, made if it is not there.
+fn install(venv: &Path) -> Result<PathBuf> {
+    let python = venv.join("bin/python");
+    let has_it = |python: &Path| {
+        let listed = Command::new(python).args(["-m", "pip", "freeze"]).output();
+        listed.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).lines().any(|line| line == SCHEMATHESIS))
+    };
+    if !has_it(&python) {
+        let made = Command::new("python3").args(["-m", "venv"]).arg(venv).status();
+        let made = made.context("python3 cannot be started; install it, with its venv module")?;
+        ensure!(made.success(), "no virtual environment could be made in {}", venv.display());
+        let installed =
+            Command::new(&python).args(["-m", "pip", "install", "--quiet", SCHEMATHESIS]).status();
+        ensure!(installed.is_ok_and(|status| status.success()), "pip could not install {SCHEMATHESIS}");
+    }
+    Ok(venv.join("bin/schemathesis"))
+}
+
+/// `hapax dev` with an empty folder; ends with this.
+struct Server {
+    process: Child,
+    url: String,
+    key: String,
+    sample: String,
+}
+
+impl Server {
+    fn start(program: &Path, data: &Path) -> Result<Self> {
+        std::fs::create_dir_all(data)?;
+        let mut process = Command::new(program)
+            .args(["dev", "--listen", "127.0.0.1:0", "--json", "--data"])
+            .arg(data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(data.join("log"))?)
+            .spawn()
+            .with_context(|| format!("{} cannot be started", program.display()))?;
+        let mut line = String::new();
+        let stdout = process.stdout.take().context("its output cannot be read")?;
+        BufReader::new(stdout).read_line(&mut line)?;
+        let ready: Value = serde_json::from_str(&line).context("the server did not say that it is ready")?;
+        let text = |name: &str| ready[name].as_str().unwrap_or_default().to_owned();
+        Ok(Server { process, url: text("url"), key: text("apiKey"), sample: text("sampleDefinition") })
+    }
+
+    /// Makes some runs, and tells schemathesis their ids and other words that get a request past the first check.
+    fn hints(&self) -> Result<String> {
+        let mut runs = Vec::new();
+        for number in 0..RUNS {
+            let delay_ms = if number % 2 == 0 { 0 } else { 3_600_000 };
+            let body = json!({
+                "definitionId": self.sample,
+                "input": {"order": number},
+                "idempotencyKey": format!("order-{number}"),
+                "delayMs": delay_ms,
+            });
+            let made = request(&self.url, &self.key, "POST", "/api/v1/workflow-runs", &body.to_string())?;
+            runs.push(made["run"]["id"].as_str().context("the answer names no run")?.to_owned());
+        }
+        Ok(hints(&runs, &self.sample))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Wrong keys are left out: after some the server, rightly, hears nobody from this address for a while.
+fn hints(runs: &[String], sample: &str) -> String {
+    let (runs, samples) = (json!(runs), json!([sample]));
+    format!(
+        r#"[generation]
+with-security-parameters = false
+
+[dictionaries]
+runs.values = {runs}
+definitions.values = {samples}
+keys.values = ["order-1", "order-2", "order-9"]
+scopes.values = ["run", "request"]
+steps.values = ["look", "breathe", "answer"]
+
+[parameters]
+"body.definitionId" = {{ dictionary = "definitions", probability = 0.7 }}
+"body.runs[*].definitionId" = {{ dictionary = "definitions", probability = 0.7 }}
+"path.run" = {{ dictionary = "runs", probability = 0.7 }}
+"path.key" = {{ dictionary = "keys", probability = 0.5 }}
+"path.scope" = {{ dictionary = "scopes", probability = 0.8 }}
+"path.step" = {{ dictionary = "steps", probability = 0.5 }}
+
+[[operations]]
+include-path-regex = "workflow-runs"
+parameters."path.id" = {{ dictionary = "runs", probability = 0.7 }}
+
+[[operations]]
+include-path-regex = "workflow-definitions"
+parameters."path.id" = {{ dictionary = "definitions", probability = 0.7 }}
+"#
+    )
+}
+
+/// One request on a connection of its own.
+fn request(url: &str, key: &str, method: &str, path: &str, body: &str) -> Result<Value> {
+    let address = url.strip_prefix("http://").context("the server speaks plain HTTP")?;
+    let mut stream = TcpStream::connect(address).context("the server cannot be reached")?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer has no end of its head")?;
+    ensure!(head.starts_with("HTTP/1.1 2"), "{method} {path}: {answer}");
+    serde_json::from_str(body).with_context(|| format!("{method} {path}: {body}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hints_name_what_is_there() {
+        let text = hints(&["run_1".into(), "run_2".into()], "def_1");
+        assert!(text.contains(r#"runs.values = ["run_1","run_2"]"#), "{text}");
+        assert!(text.contains(r#"definitions.values = ["def_1"]"#), "{text}");
+        assert!(text.contains("with-security-parameters = false"), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_told_so() {
+        let error = request("http://127.0.0.1:1", "", "GET", "/", "").unwrap_err();
+        assert!(error.to_string().contains("cannot be reached"), "{error}");
+    }
+}
