@@ -23,7 +23,7 @@ Examples:
   hapax migrate --store sqlite:orders.db       bring its tables up to date
   hapax validate order.yaml                    see what is wrong with a definition
   hapax definitions upload order.yaml          have a server run it
-  hapax runs start order-v1 --key order-789 --watch
+  hapax runs start DEFINITION --key order-789 --watch
   hapax doubts list                            see which effects wait for a decision
   hapax fsck --store sqlite:orders.db          see whether a store holds only what it may
   hapax ledger --store sqlite:orders.db        every effect, for an auditor

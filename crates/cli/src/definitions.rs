@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   hapax definitions list
   hapax definitions upload order.yaml
-  hapax definitions show order-v1 -o yaml
+  hapax definitions show DEFINITION -o yaml
 
 A version never changes: the same document again is found, another one under the same name and version is refused with 6.";
 
@@ -40,7 +40,7 @@ enum Command {
     List(ListOptions),
     /// Show one definition with its document.
     #[command(
-        after_help = "Examples:\n  hapax definitions show order-v1\n  hapax definitions show order-v1 -o yaml"
+        after_help = "Examples:\n  hapax definitions show DEFINITION\n  hapax definitions show DEFINITION -o yaml"
     )]
     Show(ShowOptions),
     /// Upload a document, written in JSON or YAML.

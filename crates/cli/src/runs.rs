@@ -16,7 +16,7 @@ use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
 Examples:
-  hapax runs start order-v1 --input '{\"order\":789}' --key process-order-789
+  hapax runs start DEFINITION --input '{\"order\":789}' --key process-order-789
   hapax runs watch run_018f…
   hapax runs list --status FAILED,PAUSED
   hapax runs retry run_018f… --reason 'the provider is up again'

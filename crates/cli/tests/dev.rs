@@ -51,7 +51,7 @@ fn a_killed_server_starts_again_with_its_key_and_its_runs() {
     assert_eq!((&again["created"], &again["run"]["id"]), (&false.into(), &later["run"]["id"]), "{again}");
 }
 
-/// An idle connection, a run that waits for long and a caller that waits for its result do not hold up the end.
+/// An idle connection and a run that waits for long do not hold up the end.
 #[test]
 fn every_signal_to_stop_is_heeded_in_bounded_time_with_work_in_hand() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {

@@ -53,7 +53,7 @@ async fn an_after_effect_is_delivered_once_what_caused_it_is_durable() {
     bench.check().await;
 }
 
-/// A crash between the record and the delivery loses nothing; a replay leaves nothing a second time.
+/// S2.26: a crash between the record and the delivery loses nothing; a replay leaves nothing a second time.
 #[tokio::test]
 async fn a_crash_neither_loses_nor_doubles_an_after_effect() {
     let bench = Bench::new();

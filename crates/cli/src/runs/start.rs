@@ -14,9 +14,9 @@ use crate::words::{InputOptions, word};
 
 const EXAMPLES: &str = "\
 Examples:
-  hapax runs start order-v1 --input '{\"order\":789}' --key process-order-789
-  hapax runs start order-v1 --input-file order.json --watch
-  echo '{\"order\":789}' | hapax runs start order-v1 --input-file - --json | jq -r .run.id
+  hapax runs start DEFINITION --input '{\"order\":789}' --key process-order-789
+  hapax runs start DEFINITION --input-file order.json --watch
+  echo '{\"order\":789}' | hapax runs start DEFINITION --input-file - --json | jq -r .run.id
 
 A second start with the same --key and the same input gets the same run (created: false); with another input it is refused
 with 6 and the paths that differ.";
