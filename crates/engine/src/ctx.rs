@@ -4,6 +4,7 @@
 //! awaits nothing but what the context gives it.
 
 mod after_effect;
+mod awaited;
 mod child;
 mod claimed;
 mod promise;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use awaited::AwaitedPromise;
 pub use child::Child;
 pub use promise::{OpenPromise, PromiseBuilder};
 pub use signal::SignalBuilder;

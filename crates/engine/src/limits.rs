@@ -16,6 +16,13 @@ pub const MAX_MESSAGE_CHARS: usize = 4096;
 pub const MAX_STEPS_PER_RUN: u32 = 100_000;
 /// Most unconsumed signals a run may hold; the next one is refused.
 pub const MAX_WAITING_SIGNALS: u64 = 10_000;
+/// For how long the key of a promise still names it once that is over, unless its maker says otherwise.
+pub const KEEP_PROMISE_KEY_FOR: Duration = Duration::from_secs(24 * 3600);
+/// For how long a settlement that comes before its promise is kept for it, unless its sender says otherwise: longer than senders of
+/// webhooks try again.
+pub const KEEP_EARLY_FOR: Duration = Duration::from_secs(4 * 24 * 3600);
+/// For how long events of webhooks are kept, so that one that is sent again is known again: longer than senders try.
+pub const KEEP_HOOKS_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Most runs on one page of a list.
 pub const MAX_PAGE: usize = 1_000;
 /// Most after-effects that a look at the depth of the outbox counts: beyond it, more is no news.

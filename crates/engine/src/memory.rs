@@ -8,11 +8,13 @@ mod arriving;
 mod catalog;
 mod claiming;
 mod ending;
+mod hooks;
 mod journal;
 mod key_book;
 mod outbox;
 mod purging;
 mod reading;
+mod settling;
 mod starting;
 mod state;
 mod steering;
@@ -23,14 +25,14 @@ use async_trait::async_trait;
 
 use crate::clock::Clock;
 use crate::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
-    Version, WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
+    Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyBook, KeyRecord,
-    ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome,
-    RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
-    StartOutcome, SteerOutcome, SteerRun, Store, StoreResult, StoredDoubt, StoredKey,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, HookBook, KeyBook,
+    ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged, Redeliver,
+    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
+    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreResult, StoredDoubt, StoredKey,
 };
 use state::State;
 
@@ -68,6 +70,14 @@ impl Store for MemoryStore {
     }
 
     fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
+    }
+
+    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        Some(self)
+    }
+
+    fn hook_book(&self) -> Option<&dyn HookBook> {
         Some(self)
     }
 

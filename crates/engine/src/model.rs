@@ -1,6 +1,7 @@
 //! The rules, and nothing else: pure types and functions of state, command and time. No clock, no store, no async.
 
 mod advance;
+mod announce;
 mod arrival;
 mod canonical;
 mod chance;
@@ -10,6 +11,7 @@ mod effect_key;
 mod event;
 mod failure;
 mod fingerprint;
+mod hook;
 mod ids;
 mod item;
 mod key;
@@ -25,6 +27,7 @@ mod retention;
 mod retry;
 mod run;
 mod run_transition;
+mod settling;
 mod signal;
 mod start;
 mod steer;
@@ -33,6 +36,7 @@ mod step_transition;
 mod time;
 
 pub use advance::{Advance, Advancing, IllegalChange, StepChange};
+pub use announce::{Announced, Subscriber, Subscribers};
 pub use arrival::{Arrival, decide_arrival};
 pub use canonical::canonical_json;
 pub use chance::seed_chance;
@@ -45,16 +49,17 @@ pub use effect_key::EffectKey;
 pub use event::{EventKind, RunEvent};
 pub use failure::{Failure, FailureClass};
 pub use fingerprint::{Fingerprint, IgnorePaths};
+pub use hook::{Hook, HookId, HookStatus};
 pub use ids::{Fence, Generation, OwnerId, PromiseId, RunId, StepId, Version, WorkspaceId, WriteToken};
 pub use item::{Item, ItemKind};
-pub use key::{IdempotencyKey, KeyKind, SignalId, Subject};
+pub use key::{IdempotencyKey, KeyKind, KeyRecord, KeyTarget, SignalId, Subject};
 pub use ledger::{ClassCount, LedgerAttempt, LedgerEntry, LedgerOutcome, LedgerRuling, ledger_of};
 pub use name::{Name, WorkflowRef};
 pub use note::{Note, Noted};
 pub use outline::Outline;
 pub use payload::Payload;
 pub use post::{Post, PostState, PostStatus, decide_post};
-pub use promise::{Promise, PromiseState, Settlement};
+pub use promise::{Promise, PromiseKey, PromiseState, PromiseStatus, Settlement};
 pub use request::{
     BeginDecision, BeginRequest, Begun, FinishDecision, FinishRequest, RequestEnd, RequestId, RequestRecord,
     RequestScope, RequestState, RequestSummary, StoredAnswer, decide_begin, decide_finish,
@@ -66,6 +71,10 @@ pub use run::{
     RunStatus,
 };
 pub use run_transition::{RUN_TRANSITIONS, RunTransition, draw_run_lifecycle};
+pub use settling::{
+    EarlyDecision, EarlySettlement, Opening, PromiseRef, SettleDecision, SettleRule, Wish, decide_early,
+    decide_open, decide_settle, is_same_creation,
+};
 pub use signal::Signal;
 pub use start::{ClaimDecision, Grant, NewRun, decide_claim, decide_start};
 pub use steer::{Refusal, Steer, Steered, decide_steer};

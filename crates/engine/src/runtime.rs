@@ -2,6 +2,7 @@
 
 mod activation;
 mod active;
+mod announcer;
 pub(crate) mod change;
 pub(crate) mod desk;
 mod doubts;
@@ -16,6 +17,7 @@ mod options;
 mod outbox;
 mod outside_lease;
 mod point;
+mod promises;
 mod registry;
 mod renewal;
 mod run_handle;
@@ -26,12 +28,14 @@ pub(crate) mod transact;
 mod waiters;
 pub(crate) mod waits;
 
+pub use announcer::Announcer;
 pub use doubts::{AuditEntry, Doubt, DoubtPage};
-pub use engine::{Engine, Settling};
+pub use engine::Engine;
 pub use error::Error;
 pub use options::EngineOptions;
 pub use outbox::{Delivery, TargetOptions};
 pub use point::{Point, PointWatcher};
+pub use promises::{Made, NewPromise, Settling};
 pub use registry::{KeyNeed, LoadWorkflow, WorkflowOptions};
 pub use run_handle::RunHandle;
 pub use start::{PreparedStart, Start};

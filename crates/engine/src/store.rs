@@ -8,9 +8,11 @@ mod advance_run;
 mod catalog;
 mod claim_runs;
 mod error;
+mod hook_book;
 mod journal;
 mod key_book;
 mod outbox;
+mod promise_book;
 mod purge;
 mod read;
 mod renew_leases;
@@ -30,11 +32,15 @@ pub use advance_run::AdvanceOutcome;
 pub use catalog::{Catalog, ListItems, PutItem, PutOutcome};
 pub use claim_runs::{ClaimRuns, Claimed};
 pub use error::StoreError;
+pub use hook_book::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook};
 pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
 pub use key_book::{KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Uses, check_uses};
 pub use outbox::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, Redeliver, RedeliverOutcome};
+pub use promise_book::{
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleToken, TokenDigest,
+};
 pub use purge::{Purge, Purged};
-pub use read::{KeyRecord, ListRuns, RunLog, RunPage, RunView, StoredKey};
+pub use read::{ListRuns, RunLog, RunPage, RunView, StoredKey};
 pub use renew_leases::{HeldLease, RenewLeases};
 pub use schema::SchemaState;
 pub use send_signal::{SendSignal, SignalOutcome};
@@ -45,8 +51,8 @@ pub use transact::{RecordOutput, Transact, TransactOutcome};
 
 use crate::limits::{MAX_COUNTED_POSTS, MAX_PAGE};
 use crate::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, PostStatus, Promise, PromiseId, RunEvent, RunId,
-    Timestamp, Version, WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, PostStatus, Promise, PromiseId,
+    RunEvent, RunId, Timestamp, Version, WorkspaceId,
 };
 
 /// What a store answers: an outcome that the caller must look at, or an error sorted by remedy.
@@ -74,6 +80,16 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
 
     /// What is set up in workspaces; `None` if the store keeps no such things.
     fn catalog(&self) -> Option<&dyn Catalog> {
+        None
+    }
+
+    /// Promises that outsiders make and look for; `None` if the store keeps only those of runs.
+    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        None
+    }
+
+    /// Webhooks that came in; `None` if the store keeps none.
+    fn hook_book(&self) -> Option<&dyn HookBook> {
         None
     }
 
@@ -105,22 +121,27 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// lease has ended does not count as long as nobody took it.
     ///
     /// Refused as a whole otherwise: the last `advance_run` that took effect on the run has the same token: `Advanced` (it is
-    /// the caller's own, whatever other verbs did since; nobody is named as woken); the run is leased under the same fence:
+    /// the caller's own, whatever other verbs did since; nobody is named as woken, and `opened` is judged by how things are now); the run is leased under the same fence:
     /// `Stale`; else `LeaseLost`. A promise in `timed_out` that is not stored as pending, nor opened by the same write, is `Stale`,
     /// too. A child of another workspace, or with a key or a subject, is [`StoreError::Refused`]. When it takes effect:
     /// - the run becomes `advance.head`, but a run that stays leased keeps its lease as it was last renewed, and the count of
     ///   arrivals stays the store's own; a run that parks having seen fewer
     ///   arrivals than there are is due at once (`wake_at` = now) and among the `woken`;
     /// - `input` replaces the run's input and deletes its step records of older generations (those last changed before the
-    ///   version of `ContinuedAsNew`, also in this very write), its promises (not those that this write opens), and its
+    ///   version of `ContinuedAsNew`, also in this very write), its promises with their keys (not those that this write opens), what it waits for that stands alone, and its
     ///   consumed signals (not their ids);
+    /// - promises are opened by [`crate::model::decide_open`], unless one with that id is there that has not lost its key to another
+    ///   ([`crate::model::PromiseState::KeyTaken`]: that one is judged anew). One that stands alone is opened without looking at any key, and the run
+    ///   waits for it from then on. Of those that stand alone or have a key, the ones that are not pending afterwards, or that stand alone and have a
+    ///   deadline, are `opened`; each counts as an arrival (before a run that parks is looked at);
     /// - children are started by [`crate::model::decide_start`], unless a run with that id is there; those due and not granted are
     ///   among the `woken`;
     /// - notes are appended to the journal; posts are kept, unless one with that id is there;
     /// - an ending sets the key's expiry by [`crate::model::decide_key_expiry`], is an arrival at the parent
     ///   ([`crate::model::decide_arrival`], without a grant), and cancels open children that ask for it
     ///   ([`crate::model::Steer::parent_ended`]; refusals are ignored); children that end by it have the same consequences. A parent
-    ///   that this wakes, and children that it makes ready to be driven, are among the `woken`.
+    ///   that this wakes, and children that it makes ready to be driven, are among the `woken`. For children that end by it, `announce` says who is
+    ///   told ([`crate::model::Subscribers::tell_ending`]); that the run itself ended is among the posts.
     async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome>;
 
     /// Does work of the user's in a transaction of the store's own and writes its record in the same commit: both
@@ -137,7 +158,7 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// Carries out a person's command on a run, by [`crate::model::decide_steer`].
     ///
     /// A wrong `expected` version is refused as [`crate::model::Refusal::Stale`] before all else. A command that ends the run has the
-    /// same consequences as an ending by [`Store::advance_run`]. A retry takes back the key (`KeyTaken` if a live key now names
+    /// same consequences as an ending by [`Store::advance_run`], and whoever `announce` names is told of it. A retry takes back the key (`KeyTaken` if a live key now names
     /// another run) and then the subject (`SubjectBusy`), clears the result and the key's expiry, and deletes the records in `rerun`.
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome>;
 
@@ -147,12 +168,16 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// after the run has ended or continued as new.
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome>;
 
-    /// Settles a promise, first commit wins, and wakes the run that waits for it, by [`crate::model::decide_arrival`].
+    /// Settles a promise, first commit wins ([`crate::model::decide_settle`]), and wakes the runs that wait for it, by
+    /// [`crate::model::decide_arrival`]; only the run that made it may be granted. Its key expires by
+    /// [`crate::model::Promise::key_expires_at`] from then on.
     ///
-    /// Judged by [`crate::model::Promise::state_at`] at the store's clock. A promise whose run has ended can be settled; it wakes nobody.
+    /// Judged at the store's clock. A promise whose run has ended can be settled; it wakes nobody. One that has lost its key to another is
+    /// `NoSuchPromise`. A key that names no promise, or has expired, is claimed for the one it will name, and the settlement kept for that
+    /// ([`crate::model::decide_early`]), if the request says for how long.
     async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome>;
 
-    /// Deletes expired keys and old closed runs, a bounded number at a time.
+    /// Deletes expired keys, with the settlements that are still kept for them, and old closed runs, a bounded number at a time.
     ///
     /// Runs are looked at in the order of their ids. One whose parent is still open is kept, because the parent may have
     /// yet to read its result, and so is one whose after-effects are not settled or whose doubts nobody has ruled on. A run goes with all its rows, but its key stays while it

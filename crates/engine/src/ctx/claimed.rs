@@ -277,13 +277,13 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let about = self.doubted();
         let run = activation.facts.id;
         let id = about.next(activation.desk().last_doubt(&about));
-        let promise = Promise { id, run, deadline_at: None, state: PromiseState::Pending };
+        let promise = Promise::pending(id, run, activation.now(), None);
         activation.desk().keep_promise(promise.clone());
         let note =
             activation.note(&effect.id, Noted::Doubted { attempt: self.attempts, failure: failure.clone() });
         let state = StepState::InDoubt { since: activation.now(), failure };
         activation.queue([
-            Change::OpenPromise(promise),
+            Change::OpenPromise(Box::new(promise)),
             effect.change(StepTransition::Doubt, state, self.attempts, self.began),
             note,
         ]);
@@ -382,7 +382,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     return Settled::Again(Failure::unknown(format!("the ruling cannot be read: {error}")));
                 }
             },
-            Settlement::Rejected(failure) => return Settled::Again(failure),
+            Settlement::Rejected(failure) | Settlement::Cancelled(failure) => return Settled::Again(failure),
         };
         let activation = self.activation;
         let (effect, at) = (self.effect, activation.now());

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome};
+use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome, refused};
+use crate::limits::{KEEP_PROMISE_KEY_FOR, MAX_SPAN};
 use crate::model::{
-    Failure, Promise, PromiseId, PromiseState, Settlement, StepId, StepKind, StepRecord, StepState,
-    StepTransition, Timestamp,
+    Failure, IdempotencyKey, Invalid, Promise, PromiseId, PromiseKey, PromiseState, Settlement, StepId,
+    StepKind, StepRecord, StepState, StepTransition, Timestamp,
 };
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
@@ -21,6 +22,8 @@ pub struct PromiseBuilder<'a, T> {
     ctx: &'a Ctx,
     name: String,
     timeout: Option<Duration>,
+    key: Option<String>,
+    keep_key_for: Duration,
     value: PhantomData<fn() -> T>,
 }
 
@@ -38,9 +41,16 @@ pub struct OpenPromise<'a, T> {
 }
 
 impl Ctx {
-    /// Makes a promise that anybody who knows its id can settle, once.
+    /// Makes a promise that anybody who knows its id, or its key, can settle, once.
     pub fn create_promise<T: DeserializeOwned + Send>(&self, name: &str) -> PromiseBuilder<'_, T> {
-        PromiseBuilder { ctx: self, name: name.to_string(), timeout: None, value: PhantomData }
+        PromiseBuilder {
+            ctx: self,
+            name: name.to_string(),
+            timeout: None,
+            key: None,
+            keep_key_for: KEEP_PROMISE_KEY_FOR,
+            value: PhantomData,
+        }
     }
 }
 
@@ -51,11 +61,31 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
         self
     }
 
+    /// A key by which those find it who do not know its id, such as the provider's own id of a charge. A settlement under the key that
+    /// came first is given to it at once. If the key names another promise, awaiting this one fails with the code `key_conflict`
+    /// and names the other ([`Failure::existing_promise`]).
+    pub fn with_idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// For how long the key still names the promise once that is settled or has timed out; a day unless set. While it can be settled
+    /// the key lives, however long that takes.
+    pub fn key_ttl(mut self, keep_for: Duration) -> Self {
+        self.keep_key_for = keep_for;
+        self
+    }
+
     /// Makes the promise and gives its id, before waiting for its value. It is durable before the next effect
     /// begins, so a step may hand the id to others.
     pub fn open(self) -> Result<OpenPromise<'a, T>, Failure> {
         let activation = &*self.ctx.activation;
         let step = activation.next_id(&checked_name("promise name", &self.name)?);
+        if self.keep_key_for > MAX_SPAN {
+            return Err(refused(Invalid::Span { what: "key_ttl", given: self.keep_key_for }));
+        }
+        let key = self.key.as_deref().map(IdempotencyKey::new).transpose().map_err(refused)?;
+        let key = key.map(|key| PromiseKey { key, keep_for: self.keep_key_for });
         let id = PromiseId::of_run(activation.facts.id, activation.generation, &step);
         let now = activation.now();
         let mut given_up = false;
@@ -72,17 +102,17 @@ impl<'a, T: DeserializeOwned + Send + 'a> PromiseBuilder<'a, T> {
             Entered::Fresh => {
                 let until = self.timeout.map(|span| now.plus(span));
                 let run = activation.facts.id;
-                let promise =
-                    Promise { id: id.clone(), run, deadline_at: until, state: PromiseState::Pending };
+                let promise = Promise { key, ..Promise::pending(id.clone(), run, now, until) };
                 let mut desk = activation.desk();
-                // One that is there from before a retry keeps what it holds.
-                if desk.find_promise(&id).is_none() {
+                // One that is there from before a retry keeps what it holds, but may have its key this time.
+                let lost_its_key = |known: &Promise| matches!(known.state, PromiseState::KeyTaken { .. });
+                if desk.find_promise(&id).is_none_or(lost_its_key) {
                     desk.keep_promise(promise.clone());
                 }
                 drop(desk);
                 let state = StepState::Waiting { until };
                 let waits = Change::finished(&step, StepKind::Promise, StepTransition::Await, state, 1, now);
-                activation.queue([Change::OpenPromise(promise), waits]);
+                activation.queue([Change::OpenPromise(Box::new(promise)), waits]);
                 (until, now, None)
             }
         };
@@ -129,30 +159,36 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
             let finish = |transition, state| {
                 Change::finished(&self.step, StepKind::Promise, transition, state, 1, self.started_at)
             };
-            match settled {
+            let failure = match settled {
                 PromiseState::Settled { settlement: Settlement::Resolved(value), .. } => {
                     let state = StepState::Completed { at, output: value.clone() };
                     self.activation.queue([finish(StepTransition::Complete, state)]);
-                    decoded(self.step.as_str(), &value)
+                    return decoded(self.step.as_str(), &value);
                 }
-                PromiseState::Settled { settlement: Settlement::Rejected(failure), .. } => {
-                    let state = StepState::Failed { at, failure: failure.clone() };
-                    self.activation.queue([finish(StepTransition::Fail, state)]);
-                    Err(failure)
+                PromiseState::Settled {
+                    settlement: Settlement::Rejected(failure) | Settlement::Cancelled(failure),
+                    ..
+                } => failure,
+                PromiseState::KeyTaken { by } => {
+                    let key =
+                        self.activation.desk().find_promise(&self.id).and_then(|known| known.key.clone());
+                    let key = key.map(|key| key.key.to_string()).unwrap_or_default();
+                    Failure::key_conflict(&key, &by)
                 }
                 PromiseState::TimedOut | PromiseState::Pending => {
                     let text = format!("promise {} was not settled in time", self.id);
                     let failure = Failure::permanent(text).with_code("timed_out");
-                    let state = StepState::Failed { at, failure: failure.clone() };
                     // It may be on record as timed out, from before a retry; then it is not to be written again.
                     let promise =
                         self.activation.desk().find_promise(&self.id).map(|promise| promise.state.clone());
                     let is_new = promise == Some(PromiseState::Pending);
-                    let late = is_new.then(|| Change::TimeOutPromise(self.id.clone()));
-                    self.activation.queue(late.into_iter().chain([finish(StepTransition::Fail, state)]));
-                    Err(failure)
+                    self.activation.queue(is_new.then(|| Change::TimeOutPromise(self.id.clone())));
+                    failure
                 }
-            }
+            };
+            let state = StepState::Failed { at, failure: failure.clone() };
+            self.activation.queue([finish(StepTransition::Fail, state)]);
+            Err(failure)
         })
     }
 }

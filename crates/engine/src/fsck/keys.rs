@@ -8,7 +8,8 @@ use super::released::Released;
 use super::report::{Report, Violation};
 use super::snapshot::Snapshot;
 use crate::model::{
-    IdempotencyKey, Name, RunHead, RunId, RunState, Subject, Timestamp, WorkspaceId, decide_key_expiry,
+    IdempotencyKey, KeyKind, KeyTarget, Name, RunHead, RunId, RunState, Subject, Timestamp, WorkspaceId,
+    decide_key_expiry,
 };
 use crate::store::{Store, StoreError, StoreResult, StoredKey};
 
@@ -43,8 +44,11 @@ pub(super) async fn check_own(
         found.push((KEY_HAS_FINGERPRINT, "it has a key or a fingerprint, but not both".into()));
     }
     let Some(key) = &facts.key else { return Ok(()) };
-    let own = snapshot.key.filter(|record| record.run == facts.id);
-    if own.is_some_and(|record| Some(record.fingerprint) != facts.fingerprint) {
+    let fingerprint = snapshot.key.as_ref().and_then(|record| match record.target {
+        KeyTarget::Run { run, fingerprint } if run == facts.id => Some(fingerprint),
+        KeyTarget::Run { .. } | KeyTarget::Promise(_) | KeyTarget::Nothing => None,
+    });
+    if fingerprint.is_some() && fingerprint != facts.fingerprint {
         found.push((KEY_HAS_FINGERPRINT, "its key stands for another fingerprint".into()));
     }
     if let Some(wrong) = check_end(snapshot, store.now()) {
@@ -63,11 +67,13 @@ fn check_end(snapshot: &Snapshot, now: Timestamp) -> Option<(u8, String)> {
         RunState::Closed { at, ending } => decide_key_expiry(head.facts.retention, ending, at),
         RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } | RunState::Paused => None,
     };
-    match snapshot.key {
-        Some(own) if own.run == head.id() => (own.expires_at != end)
+    match &snapshot.key {
+        Some(own) if own.run() == Some(head.id()) => (own.expires_at != end)
             .then(|| (KEY_OUTLIVES_RUN, format!("its key expires at {:?}, not at {end:?}", own.expires_at))),
         _ if end.is_some_and(|end| end <= now) => None,
-        Some(other) => Some((ONE_RUN_PER_KEY, format!("its key still protects it, but names {}", other.run))),
+        Some(other) => {
+            Some((ONE_RUN_PER_KEY, format!("its key still protects it, but names {:?}", other.target)))
+        }
         None => Some((KEY_OUTLIVES_RUN, "its key is gone while it should live".into())),
     }
 }
@@ -84,7 +90,14 @@ pub(super) async fn check_all(store: &dyn Store, named: &Named, report: &mut Rep
         after = Some(last.clone());
         for (place, record) in &page {
             report.keys += 1;
-            check_place(place, record.run, named, report);
+            match (place.kind, &record.target) {
+                (KeyKind::Run, KeyTarget::Run { run, .. }) => check_place(place, *run, named, report),
+                (KeyKind::Promise, KeyTarget::Promise(_) | KeyTarget::Nothing) => {}
+                (kind, target) => {
+                    let what = format!("the {} key {} names {target:?}", kind.as_str(), place.key);
+                    report.add(Violation { invariant: ONE_RUN_PER_KEY, run: None, what });
+                }
+            }
         }
     }
     for ((_, workflow, subject), runs) in named.subjects.iter().filter(|(_, runs)| runs.len() > 1) {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::posts;
 use crate::model::{
-    IdempotencyKey, KeyKind, Post, RunEvent, RunHead, RunId, RunStatus, StepStatus, Version, WorkspaceId,
+    IdempotencyKey, KeyKind, KeyRecord, Post, RunEvent, RunHead, RunId, RunStatus, StepStatus, Version,
+    WorkspaceId,
 };
-use crate::store::{KeyRecord, RunLog, RunView, Store, StoreError, StoreResult};
+use crate::store::{RunLog, RunView, Store, StoreError, StoreResult};
 
 /// How often a moving run is read before it is left alone.
 const TRIES: usize = 5;

@@ -2,7 +2,8 @@
 
 use super::state::State;
 use crate::model::{
-    Advance, Drive, EventKind, NewRun, PromiseState, RunHead, RunId, RunState, StepRecord, Timestamp, Version,
+    Advance, Drive, EventKind, NewRun, Promise, PromiseState, RunHead, RunId, RunState, StepRecord,
+    Timestamp, Version,
 };
 use crate::store::{AdvanceOutcome, StoreError, StoreResult};
 
@@ -16,7 +17,10 @@ impl State {
         let holds = head.state.lease().is_some() && head.fence == advance.fence;
         if !holds || head.version != advance.expected {
             return Ok(match row.token == Some(advance.token) {
-                true => AdvanceOutcome::Advanced { woken: Vec::new() },
+                true => {
+                    let opened = self.opened_since(&advance, now);
+                    AdvanceOutcome::Advanced { woken: Vec::new(), opened }
+                }
                 false if holds => AdvanceOutcome::Stale(head),
                 false => AdvanceOutcome::LeaseLost,
             });
@@ -24,7 +28,8 @@ impl State {
         if !self.all_pending(&advance) {
             return Ok(AdvanceOutcome::Stale(head));
         }
-        Ok(AdvanceOutcome::Advanced { woken: self.write(advance, &head, now) })
+        let (woken, opened) = self.write(advance, &head, now);
+        Ok(AdvanceOutcome::Advanced { woken, opened })
     }
 
     /// Can every promise that is to time out still do so?
@@ -35,15 +40,24 @@ impl State {
         })
     }
 
-    /// The write takes effect; answers with the runs it made due.
-    fn write(&mut self, advance: Advance, before: &RunHead, now: Timestamp) -> Vec<RunId> {
+    /// The write takes effect; answers with the runs it made due, and what there is to know about its promises.
+    fn write(&mut self, advance: Advance, before: &RunHead, now: Timestamp) -> (Vec<RunId>, Vec<Promise>) {
         let (id, workspace) = (advance.run(), advance.workspace().clone());
         let mut woken = Vec::new();
+        if advance.input.is_some() {
+            self.remove_promises(id);
+        }
+        let mut opened = Vec::new();
+        for promise in advance.promises {
+            let promise = self.open_promise(&workspace, id, promise, now);
+            opened.extend(promise.filter(|promise| promise.is_worth_telling(now)));
+        }
+        let arrivals = before.arrivals + opened.len() as u64;
         let mut head = advance.head;
         match head.state {
             // Only renewals move a lease: the holder may not know yet how long it has.
             RunState::Running(Drive::Leased(_)) => head.state = before.state,
-            RunState::Waiting { .. } if head.arrivals < before.arrivals => {
+            RunState::Waiting { .. } if head.arrivals < arrivals => {
                 head.state = RunState::Waiting { wake_at: Some(now) };
                 woken.push(id);
             }
@@ -53,7 +67,7 @@ impl State {
             | RunState::Paused
             | RunState::Closed { .. } => {}
         }
-        head.arrivals = before.arrivals;
+        head.arrivals = arrivals;
         let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
         let continued = continued.map(|event| event.version);
         self.write_steps(id, advance.steps, continued);
@@ -63,16 +77,8 @@ impl State {
             advance.consumed.iter().for_each(|seq| drop(row.signals.remove(seq)));
             row.result = advance.result;
         }
-        if let Some(input) = advance.input {
-            self.remove_promises(id);
-            if let Some(row) = self.row_mut(id) {
-                row.input = input;
-            }
-        }
-        for promise in advance.promises {
-            if self.promise(&workspace, &promise.id).is_none() {
-                self.put_promise(&workspace, promise);
-            }
+        if let (Some(input), Some(row)) = (advance.input, self.row_mut(id)) {
+            row.input = input;
         }
         for id in &advance.timed_out {
             if let Some(mut promise) = self.promise(&workspace, id).cloned() {
@@ -90,9 +96,16 @@ impl State {
         self.put_head(head);
         woken.extend(advance.children.iter().filter_map(|child| self.start_child(child, now)));
         if ended {
-            woken.extend(self.follow_ending(id, now));
+            woken.extend(self.follow_ending(id, &advance.announce, now));
         }
-        woken
+        (woken, opened)
+    }
+
+    /// What there is to know now about the promises of a write that took effect before.
+    fn opened_since(&self, advance: &Advance, now: Timestamp) -> Vec<Promise> {
+        let stored =
+            advance.promises.iter().filter_map(|promise| self.promise(advance.workspace(), &promise.id));
+        stored.filter(|promise| promise.is_worth_telling(now)).cloned().collect()
     }
 
     /// Inserts or replaces records; those of a generation that ended at `continued` go.

@@ -1,9 +1,9 @@
-//! Signals and settlements, and how they wake the run they are for.
+//! Signals, and how what arrives wakes the run it is for.
 
 use super::state::State;
 use crate::limits::MAX_WAITING_SIGNALS;
-use crate::model::{Arrival, Grant, Promise, PromiseState, RunId, Signal, Timestamp, decide_arrival};
-use crate::store::{SendSignal, SettleOutcome, SettlePromise, SignalOutcome};
+use crate::model::{Arrival, Grant, RunId, Signal, Timestamp, decide_arrival};
+use crate::store::{SendSignal, SignalOutcome};
 
 impl State {
     pub(super) fn send_signal(&mut self, request: SendSignal, now: Timestamp) -> SignalOutcome {
@@ -29,28 +29,6 @@ impl State {
             row.signals.insert(seq, Signal { seq, name, id, payload, at: now, consumed: false });
         }
         SignalOutcome::Stored { seq, granted: arrival.granted.map(|_| arrival.head) }
-    }
-
-    pub(super) fn settle_promise(&mut self, request: SettlePromise, now: Timestamp) -> SettleOutcome {
-        let Some(promise) = self.promise(&request.workspace, &request.id).cloned() else {
-            return SettleOutcome::NoSuchPromise;
-        };
-        match promise.state_at(now) {
-            PromiseState::TimedOut => SettleOutcome::TimedOut,
-            PromiseState::Settled { settlement, .. } => {
-                let same = settlement.says_same(&request.settlement);
-                SettleOutcome::AlreadySettled { same, settlement }
-            }
-            PromiseState::Pending => {
-                let state = PromiseState::Settled { at: now, settlement: request.settlement };
-                let run = promise.run;
-                self.append_notes(request.note);
-                self.put_promise(&request.workspace, Promise { state, ..promise });
-                let arrival = self.arrive(run, request.grant.as_ref(), now);
-                let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));
-                SettleOutcome::Settled { granted }
-            }
-        }
     }
 
     /// Counts an arrival and wakes the run; `None` if it is gone.

@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 
 use super::state::{State, key_of};
-use crate::model::{ClosePolicy, Drive, RunId, RunState, Steer, Timestamp, decide_key_expiry, decide_steer};
+use crate::model::{
+    ClosePolicy, Drive, KeyRecord, RunHead, RunId, RunState, Steer, Subscribers, Timestamp,
+    decide_key_expiry, decide_steer,
+};
 
 impl State {
     /// Carries out the consequences of the end of `run`, also of those that end by it; answers with the runs made due.
-    pub(super) fn follow_ending(&mut self, run: RunId, now: Timestamp) -> Vec<RunId> {
+    pub(super) fn follow_ending(&mut self, run: RunId, announce: &Subscribers, now: Timestamp) -> Vec<RunId> {
         let mut woken = Vec::new();
         let mut ended = VecDeque::from([run]);
         while let Some(run) = ended.pop_front() {
@@ -15,7 +18,10 @@ impl State {
             woken.extend(self.tell_parent(run, now));
             for child in self.children(run) {
                 match self.cancel_child(run, child, now) {
-                    Some(RunState::Closed { .. }) => ended.push_back(child),
+                    Some(RunState::Closed { .. }) => {
+                        self.announce_ending(child, announce, now);
+                        ended.push_back(child);
+                    }
                     Some(RunState::Running(Drive::Ready { .. })) => woken.push(child),
                     Some(_) | None => {}
                 }
@@ -24,14 +30,27 @@ impl State {
         woken
     }
 
+    /// Leaves word of the end of a run for those who want to know.
+    pub(super) fn announce_ending(&mut self, run: RunId, announce: &Subscribers, now: Timestamp) {
+        let Some(RunHead { state: RunState::Closed { ending, .. }, facts, generation, .. }) =
+            self.row(run).map(|row| &row.head)
+        else {
+            return;
+        };
+        announce
+            .tell_ending(facts, *generation, *ending, now)
+            .into_iter()
+            .for_each(|post| self.put_post(post));
+    }
+
     fn expire_key(&mut self, run: RunId) {
         let Some(row) = self.row(run) else { return };
         let RunState::Closed { at, ending } = row.head.state else { return };
         let (facts, expires_at) =
             (row.head.facts.clone(), decide_key_expiry(row.head.facts.retention, ending, at));
         let Some(place) = key_of(&facts) else { return };
-        if let Some(record) = self.keys().get(&place).copied().filter(|record| record.run == run) {
-            self.put_key(place, crate::store::KeyRecord { expires_at, ..record });
+        if let Some(record) = self.keys().get(&place).cloned().filter(|record| record.run() == Some(run)) {
+            self.put_key(place, KeyRecord { expires_at, ..record });
         }
     }
 

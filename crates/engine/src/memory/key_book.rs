@@ -3,15 +3,14 @@
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::state::State;
+use super::state::{State, promise_key};
 use crate::limits::{ABANDONED_REQUEST_FOR, MAX_PURGE};
 use crate::model::{
-    BeginRequest, Begun, FinishDecision, FinishRequest, IdempotencyKey, KeyKind, RequestRecord, RequestScope,
-    RequestState, Timestamp, decide_begin, decide_finish,
+    BeginRequest, Begun, FinishDecision, FinishRequest, IdempotencyKey, KeyKind, KeyRecord, PromiseState,
+    RequestRecord, RequestScope, RequestState, RunId, Timestamp, decide_begin, decide_finish,
 };
 use crate::store::{
-    KeyBook, KeyPlace, KeyRecord, KeyUse, ReleaseKey, ReleaseOutcome, Store, StoreResult, StoredKey, Uses,
-    check_uses,
+    KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Store, StoreResult, StoredKey, Uses, check_uses,
 };
 
 #[async_trait]
@@ -108,6 +107,7 @@ impl State {
     fn has_key(&self, place: &KeyPlace) -> bool {
         match place {
             KeyPlace::Run { workspace, key } => self.keys().contains_key(&run_key(workspace, key)),
+            KeyPlace::Promise { workspace, key } => self.keys().contains_key(&promise_key(workspace, key)),
             KeyPlace::Request { scope, key } => self.requests.contains_key(&(scope.clone(), key.clone())),
         }
     }
@@ -116,14 +116,33 @@ impl State {
         match request.place {
             KeyPlace::Run { workspace, key } => {
                 let place = run_key(&workspace, &key);
-                let Some(record) = self.keys().get(&place).filter(|record| record.is_live(now)).copied()
+                let Some(record) = self.keys().get(&place).filter(|record| record.is_live(now)).cloned()
                 else {
                     return ReleaseOutcome::NoSuchKey;
                 };
-                let holder = self.row_in(&workspace, record.run);
+                let run = record.run();
+                let holder = run.and_then(|run| self.row_in(&workspace, run));
                 if holder.is_some_and(|row| !row.head.status().is_closed()) {
-                    return ReleaseOutcome::InUse { run: Some(record.run) };
+                    return ReleaseOutcome::InUse { run };
                 }
+                self.put_key(place, KeyRecord { expires_at: Some(now), ..record });
+            }
+            KeyPlace::Promise { workspace, key } => {
+                let place = promise_key(&workspace, &key);
+                let Some(record) = self.keys().get(&place).filter(|record| record.is_live(now)).cloned()
+                else {
+                    return ReleaseOutcome::NoSuchKey;
+                };
+                let promise = record.promise().and_then(|id| self.promise(&workspace, id));
+                let pending = promise.filter(|promise| promise.state_at(now) == PromiseState::Pending);
+                if let Some(promise) = pending {
+                    let run = Some(promise.run).filter(|run| *run != RunId::NONE);
+                    let holder = run.and_then(|run| self.row_in(&workspace, run));
+                    if run.is_none() || holder.is_some_and(|row| !row.head.status().is_closed()) {
+                        return ReleaseOutcome::InUse { run };
+                    }
+                }
+                self.early.remove(&(workspace, key));
                 self.put_key(place, KeyRecord { expires_at: Some(now), ..record });
             }
             KeyPlace::Request { scope, key } => {

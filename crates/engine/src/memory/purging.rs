@@ -2,20 +2,23 @@
 
 use super::state::State;
 use crate::limits::MAX_PURGE;
-use crate::model::{PromiseState, RunHead, RunId, RunState, Timestamp};
-use crate::store::{KeyPlace, Purge, Purged};
+use crate::model::{KeyKind, PromiseState, RunHead, RunId, RunState, Timestamp};
+use crate::store::{Purge, Purged};
 use std::ops::Bound::{Excluded, Unbounded};
 
 impl State {
     pub(super) fn purge(&mut self, request: &Purge, now: Timestamp) -> Purged {
         let limit = request.limit.clamp(1, MAX_PURGE);
         let dead = self.expired_keys(now, limit);
+        let mut purged = Purged { keys: dead.len(), ..Purged::default() };
         for place in &dead {
             self.remove_key(place);
             let (workspace, key) = (place.workspace.clone(), place.key.clone());
-            self.uses.remove(&KeyPlace::Run { workspace, key });
+            if place.kind == KeyKind::Promise {
+                purged.early += usize::from(self.early.remove(&(workspace.clone(), key.clone())).is_some());
+            }
+            self.uses.remove(&place.clone().into());
         }
-        let mut purged = Purged { keys: dead.len(), ..Purged::default() };
         let Some(closed_before) = request.runs_closed_before else { return purged };
         let from = request.after.map_or(Unbounded, Excluded);
         let ids: Vec<RunId> =

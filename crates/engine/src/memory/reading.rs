@@ -5,10 +5,10 @@ use std::ops::Bound::{Excluded, Unbounded};
 use super::state::{Row, State};
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    IdempotencyKey, KeyKind, Promise, PromiseId, RunEvent, RunId, RunResult, StepRecord, StepStatus,
-    Timestamp, Version, WorkspaceId,
+    IdempotencyKey, KeyKind, KeyRecord, Promise, PromiseId, RunEvent, RunId, RunResult, StepRecord,
+    StepStatus, Timestamp, Version, WorkspaceId,
 };
-use crate::store::{KeyRecord, ListRuns, RunLog, RunPage, RunView, StoredKey};
+use crate::store::{ListRuns, RunLog, RunPage, RunView, StoredKey};
 
 impl State {
     pub(super) fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> Option<RunView> {
@@ -24,7 +24,8 @@ impl State {
             .filter_map(|step| step.child)
             .map(|child| (child, self.row_in(workspace, child).and_then(|row| row.result.clone())))
             .collect();
-        let promises = row.promises.iter().filter_map(|id| self.promise(workspace, id).cloned());
+        let promises =
+            row.promises.iter().chain(&row.awaits).filter_map(|id| self.promise(workspace, id).cloned());
         Some(RunLog {
             head: row.head.clone(),
             input: row.input.clone(),
@@ -59,13 +60,13 @@ impl State {
         key: &IdempotencyKey,
     ) -> Option<KeyRecord> {
         let place = StoredKey { workspace: workspace.clone(), kind, key: key.clone() };
-        self.keys().get(&place).copied()
+        self.keys().get(&place).cloned()
     }
 
     pub(super) fn list_keys(&self, after: Option<StoredKey>) -> Vec<(StoredKey, KeyRecord)> {
         let from = after.map_or(Unbounded, Excluded);
         let keys = self.keys().range((from, Unbounded)).take(MAX_PAGE);
-        keys.map(|(place, record)| (place.clone(), *record)).collect()
+        keys.map(|(place, record)| (place.clone(), record.clone())).collect()
     }
 
     pub(super) fn find_promise(
@@ -75,7 +76,7 @@ impl State {
         now: Timestamp,
     ) -> Option<Promise> {
         let promise = self.promise(workspace, id)?;
-        Some(Promise { state: promise.state_at(now), ..promise.clone() })
+        Some(promise.clone().seen_at(now))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::state::{State, key_of};
 use crate::model::{
-    Drive, EventKind, NewRun, RunEvent, RunFacts, RunHead, RunId, RunState, Timestamp, decide_start,
+    Drive, EventKind, KeyRecord, KeyTarget, NewRun, RunEvent, RunFacts, RunHead, RunId, RunState, Timestamp,
+    decide_start,
 };
-use crate::store::{KeyPlace, KeyRecord, RunLog, StartOutcome, StoreError, StoreResult};
+use crate::store::{KeyPlace, RunLog, StartOutcome, StoreError, StoreResult};
 
 impl State {
     pub(super) fn start_run(&mut self, new: &NewRun, now: Timestamp) -> StoreResult<StartOutcome> {
@@ -28,7 +29,8 @@ impl State {
     /// The answer of a live key.
     fn same_key(&self, facts: &RunFacts, now: Timestamp) -> Option<StartOutcome> {
         let record = self.keys().get(&key_of(facts)?).filter(|record| record.is_live(now))?;
-        let KeyRecord { run, fingerprint, first_seen_at, .. } = *record;
+        let KeyTarget::Run { run, fingerprint } = record.target else { return None };
+        let first_seen_at = record.first_seen_at;
         if facts.fingerprint != Some(fingerprint) {
             return Some(StartOutcome::KeyConflict { run, first_seen_at, fingerprint });
         }
@@ -60,6 +62,9 @@ impl State {
         let (id, workspace) = (head.id(), head.facts.workspace.clone());
         self.insert_run(head, input, started);
         for promise in promises {
+            if promise.stands_alone() {
+                self.wait_for_promise(&workspace, &promise.id, id);
+            }
             self.put_promise(&workspace, promise);
         }
         if let Some(row) = self.row_mut(id) {
@@ -71,19 +76,20 @@ impl State {
     /// Makes the key of a run name it for as long as it is open.
     pub(super) fn give_key(&mut self, facts: &RunFacts, now: Timestamp) {
         let (Some(place), Some(fingerprint)) = (key_of(facts), facts.fingerprint) else { return };
-        let own = self.keys().get(&place).filter(|record| record.run == facts.id);
+        let own = self.keys().get(&place).filter(|record| record.run() == Some(facts.id));
         let first_seen_at = own.map_or(now, |record| record.first_seen_at);
         if own.is_none() {
             let (workspace, key) = (place.workspace.clone(), place.key.clone());
             self.uses.remove(&KeyPlace::Run { workspace, key });
         }
-        self.put_key(place, KeyRecord { run: facts.id, fingerprint, first_seen_at, expires_at: None });
+        let target = KeyTarget::Run { run: facts.id, fingerprint };
+        self.put_key(place, KeyRecord { target, first_seen_at, expires_at: None });
     }
 
     /// Another run that the key of these facts names and still protects.
     pub(super) fn key_holder(&self, facts: &RunFacts, now: Timestamp) -> Option<RunId> {
         let record = self.keys().get(&key_of(facts)?)?;
-        (record.run != facts.id && record.is_live(now)).then_some(record.run)
+        record.run().filter(|run| *run != facts.id && record.is_live(now))
     }
 }
 

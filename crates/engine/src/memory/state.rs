@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    EffectKey, IdempotencyKey, Item, ItemKind, KeyKind, Name, Note, Payload, Post, Priority, Promise,
-    PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts, RunHead, RunId, RunResult, Signal, SignalId,
-    StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId, WriteToken,
+    EarlySettlement, EffectKey, Hook, HookId, IdempotencyKey, Item, ItemKind, KeyKind, KeyRecord, Name, Note,
+    Payload, Post, Priority, Promise, PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts, RunHead,
+    RunId, RunResult, Signal, SignalId, StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId,
+    WriteToken,
 };
-use crate::store::{KeyPlace, KeyRecord, StoredKey, Uses};
+use crate::store::{KeyPlace, SettleToken, StoredKey, TokenDigest, Uses};
 
 /// A run with the rows that belong to it alone.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Row {
     /// The id of every signal the run was ever sent.
     pub(super) signal_ids: BTreeSet<SignalId>,
     pub(super) promises: BTreeSet<PromiseId>,
+    /// Promises that stand alone and that the run waits for.
+    pub(super) awaits: BTreeSet<PromiseId>,
 }
 
 /// Runs of one workflow that time alone makes due, in the order they are served within a priority.
@@ -36,6 +39,14 @@ pub(super) struct State {
     runs: BTreeMap<RunId, Row>,
     keys: BTreeMap<StoredKey, KeyRecord>,
     promises: BTreeMap<(WorkspaceId, PromiseId), Promise>,
+    /// Runs that wait for promises that stand alone: serves settlements.
+    waiters: BTreeMap<(WorkspaceId, PromiseId), BTreeSet<RunId>>,
+    /// Which making made a promise that stands alone.
+    pub(super) makings: BTreeMap<(WorkspaceId, PromiseId), WriteToken>,
+    pub(super) early: BTreeMap<(WorkspaceId, IdempotencyKey), EarlySettlement>,
+    pub(super) tokens: BTreeMap<TokenDigest, SettleToken>,
+    pub(super) hooks: BTreeMap<HookId, Hook>,
+    pub(super) last_hook: u64,
     /// Serves claims.
     due: BTreeMap<WorkflowRef, Due>,
     /// Open runs by subject: serves starts.
@@ -70,6 +81,7 @@ impl State {
             signals: BTreeMap::new(),
             signal_ids: BTreeSet::new(),
             promises: BTreeSet::new(),
+            awaits: BTreeSet::new(),
         };
         self.runs.insert(id, row);
     }
@@ -87,8 +99,12 @@ impl State {
     pub(super) fn remove_run(&mut self, id: RunId) {
         let Some(row) = self.runs.remove(&id) else { return };
         self.unindex(&row.head);
+        let workspace = &row.head.facts.workspace;
         for promise in row.promises {
-            self.promises.remove(&(row.head.facts.workspace.clone(), promise));
+            self.remove_promise(workspace, &promise);
+        }
+        for promise in row.awaits {
+            self.stop_waiting(workspace, &promise, id);
         }
         if let Some(parent) = &row.head.facts.parent {
             self.children.remove(&(parent.run, id));
@@ -207,9 +223,53 @@ impl State {
     pub(super) fn remove_promises(&mut self, run: RunId) {
         let Some(row) = self.runs.get_mut(&run) else { return };
         let workspace = row.head.facts.workspace.clone();
-        for id in std::mem::take(&mut row.promises) {
-            self.promises.remove(&(workspace.clone(), id));
+        let (own, awaits) = (std::mem::take(&mut row.promises), std::mem::take(&mut row.awaits));
+        own.iter().for_each(|id| self.remove_promise(&workspace, id));
+        awaits.iter().for_each(|id| self.stop_waiting(&workspace, id, run));
+    }
+
+    /// Deletes a promise, with the key that names it and the tokens for it.
+    pub(super) fn remove_promise(&mut self, workspace: &WorkspaceId, id: &PromiseId) {
+        let place = (workspace.clone(), id.clone());
+        let Some(promise) = self.promises.remove(&place) else { return };
+        if let Some(key) = promise.key {
+            let place = promise_key(workspace, &key.key);
+            if self.keys.get(&place).is_some_and(|record| record.promise() == Some(id)) {
+                self.remove_key(&place);
+                self.uses.remove(&KeyPlace::Promise { workspace: place.workspace, key: place.key });
+            }
         }
+        self.makings.remove(&place);
+        self.waiters.remove(&place);
+        self.tokens.retain(|_, token| (&token.workspace, &token.promise) != (workspace, id));
+    }
+
+    /// From now on the run waits for a promise that stands alone.
+    pub(super) fn wait_for_promise(&mut self, workspace: &WorkspaceId, id: &PromiseId, run: RunId) {
+        if let Some(row) = self.runs.get_mut(&run) {
+            row.awaits.insert(id.clone());
+        }
+        self.waiters.entry((workspace.clone(), id.clone())).or_default().insert(run);
+    }
+
+    fn stop_waiting(&mut self, workspace: &WorkspaceId, id: &PromiseId, run: RunId) {
+        let place = (workspace.clone(), id.clone());
+        if let Some(runs) = self.waiters.get_mut(&place) {
+            runs.remove(&run);
+            if runs.is_empty() {
+                self.waiters.remove(&place);
+            }
+        }
+    }
+
+    /// The runs that wait for a promise that stands alone.
+    pub(super) fn waiters(&self, workspace: &WorkspaceId, id: &PromiseId) -> Vec<RunId> {
+        let waiters = self.waiters.get(&(workspace.clone(), id.clone()));
+        waiters.into_iter().flatten().copied().collect()
+    }
+
+    pub(super) fn promises(&self) -> &BTreeMap<(WorkspaceId, PromiseId), Promise> {
+        &self.promises
     }
 }
 
@@ -220,6 +280,11 @@ pub(super) fn key_of(facts: &RunFacts) -> Option<StoredKey> {
 
 fn stored_key(workspace: &WorkspaceId, key: &IdempotencyKey) -> StoredKey {
     StoredKey { workspace: workspace.clone(), kind: KeyKind::Run, key: key.clone() }
+}
+
+/// Where the key of a promise is kept.
+pub(super) fn promise_key(workspace: &WorkspaceId, key: &IdempotencyKey) -> StoredKey {
+    StoredKey { workspace: workspace.clone(), kind: KeyKind::Promise, key: key.clone() }
 }
 
 /// What at most one open run may have.

@@ -1,7 +1,7 @@
 //! Commands of people.
 
 use super::state::State;
-use crate::model::{Refusal, RunHead, Steer, Steered, StepRecord, Timestamp, decide_steer};
+use crate::model::{Refusal, RunHead, Steer, Steered, StepRecord, Subscribers, Timestamp, decide_steer};
 use crate::store::{SteerOutcome, SteerRun};
 
 impl State {
@@ -21,7 +21,7 @@ impl State {
         match steered.and_then(|steered| self.take_back(&request.command, &head, now).map(|()| steered)) {
             Ok(steered) => {
                 self.append_notes(request.note.clone());
-                SteerOutcome::Steered(self.carry_out(steered, now))
+                SteerOutcome::Steered(self.carry_out(steered, &request.announce, now))
             }
             Err(refusal) => SteerOutcome::Refused(refusal, head),
         }
@@ -40,13 +40,14 @@ impl State {
         Ok(())
     }
 
-    fn carry_out(&mut self, steered: Steered, now: Timestamp) -> RunHead {
+    fn carry_out(&mut self, steered: Steered, announce: &Subscribers, now: Timestamp) -> RunHead {
         let (id, ended) = (steered.head.id(), steered.head.status().is_closed());
         let head = steered.head.clone();
         self.apply(steered);
         if ended {
             // The runs that this makes due are found by the next claim; nobody here has workers to tell.
-            self.follow_ending(id, now);
+            self.announce_ending(id, announce, now);
+            self.follow_ending(id, announce, now);
         }
         head
     }

@@ -3,7 +3,7 @@
 use super::{
     Asked, Drive, Ending, EventKind, Failure, Fence, NewRun, Note, Payload, Post, Promise, PromiseId,
     RunEvent, RunHead, RunResult, RunState, RunTransition, StepId, StepKind, StepRecord, StepState,
-    StepStatus, StepTransition, Timestamp, Version, WriteToken,
+    StepStatus, StepTransition, Subscribers, Timestamp, Version, WriteToken,
 };
 use super::{Generation, RunId, WorkspaceId};
 
@@ -35,6 +35,8 @@ pub struct Advance {
     pub notes: Vec<Note>,
     /// After-effects.
     pub posts: Vec<Post>,
+    /// Who is told of runs that end with this one.
+    pub announce: Subscribers,
     /// The input of the next generation, if it continues as new. Records of the generation before are deleted.
     pub input: Option<Payload>,
     /// What the run ended with, if it ended.
@@ -105,6 +107,7 @@ impl Advancing {
             children: Vec::new(),
             notes: Vec::new(),
             posts: Vec::new(),
+            announce: Subscribers::default(),
             input: None,
             result: None,
         };
@@ -157,6 +160,12 @@ impl Advancing {
             child: change.child,
         };
         self.write.head.stalls = 0;
+        if record.state.status() == StepStatus::InDoubt && from != Some(StepStatus::InDoubt) {
+            let Advance { head, announce, .. } = &self.write;
+            let told =
+                announce.tell_doubt(&head.facts, head.generation, &record.id, record.attempts, self.now);
+            self.write.posts.extend(told);
+        }
         self.write.steps.push(record.clone());
         Ok(record)
     }
@@ -166,8 +175,19 @@ impl Advancing {
         self.write.promises.push(promise);
     }
 
+    /// From here on, whoever these name is told what becomes of the run.
+    pub fn announce(&mut self, subscribers: Subscribers) {
+        self.write.announce = subscribers;
+    }
+
     /// Marks a promise as timed out in the same write as the step that saw it.
     pub fn time_out_promise(&mut self, id: PromiseId) {
+        // One that is over before it is written needs no key, and must not use up a settlement that waits for it.
+        self.write
+            .promises
+            .iter_mut()
+            .filter(|promise| promise.id == id)
+            .for_each(|promise| promise.key = None);
         self.write.timed_out.push(id);
     }
 
@@ -239,6 +259,9 @@ impl Advancing {
         let note = note.map(Failure::to_string);
         self.write.head.state = RunState::Closed { at: self.now, ending: result.ending() };
         self.write.head.asked = Asked::Nothing;
+        let (facts, ending) = (&self.write.head.facts, result.ending());
+        let told = self.write.announce.tell_ending(facts, self.write.head.generation, ending, self.now);
+        self.write.posts.extend(told);
         self.write.result = Some(result);
         self.event(kind, note);
         Ok(())

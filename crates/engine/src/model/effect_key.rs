@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Generation, RunId, StepId};
+use super::{Announced, Generation, Name, RunId, StepId, Timestamp};
 
 /// `runId:stepId`: the same over attempts, crashes and takeovers, so that a provider that honours keys sees one effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,6 +16,20 @@ impl EffectKey {
             0 => EffectKey(format!("{run}:{step}").into()),
             n => EffectKey(format!("{run}.{n}:{step}").into()),
         }
+    }
+
+    /// The key of what tells `target` that something happened at `at`; `~` cannot occur in a step of a user's.
+    pub fn of_announcement(
+        run: RunId,
+        generation: Generation,
+        what: Announced,
+        step: Option<(&StepId, u32)>,
+        at: Timestamp,
+        target: &Name,
+    ) -> Self {
+        let step = step.map(|(step, attempt)| format!("{step}~{attempt}")).unwrap_or_default();
+        let step = StepId::from_stored(&format!("{step}~{}~{}~{target}", what.as_str(), at.as_millis()));
+        EffectKey::new(run, generation, &step)
     }
 
     /// Sorts before every key of the run.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::PromiseId;
 use crate::limits::MAX_MESSAGE_CHARS;
 
 /// What a failure tells about the effect, and so whether it may be tried again.
@@ -31,6 +32,8 @@ pub struct Failure {
     message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    existing_promise: Option<String>,
 }
 
 impl Failure {
@@ -52,7 +55,17 @@ impl Failure {
     fn new(class: FailureClass, message: impl fmt::Display) -> Self {
         // NUL would make the record unstorable in PostgreSQL.
         let message = message.to_string().chars().filter(|c| *c != '\0').take(MAX_MESSAGE_CHARS).collect();
-        Failure { class, code: None, message, retry_after_ms: None }
+        Failure { class, code: None, message, retry_after_ms: None, existing_promise: None }
+    }
+
+    /// The key of a promise names another one, so this one was not made (S4.26).
+    pub fn key_conflict(key: &str, existing: &PromiseId) -> Self {
+        let text = format!(
+            "the key {key:?} is registered to another promise, {existing}; wait for that one, or use a key of its own"
+        );
+        let mut failure = Failure::permanent(text).with_code("key_conflict");
+        failure.existing_promise = Some(existing.to_string());
+        failure
     }
 
     /// Adds a short stable code that callers can branch on.
@@ -82,6 +95,11 @@ impl Failure {
     /// The text for people.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The promise that has the key, if this is a conflict of keys.
+    pub fn existing_promise(&self) -> Option<&str> {
+        self.existing_promise.as_deref()
     }
 
     /// How long the provider asked to wait.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::name::{Name, excerpt};
 use super::{Invalid, Timestamp};
+use crate::limits::MAX_KEY_CHARS;
 
 /// One run. Ordered by creation time, so that inserts stay local in every store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,6 +161,32 @@ impl PromiseId {
             0 => PromiseId(format!("{run}:{step}").into()),
             n => PromiseId(format!("{run}.{n}:{step}").into()),
         }
+    }
+
+    /// The id of a promise that stands alone: 1 to 255 printable ASCII characters, and none that a run's promise could have.
+    pub fn alone(text: &str) -> Result<Self, Invalid> {
+        let printable = text.bytes().all(|b| (0x20..=0x7e).contains(&b));
+        let id = PromiseId(text.into());
+        if text.is_empty() || text.len() > MAX_KEY_CHARS || !printable || id.run().is_some() {
+            let what =
+                "promise id (1 to 255 printable ASCII characters, not beginning as a run's promises do)";
+            return Err(Invalid::Id { what, given: excerpt(text) });
+        }
+        Ok(id)
+    }
+
+    /// A fresh id for a promise that stands alone.
+    pub fn fresh(at: Timestamp) -> Self {
+        let ms = u64::try_from(at.as_millis()).unwrap_or(0);
+        let mut random = [0; 10];
+        super::chance::fill(&mut random);
+        let id = uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid();
+        PromiseId(format!("prm_{}", id.simple()).into())
+    }
+
+    /// The run that made it, as its form tells.
+    pub fn run(&self) -> Option<RunId> {
+        self.0.split([':', '.']).next()?.parse().ok()
     }
 
     /// The id a store kept or a caller sent.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Invalid;
+use super::{Fingerprint, Invalid, PromiseId, RunId, Timestamp};
 use crate::limits::MAX_KEY_CHARS;
 
 macro_rules! key {
@@ -54,13 +54,69 @@ key! {
 pub enum KeyKind {
     /// A run.
     Run,
+    /// A promise.
+    Promise,
 }
 
 impl KeyKind {
+    /// Every kind.
+    pub const ALL: [KeyKind; 2] = [KeyKind::Run, KeyKind::Promise];
+
     /// The kind as stored and shown.
     pub const fn as_str(self) -> &'static str {
         match self {
             KeyKind::Run => "run",
+            KeyKind::Promise => "promise",
+        }
+    }
+}
+
+/// The one thing that a key stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyTarget {
+    /// A run.
+    Run {
+        /// Which.
+        run: RunId,
+        /// What sameness means under the key.
+        fingerprint: Fingerprint,
+    },
+    /// A promise.
+    Promise(PromiseId),
+    /// Nothing yet: it is claimed for a promise that is still to be made, because somebody settled that early.
+    Nothing,
+}
+
+/// What a key stands for, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// What it names.
+    pub target: KeyTarget,
+    /// When it was first seen.
+    pub first_seen_at: Timestamp,
+    /// When it expires; `None` while what it names is open, or if it is kept for ever.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl KeyRecord {
+    /// Does the key still stand for it at `now`?
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|at| now < at)
+    }
+
+    /// The run it names, if it names one.
+    pub fn run(&self) -> Option<RunId> {
+        match self.target {
+            KeyTarget::Run { run, .. } => Some(run),
+            KeyTarget::Promise(_) | KeyTarget::Nothing => None,
+        }
+    }
+
+    /// The promise it names, if it names one.
+    pub fn promise(&self) -> Option<&PromiseId> {
+        match &self.target {
+            KeyTarget::Promise(id) => Some(id),
+            KeyTarget::Run { .. } | KeyTarget::Nothing => None,
         }
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
-use crate::model::{Fence, PromiseId, RunHead, RunId, RunResult, Settlement, Signal, StepId, WorkspaceId};
+use crate::model::{
+    Fence, Promise, PromiseId, RunHead, RunId, RunResult, Settlement, Signal, StepId, WorkspaceId,
+};
 
 /// Something that concerns a run while it is driven.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(crate) enum Mail {
 pub(crate) enum News {
     Signal(Signal),
     Settled(PromiseId, Settlement),
+    /// A promise was not merely opened: it was settled already, or lost its key, or has a deadline of its own.
+    Opened(Box<Promise>),
     /// A child that was started by this step.
     ChildEnded(RunId, StepId, RunResult),
 }

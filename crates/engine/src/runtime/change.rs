@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use crate::model::{
     Advance, Advancing, DoubtedAttempt, Failure, IllegalChange, NewRun, Note, Noted, Payload, Post, Promise,
-    PromiseId, PromiseState, RunHead, RunId, RunResult, StepChange, StepId, StepKind, StepRecord, StepState,
-    StepStatus, StepTransition, Timestamp,
+    PromiseId, RunHead, RunId, RunResult, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus,
+    StepTransition, Subscribers, Timestamp,
 };
 
 /// One collected change. It says what happened, not which version it will take, so that it can be written again
@@ -21,7 +21,7 @@ pub(crate) enum Change {
         started_at: Timestamp,
         child: Option<RunId>,
     },
-    OpenPromise(Promise),
+    OpenPromise(Box<Promise>),
     TimeOutPromise(PromiseId),
     ConsumeSignal(u64),
     StartChild(Box<NewRun>),
@@ -70,9 +70,11 @@ pub(crate) fn build(
     open: &HashMap<StepId, StepRecord>,
     changes: &[Change],
     closing: &Closing,
+    announce: Subscribers,
     now: Timestamp,
 ) -> Result<Advance, IllegalChange> {
     let mut write = Advancing::new(head, now);
+    write.announce(announce);
     let mut written: HashMap<StepId, StepRecord> = HashMap::new();
     for change in changes {
         match change {
@@ -92,7 +94,7 @@ pub(crate) fn build(
                     written.insert(id.clone(), record);
                 }
             }
-            Change::OpenPromise(promise) => write.open_promise(promise.clone()),
+            Change::OpenPromise(promise) => write.open_promise((**promise).clone()),
             Change::TimeOutPromise(id) => write.time_out_promise(id.clone()),
             Change::ConsumeSignal(seq) => write.consume_signal(*seq),
             Change::StartChild(child) => write.start_child((**child).clone()),
@@ -153,13 +155,9 @@ fn doubt(write: &mut Advancing, record: &StepRecord, now: Timestamp) -> Result<(
     let failure = Failure::unknown("the run ended in the middle of it").with_code("cut_off");
     let head = write.head();
     let (run, generation) = (head.id(), head.generation);
-    let promise = Promise {
-        // The version is above every round there was.
-        id: DoubtedAttempt::new(run, generation, &record.id, record.attempts).round(head.version.get()),
-        run,
-        deadline_at: None,
-        state: PromiseState::Pending,
-    };
+    // The version is above every round there was.
+    let id = DoubtedAttempt::new(run, generation, &record.id, record.attempts).round(head.version.get());
+    let promise = Promise::pending(id, run, now, None);
     write.note(Note {
         workspace: head.facts.workspace.clone(),
         run,

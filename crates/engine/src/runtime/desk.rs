@@ -229,6 +229,17 @@ impl Desk {
                 true
             }
             News::Signal(_) => false,
+            News::Opened(promise) => match self.promises.get_mut(&promise.id) {
+                Some(known) if known.state == PromiseState::Pending => {
+                    *known = *promise;
+                    true
+                }
+                Some(_) => false,
+                None => {
+                    self.promises.insert(promise.id.clone(), *promise);
+                    true
+                }
+            },
             News::Settled(id, settlement) => match self.promises.get_mut(&id) {
                 Some(promise) if promise.state == PromiseState::Pending => {
                     promise.state = PromiseState::Settled { at: Timestamp::EPOCH, settlement };
@@ -261,7 +272,7 @@ impl Desk {
         self.arrivals_seen = log.head.arrivals;
         self.arrivals_known = log.head.arrivals;
         let unwritten = self.changes.iter().filter_map(|change| match change {
-            Change::OpenPromise(promise) => Some(promise.clone()),
+            Change::OpenPromise(promise) => Some((**promise).clone()),
             _ => None,
         });
         let promises = unwritten.chain(log.promises);

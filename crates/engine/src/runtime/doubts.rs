@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::{Engine, Error};
 use crate::model::{
-    DoubtRef, DoubtedAttempt, EffectKey, Failure, Generation, Note, Noted, Payload, PromiseId, PromiseState,
-    Ruling, RunId, Settlement, StepId, StepRecord, StepState, Timestamp, Version, WorkspaceId,
-    can_be_carried_out, check_ruling,
+    DoubtRef, DoubtedAttempt, EffectKey, Failure, Generation, Note, Noted, Payload, PromiseId, PromiseRef,
+    PromiseState, Ruling, RunId, Settlement, StepId, StepRecord, StepState, Timestamp, Version, Wish,
+    WorkspaceId, can_be_carried_out, check_ruling,
 };
 use crate::store::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, RunLog, SettleOutcome, StoredDoubt};
 
@@ -144,10 +144,12 @@ impl Engine {
             },
         };
         let settlement = Settlement::Resolved(Payload::of(&ruling)?);
-        match self.settle_promise(promise, settlement, Some(note)).await? {
+        match self.settle_promise(PromiseRef::Id(promise), Wish::new(settlement), None, Some(note)).await? {
             SettleOutcome::Settled { .. } => Ok(()),
-            SettleOutcome::AlreadySettled { .. } | SettleOutcome::TimedOut => Err(resolved()),
-            SettleOutcome::NoSuchPromise => Err(gone()),
+            SettleOutcome::AlreadySettled { .. } | SettleOutcome::TimedOut { .. } => Err(resolved()),
+            SettleOutcome::NoSuchPromise | SettleOutcome::Kept { .. } | SettleOutcome::AlreadyKept { .. } => {
+                Err(gone())
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 
 use super::activation::Activation;
-use super::active::{Active, Mail};
+use super::active::{Active, Mail, News};
 use super::change::{Change, Closing, build};
 use super::desk::Stop;
 use super::inner::{Inner, Phase};
@@ -189,8 +189,11 @@ impl Driver {
         let (_, changes, closing, covers) = self.commit.take().expect("polled just now");
         self.activation.desk().leaving = false;
         match outcome {
-            Ok(AdvanceOutcome::Advanced { woken }) => {
+            Ok(AdvanceOutcome::Advanced { woken, opened }) => {
                 engine.wake(&woken);
+                for promise in opened {
+                    self.activation.desk().note(News::Opened(Box::new(promise)));
+                }
                 self.written(engine, *advance, closing, covers)
             }
             Ok(AdvanceOutcome::Stale(head)) if head.version == advance.expected => {
@@ -508,7 +511,8 @@ impl Driver {
         let changes = std::mem::take(&mut desk.changes);
         let covers = desk.queued();
         desk.leaving = !matches!(closing, Closing::GoOn);
-        let built = build(&desk.head, &desk.open, &changes, &closing, self.activation.now());
+        let announce = engine.subscribers(&desk.head.facts.workspace);
+        let built = build(&desk.head, &desk.open, &changes, &closing, announce, self.activation.now());
         drop(desk);
         let advance = match built {
             Ok(advance) => Box::new(advance),

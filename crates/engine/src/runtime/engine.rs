@@ -10,17 +10,16 @@ use serde::de::DeserializeOwned;
 use super::active::{Mail, News};
 use super::inner::{Inner, Phase};
 use super::registry::{LoadWorkflow, WorkflowOptions};
-use super::stats::Counters;
 use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Actor, Failure, Name, Note, Noted, OwnerId, Payload, PromiseId, Refusal, RunEvent, RunHead, RunId,
-    Settlement, Signal, SignalId, Steer, StepId, Version, WorkspaceId,
+    Actor, Failure, Name, Note, Noted, OwnerId, Payload, Refusal, RunEvent, RunHead, RunId, Signal, SignalId,
+    Steer, StepId, Version, WorkspaceId,
 };
 use crate::store::{
-    ListNotes, ListRuns, PlacedNote, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
-    SignalOutcome, SteerOutcome, SteerRun, Store,
+    ListNotes, ListRuns, PlacedNote, RunLog, RunPage, RunView, SendSignal, SignalOutcome, SteerOutcome,
+    SteerRun, Store,
 };
 
 /// Drives runs and answers about them. Cheap to clone; the last clone to go stops the engine as a crash would:
@@ -201,61 +200,6 @@ impl Engine {
         }
     }
 
-    /// Resolves a promise. The first settlement wins; settling with the same value again is fine.
-    pub async fn resolve_promise<T: Serialize + ?Sized>(
-        &self,
-        id: &str,
-        value: &T,
-    ) -> Result<Settling, Error> {
-        self.settle(id, Settlement::Resolved(Payload::of(value)?)).await
-    }
-
-    /// Rejects a promise: the run that waits for it sees this failure.
-    pub async fn reject_promise(&self, id: &str, failure: Failure) -> Result<Settling, Error> {
-        self.settle(id, Settlement::Rejected(failure)).await
-    }
-
-    async fn settle(&self, id: &str, settlement: Settlement) -> Result<Settling, Error> {
-        let id = PromiseId::from_stored(id);
-        if id.is_of_doubt() {
-            // Only a ruling settles it: with a name, a reason, and the rank that it takes.
-            return Err(Error::NoSuchPromise(id.as_str().chars().take(200).collect()));
-        }
-        match self.settle_promise(id.clone(), settlement, None).await? {
-            SettleOutcome::Settled { .. } => Ok(Settling::Done),
-            SettleOutcome::AlreadySettled { same: true, .. } => Ok(Settling::AlreadySo),
-            SettleOutcome::AlreadySettled { same: false, .. } => {
-                Counters::add(&self.inner.counters.conflicts);
-                Err(Error::AlreadySettled)
-            }
-            SettleOutcome::TimedOut => Err(Error::PromiseTimedOut),
-            SettleOutcome::NoSuchPromise => {
-                Err(Error::NoSuchPromise(id.as_str().chars().take(200).collect()))
-            }
-        }
-    }
-
-    /// Settles a promise, and brings it to the run that waits for it.
-    pub(super) async fn settle_promise(
-        &self,
-        id: PromiseId,
-        settlement: Settlement,
-        note: Option<Note>,
-    ) -> Result<SettleOutcome, Error> {
-        let since = self.inner.clock.monotonic();
-        let (workspace, grant) = (self.workspace.clone(), self.inner.offer());
-        let request =
-            SettlePromise { workspace, id: id.clone(), settlement: settlement.clone(), note, grant };
-        let outcome = self.inner.answer(self.inner.store.settle_promise(request)).await?;
-        if let SettleOutcome::Settled { granted } = &outcome {
-            let run = granted.as_ref().map(RunHead::id).or_else(|| run_of_promise(&id));
-            if let Some(run) = run {
-                self.inner.deliver(run, granted.clone(), News::Settled(id, settlement), since);
-            }
-        }
-        Ok(outcome)
-    }
-
     /// Asks a run to stop at the next boundary.
     pub async fn pause(&self, run: RunId) -> Result<RunHead, Error> {
         self.steer(run, Steer::Pause, None).await
@@ -345,7 +289,8 @@ impl Engine {
         expected: Option<Version>,
         note: Option<Note>,
     ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
-        let request = SteerRun { workspace: self.workspace.clone(), run, command, expected, note };
+        let (workspace, announce) = (self.workspace.clone(), self.inner.subscribers(&self.workspace));
+        let request = SteerRun { workspace, run, command, expected, note, announce };
         match self.inner.answer(self.inner.store.steer_run(request)).await? {
             SteerOutcome::Steered(head) => {
                 if let Some(active) = self.inner.active.find(run) {
@@ -465,19 +410,4 @@ impl std::fmt::Debug for Engine {
             .field("workspace", &self.workspace)
             .finish()
     }
-}
-
-/// What a settlement came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settling {
-    /// The promise is settled by this.
-    Done,
-    /// It was settled with the same value before.
-    AlreadySo,
-}
-
-/// The run that waits for a promise is named in its id.
-fn run_of_promise(id: &PromiseId) -> Option<RunId> {
-    let run = id.as_str().split([':', '.']).next()?;
-    run.parse().ok()
 }

@@ -102,6 +102,16 @@ pub enum Error {
     /// There is no such promise.
     #[error("there is no promise {0} in this workspace")]
     NoSuchPromise(String),
+    /// The key names another promise.
+    #[error(
+        "the key {key:?} is registered to another promise, {existing}; use that one, or a key of its own"
+    )]
+    PromiseKeyConflict {
+        /// The key.
+        key: String,
+        /// The promise that has it.
+        existing: crate::model::PromiseId,
+    },
     /// The promise holds something else.
     #[error("the promise was settled before with another value; it keeps the first")]
     AlreadySettled,

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::inner::{Inner, Phase};
-use crate::limits::MAX_PURGE;
+use super::stats::Counters;
+use crate::limits::{KEEP_HOOKS_FOR, MAX_PURGE};
 use crate::store::Purge;
 
-/// Deletes expired keys of runs and requests, and closed runs past their retention.
+/// Deletes expired keys, closed runs and promises past their retention, and events of webhooks that are no longer sent again.
 pub(crate) async fn purge(inner: Arc<Inner>) {
     let mut after = None;
     loop {
@@ -29,19 +30,28 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
             return;
         }
         let now = inner.store.now();
-        let runs_closed_before = inner.options.keep_runs_for.map(|span| {
-            crate::model::Timestamp::from_millis(
-                now.as_millis().saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)),
-            )
-        });
+        let runs_closed_before = inner.options.keep_runs_for.map(|span| now.minus(span));
         match inner.answer(inner.store.purge(Purge { runs_closed_before, after, limit: MAX_PURGE })).await {
-            Ok(purged) => after = purged.next,
+            Ok(purged) => {
+                Counters::add_many(&inner.counters.early_expired, purged.early as u64);
+                after = purged.next;
+            }
             Err(error) => tracing::warn!(%error, "deleting what has expired failed; trying again"),
         }
         if let Some(book) = inner.store.key_book()
             && let Err(error) = inner.answer(book.purge_requests(MAX_PURGE)).await
         {
             tracing::warn!(%error, "deleting expired request keys failed; trying again");
+        }
+        if let (Some(book), Some(before)) = (inner.store.promise_book(), runs_closed_before)
+            && let Err(error) = inner.answer(book.purge_promises(before, MAX_PURGE)).await
+        {
+            tracing::warn!(%error, "deleting old promises failed; trying again");
+        }
+        if let Some(book) = inner.store.hook_book()
+            && let Err(error) = inner.answer(book.purge_hooks(now.minus(KEEP_HOOKS_FOR), MAX_PURGE)).await
+        {
+            tracing::warn!(%error, "deleting old events of webhooks failed; trying again");
         }
     }
 }

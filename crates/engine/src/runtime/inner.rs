@@ -11,6 +11,7 @@ use tracing::Instrument;
 
 use super::EngineOptions;
 use super::active::{Active, ActiveRuns, Mail, News};
+use super::announcer::Announcer;
 use super::drive::Driver;
 use super::granted::{Source, drive_to_its_end};
 use super::outbox::Targets;
@@ -20,7 +21,7 @@ use super::stats::Counters;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
 use crate::limits::MAX_STORE_WAIT;
-use crate::model::{Grant, OwnerId, Payload, RunHead, RunId, Timestamp, Version};
+use crate::model::{Grant, OwnerId, Payload, RunHead, RunId, Subscribers, Timestamp, Version, WorkspaceId};
 use crate::store::{RunLog, Store, StoreError, StoreResult};
 
 /// How far the engine is on its way to the end.
@@ -39,10 +40,14 @@ pub(crate) struct Inner {
     pub(crate) registry: Registry,
     /// Asked for workflows that are not registered.
     pub(crate) loader: OnceLock<Arc<dyn LoadWorkflow>>,
+    /// Who is told what becomes of runs.
+    pub(crate) announcer: OnceLock<Arc<dyn Announcer>>,
     pub(crate) active: ActiveRuns,
     pub(crate) waiters: Waiters,
     pub(crate) counters: Counters,
     pub(crate) targets: Targets,
+    /// Tells those who wait for a promise that one was settled here.
+    pub(crate) settled: Notify,
     /// Wakes the deliverer: an after-effect may be due, or there is room for one.
     pub(crate) posted: Notify,
     resident: Mutex<BTreeMap<RunId, Driver>>,
@@ -64,10 +69,12 @@ impl Inner {
             options,
             registry: Registry::default(),
             loader: OnceLock::new(),
+            announcer: OnceLock::new(),
             active: ActiveRuns::default(),
             waiters: Waiters::default(),
             counters: Counters::default(),
             targets: Targets::default(),
+            settled: Notify::new(),
             posted: Notify::new(),
             resident: Mutex::default(),
             nudge: Notify::new(),
@@ -95,6 +102,11 @@ impl Inner {
         self.set_phase(Phase::Killed);
         self.resident.lock().expect("no holder panics").clear();
         self.active.all().iter().for_each(|active| active.post(Mail::LeaseLost));
+    }
+
+    /// Who is told what becomes of the runs of a workspace.
+    pub(crate) fn subscribers(&self, workspace: &WorkspaceId) -> Subscribers {
+        self.announcer.get().map_or_else(Subscribers::default, |announcer| announcer.subscribers(workspace))
     }
 
     pub(crate) fn reached(&self, point: impl FnOnce() -> Point) {

@@ -45,6 +45,8 @@ stats! {
     retries,
     /// Effects that came to be in doubt.
     doubts,
+    /// Settlements that waited for a promise that never came.
+    early_expired,
     /// After-effects delivered.
     delivered,
     /// Attempts to deliver one that failed.
@@ -63,6 +65,10 @@ stats! {
 
 impl Counters {
     pub(crate) fn add(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
+        Counters::add_many(counter, 1);
+    }
+
+    pub(crate) fn add_many(counter: &AtomicU64, many: u64) {
+        counter.fetch_add(many, Ordering::Relaxed);
     }
 }

@@ -13,7 +13,7 @@ use super::drive::{Driver, End};
 use super::inner::Inner;
 use super::point::Point;
 use super::stats::Counters;
-use crate::model::{Failure, Payload, StepId, StepKind, StepState, StepTransition, Timestamp};
+use crate::model::{Failure, Payload, StepId, StepKind, StepState, StepTransition, Subscribers, Timestamp};
 use crate::store::{StoreError, StoreResult, Transact, TransactOutcome};
 
 /// A step's work, waiting to be done by the driver when no other write is in flight.
@@ -70,7 +70,8 @@ impl Driver {
                 attempts,
                 started_at,
             ));
-            build(&head, &open, &changes, &Closing::GoOn, now)
+            // It does not end the run, so there is nothing to tell of.
+            build(&head, &open, &changes, &Closing::GoOn, Subscribers::default(), now)
         });
         engine.reached(|| Point::BeforeRecord(self.activation.facts.id));
         let store = engine.store.clone();

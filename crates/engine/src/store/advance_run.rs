@@ -1,6 +1,6 @@
 //! The outcome of a write under a lease.
 
-use crate::model::{RunHead, RunId};
+use crate::model::{Promise, RunHead, RunId};
 
 /// What became of an [`crate::model::Advance`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub enum AdvanceOutcome {
     Advanced {
         /// Runs that are due now.
         woken: Vec<RunId>,
+        /// Promises of this write that there is more to know about than that they are open.
+        opened: Vec<Promise>,
     },
     /// The run changed meanwhile, but the lease is still the caller's: look at what was asked and write again.
     Stale(RunHead),

@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 
-use super::{StoreError, StoreResult};
+use super::{StoreError, StoreResult, StoredKey};
 use crate::limits::MAX_KEY_USES;
 use crate::model::{
-    BeginRequest, Begun, FinishRequest, IdempotencyKey, Note, RequestRecord, RequestScope, RunId, Timestamp,
-    WorkspaceId,
+    BeginRequest, Begun, FinishRequest, IdempotencyKey, KeyKind, Note, RequestRecord, RequestScope, RunId,
+    Timestamp, WorkspaceId,
 };
 
 /// Keeps requests under their keys, and counts how keys are used.
@@ -30,7 +30,8 @@ pub trait KeyBook: Send + Sync {
     ) -> StoreResult<Option<RequestRecord>>;
 
     /// Frees a key before its time, and appends `note` to the journal in the same write, if it takes effect. A run key expires
-    /// now; a request key is deleted. The note says [`crate::model::Noted::KeyReleased`], by which [`crate::fsck`] knows that nothing
+    /// now; the key of a promise that is over, or whose run has ended, expires now, and with one that is claimed for a promise goes the settlement
+    /// that is kept for it; a request key is deleted. The note says [`crate::model::Noted::KeyReleased`], by which [`crate::fsck`] knows that nothing
     /// is wrong with a run whose key ended early.
     async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome>;
 
@@ -61,6 +62,13 @@ pub enum KeyPlace {
         /// The key.
         key: IdempotencyKey,
     },
+    /// It names a promise, or is claimed for one.
+    Promise {
+        /// The workspace.
+        workspace: WorkspaceId,
+        /// The key.
+        key: IdempotencyKey,
+    },
     /// It names a request.
     Request {
         /// Whose key.
@@ -74,8 +82,18 @@ impl KeyPlace {
     /// The workspace of the key.
     pub fn workspace(&self) -> &WorkspaceId {
         match self {
-            KeyPlace::Run { workspace, .. } => workspace,
+            KeyPlace::Run { workspace, .. } | KeyPlace::Promise { workspace, .. } => workspace,
             KeyPlace::Request { scope, .. } => &scope.workspace,
+        }
+    }
+}
+
+impl From<StoredKey> for KeyPlace {
+    fn from(stored: StoredKey) -> Self {
+        let StoredKey { workspace, kind, key } = stored;
+        match kind {
+            KeyKind::Run => KeyPlace::Run { workspace, key },
+            KeyKind::Promise => KeyPlace::Promise { workspace, key },
         }
     }
 }

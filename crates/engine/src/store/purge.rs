@@ -18,6 +18,8 @@ pub struct Purge {
 pub struct Purged {
     /// Expired keys deleted.
     pub keys: usize,
+    /// Of these, keys under which a settlement waited for a promise that never came.
+    pub early: usize,
     /// Runs deleted, each with all its rows.
     pub runs: usize,
     /// Where to go on; `None` when the pass reached the end.

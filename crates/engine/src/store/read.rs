@@ -1,8 +1,8 @@
 //! What can be read from a store.
 
 use crate::model::{
-    Fingerprint, IdempotencyKey, KeyKind, Name, Payload, Promise, RunHead, RunId, RunResult, RunStatus,
-    Signal, StepRecord, Timestamp, WorkspaceId,
+    IdempotencyKey, KeyKind, Name, Payload, Promise, RunHead, RunId, RunResult, RunStatus, Signal,
+    StepRecord, WorkspaceId,
 };
 
 /// One run for people: where it stands, what it works on, what it ended with.
@@ -25,7 +25,7 @@ pub struct RunLog {
     pub input: Payload,
     /// The step records of its current generation, in the order they started.
     pub steps: Vec<StepRecord>,
-    /// Its promises.
+    /// Its promises, and those that stand alone and that it waits for.
     pub promises: Vec<Promise>,
     /// Its unconsumed signals, in the order they came.
     pub signals: Vec<Signal>,
@@ -66,24 +66,4 @@ pub struct StoredKey {
     pub kind: KeyKind,
     /// The key.
     pub key: IdempotencyKey,
-}
-
-/// What a key stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyRecord {
-    /// The run it names.
-    pub run: RunId,
-    /// What sameness means under it.
-    pub fingerprint: Fingerprint,
-    /// When it was first seen.
-    pub first_seen_at: Timestamp,
-    /// When it expires; `None` while its run is open or if it is kept for ever.
-    pub expires_at: Option<Timestamp>,
-}
-
-impl KeyRecord {
-    /// Does the key still refuse a second run at `now`?
-    pub fn is_live(&self, now: Timestamp) -> bool {
-        self.expires_at.is_none_or(|at| now < at)
-    }
 }

@@ -1,6 +1,8 @@
 //! Settling a promise.
 
-use crate::model::{Grant, Note, PromiseId, RunHead, Settlement, WorkspaceId};
+use std::time::Duration;
+
+use crate::model::{Grant, Note, Promise, PromiseRef, RunHead, RunId, Timestamp, Wish, WorkspaceId};
 
 /// A settlement.
 #[derive(Debug, Clone)]
@@ -8,9 +10,11 @@ pub struct SettlePromise {
     /// The workspace of the promise.
     pub workspace: WorkspaceId,
     /// The promise.
-    pub id: PromiseId,
+    pub promise: PromiseRef,
     /// What to settle it with.
-    pub settlement: Settlement,
+    pub wish: Wish,
+    /// If a key names no promise yet: for how long to keep this for the one it will name. `None` does not keep it.
+    pub keep_for: Option<Duration>,
     /// What the journal is told, if this settles it.
     pub note: Option<Note>,
     /// The settler's offer to drive the run, should it be waiting.
@@ -23,18 +27,37 @@ pub struct SettlePromise {
 pub enum SettleOutcome {
     /// It is settled with this; if the run was waiting and the offer was taken, the caller drives it now.
     Settled {
+        /// The promise as it is now.
+        promise: Box<Promise>,
         /// The run, if it was granted to the caller.
         granted: Option<RunHead>,
+        /// Other runs that wait for a promise that stands alone; they are due if they were parked.
+        waiters: Vec<RunId>,
     },
     /// It was settled before, with the same or with something else; nothing changed.
     AlreadySettled {
-        /// Was it the same?
+        /// Does it count as the same settlement?
         same: bool,
-        /// What it is settled with.
-        settlement: Settlement,
+        /// The promise as it is.
+        promise: Box<Promise>,
     },
     /// Its time ran out; nothing changed.
-    TimedOut,
+    TimedOut {
+        /// The promise as it is.
+        promise: Box<Promise>,
+    },
+    /// Its key names no promise yet; this is kept for the one it will name.
+    Kept {
+        /// Until when.
+        until: Timestamp,
+    },
+    /// A settlement is kept for the key already; nothing changed.
+    AlreadyKept {
+        /// Does it count as the same settlement?
+        same: bool,
+        /// Until when it is kept.
+        until: Timestamp,
+    },
     /// There is no such promise in the workspace.
     NoSuchPromise,
 }

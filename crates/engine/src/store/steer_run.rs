@@ -1,6 +1,6 @@
 //! Commands of people.
 
-use crate::model::{Note, Refusal, RunHead, RunId, Steer, Version, WorkspaceId};
+use crate::model::{Note, Refusal, RunHead, RunId, Steer, Subscribers, Version, WorkspaceId};
 
 /// A person's command on a run.
 #[derive(Debug, Clone)]
@@ -15,6 +15,8 @@ pub struct SteerRun {
     pub expected: Option<Version>,
     /// What the journal is told, if the command is carried out.
     pub note: Option<Note>,
+    /// Who is told, if the command ends the run or others with it.
+    pub announce: Subscribers,
 }
 
 /// What became of it.

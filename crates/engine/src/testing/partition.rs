@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use crate::memory::MemoryStore;
 use crate::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
-    Version, WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
+    Timestamp, Version, WorkspaceId,
 };
 use crate::store::*;
 

@@ -1,0 +1,84 @@
+//! Webhooks that came in.
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use crate::limits::{MAX_PAGE, MAX_PURGE};
+use crate::model::{Hook, HookId, HookStatus, Timestamp};
+use crate::store::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook, Store, StoreResult};
+
+#[async_trait]
+impl HookBook for MemoryStore {
+    async fn receive_hook(&self, hook: NewHook) -> StoreResult<ReceivedHook> {
+        let (now, mut state) = (self.now(), self.state());
+        if let Some(known) = state.hooks.get_mut(&hook.id) {
+            known.duplicates += 1;
+            return Ok(ReceivedHook::Again(known.clone()));
+        }
+        state.last_hook += 1;
+        let hook = Hook {
+            place: state.last_hook,
+            id: hook.id,
+            received_at: now,
+            changed_at: now,
+            duplicates: 0,
+            attempts: 0,
+            status: HookStatus::Received,
+            outcome: None,
+            headers: hook.headers,
+            body: hook.body,
+        };
+        state.hooks.insert(hook.id.clone(), hook.clone());
+        Ok(ReceivedHook::New(hook))
+    }
+
+    async fn finish_hook(&self, request: FinishHook) -> StoreResult<bool> {
+        let (now, mut state) = (self.now(), self.state());
+        let hook = state.hooks.get_mut(&request.id).filter(|hook| hook.attempts == request.attempts);
+        let Some(hook) = hook else { return Ok(false) };
+        hook.attempts += 1;
+        hook.status = request.status;
+        hook.outcome = request.outcome;
+        hook.changed_at = now;
+        Ok(true)
+    }
+
+    async fn find_hook(&self, id: &HookId) -> StoreResult<Option<Hook>> {
+        Ok(self.state().hooks.get(id).cloned())
+    }
+
+    async fn list_hooks(&self, request: ListHooks) -> StoreResult<Vec<Hook>> {
+        let state = self.state();
+        let matching = state
+            .hooks
+            .values()
+            .filter(|hook| hook.id.workspace == request.workspace)
+            .filter(|hook| request.source.as_ref().is_none_or(|source| hook.id.source == *source))
+            .filter(|hook| request.status.is_none_or(|status| hook.status == status))
+            .filter(|hook| request.before.is_none_or(|before| hook.place < before));
+        let mut hooks: Vec<Hook> = matching.cloned().collect();
+        hooks.sort_by_key(|hook| std::cmp::Reverse(hook.place));
+        hooks.truncate(request.limit.clamp(1, MAX_PAGE));
+        Ok(hooks)
+    }
+
+    async fn list_unprocessed_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<Vec<Hook>> {
+        let state = self.state();
+        let waiting = |hook: &&Hook| hook.status == HookStatus::Received && hook.received_at < before;
+        let mut hooks: Vec<Hook> = state.hooks.values().filter(waiting).cloned().collect();
+        hooks.sort_by_key(|hook| hook.place);
+        hooks.truncate(limit.clamp(1, MAX_PAGE));
+        Ok(hooks)
+    }
+
+    async fn purge_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {
+        let mut state = self.state();
+        let done = |hook: &&Hook| hook.status != HookStatus::Received && hook.received_at < before;
+        let mut old: Vec<(u64, HookId)> =
+            state.hooks.values().filter(done).map(|hook| (hook.place, hook.id.clone())).collect();
+        old.sort();
+        old.truncate(limit.clamp(1, MAX_PURGE));
+        old.iter().for_each(|(_, id)| drop(state.hooks.remove(id)));
+        Ok(old.len())
+    }
+}
