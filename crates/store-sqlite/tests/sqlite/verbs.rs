@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hapax_engine::model::{
     Advancing, Asked, ClosePolicy, Drive, EventKind, Failure, KeyKind, KeyOnFailure, KeyRetention, Name,
-    NewRun, Parent, Payload, Priority, Promise, PromiseId, PromiseState, Refusal, RunFacts, RunHead, RunId,
-    RunResult, RunState, RunStatus, Settlement, SignalId, Steer, StepChange, StepId, StepKind, StepState,
-    StepTransition, Subject, Version, WorkspaceId,
+    NewRun, Parent, Payload, Priority, Promise, PromiseId, PromiseRef, PromiseState, Refusal, RunFacts,
+    RunHead, RunId, RunResult, RunState, RunStatus, Settlement, SignalId, Steer, StepChange, StepId,
+    StepKind, StepState, StepTransition, Subject, Subscribers, Version, Wish, WorkspaceId,
 };
 use hapax_engine::store::{
     AdvanceOutcome, ClaimRuns, HeldLease, ListRuns, Purge, RenewLeases, SendSignal, SettleOutcome,
@@ -29,11 +29,19 @@ fn signal(run: RunId, id: Option<&str>) -> SendSignal {
 
 fn settle(id: &PromiseId, value: &str) -> SettlePromise {
     let settlement = Settlement::Resolved(Payload::of(value).unwrap());
-    SettlePromise { workspace: workspace(), id: id.clone(), settlement, note: None, grant: None }
+    SettlePromise {
+        workspace: workspace(),
+        promise: PromiseRef::Id(id.clone()),
+        wish: Wish::new(settlement),
+        keep_for: None,
+        note: None,
+        grant: None,
+    }
 }
 
 fn steer(run: RunId, command: Steer) -> SteerRun {
-    SteerRun { workspace: workspace(), run, command, expected: None, note: None }
+    let announce = Subscribers::default();
+    SteerRun { workspace: workspace(), run, command, expected: None, note: None, announce }
 }
 
 async fn steered(store: &SqliteStore, request: SteerRun) -> RunHead {
@@ -269,7 +277,7 @@ async fn a_run_that_parks_without_having_seen_all_is_due_at_once() {
     let mut park = Advancing::new(&held, store.now());
     park.wait(None, 0).unwrap();
     let parked = store.advance_run(park.finish()).await.unwrap();
-    assert!(matches!(parked, AdvanceOutcome::Advanced { woken } if woken == [held.id()]));
+    assert!(matches!(parked, AdvanceOutcome::Advanced { woken, .. } if woken == [held.id()]));
     let claimed = store.claim_runs(claim(2)).await.unwrap().runs.remove(0);
     assert_eq!(claimed.arrivals, 1);
 
@@ -299,11 +307,9 @@ async fn a_promise_settles_once_and_wakes_its_run() {
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let deadline_at = Some(store.now().plus(LEASE));
-    let promise = |name: &str| Promise {
-        id: PromiseId::of_run(held.id(), held.generation, &StepId::from_stored(name)),
-        run: held.id(),
-        deadline_at,
-        state: PromiseState::Pending,
+    let promise = |name: &str| {
+        let id = PromiseId::of_run(held.id(), held.generation, &StepId::from_stored(name));
+        Promise::pending(id, held.id(), store.now(), deadline_at)
     };
     let mut park = Advancing::new(&held, store.now());
     park.open_promise(promise("paid"));
@@ -314,7 +320,7 @@ async fn a_promise_settles_once_and_wakes_its_run() {
     let paid = promise("paid").id;
     assert!(matches!(
         store.settle_promise(settle(&paid, "yes")).await.unwrap(),
-        SettleOutcome::Settled { granted: None }
+        SettleOutcome::Settled { granted: None, .. }
     ));
     for (value, expected) in [("yes", true), ("no", false)] {
         let again = store.settle_promise(settle(&paid, value)).await.unwrap();
@@ -334,7 +340,7 @@ async fn a_promise_settles_once_and_wakes_its_run() {
     assert!(matches!(refused, AdvanceOutcome::Stale(head) if head == woken));
     advance(&store, time_out(&["shipped"])).await;
     let late = store.settle_promise(settle(&promise("shipped").id, "yes")).await.unwrap();
-    assert!(matches!(late, SettleOutcome::TimedOut));
+    assert!(matches!(late, SettleOutcome::TimedOut { .. }));
     let log = store.find_log(&workspace(), held.id()).await.unwrap().unwrap();
     assert!(matches!(log.promises[0].state, PromiseState::Settled { .. }));
     assert_eq!(log.promises[1].state, PromiseState::TimedOut);
@@ -352,12 +358,8 @@ async fn a_promise_past_its_deadline_has_timed_out_for_all_who_look() {
     let held = start(&store, granted(facts(1))).await;
     let id = PromiseId::from_stored("p");
     let mut write = Advancing::new(&held, store.now());
-    write.open_promise(Promise {
-        id: id.clone(),
-        run: held.id(),
-        deadline_at: Some(store.now().plus(LEASE)),
-        state: PromiseState::Pending,
-    });
+    let deadline_at = Some(store.now().plus(LEASE));
+    write.open_promise(Promise::pending(id.clone(), held.id(), store.now(), deadline_at));
     step(&mut write, &store, "a");
     advance(&store, write.finish()).await;
     let find = || async { store.find_promise(&workspace(), &id).await.unwrap().unwrap().state };
@@ -407,7 +409,7 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
     };
     write.step(wait).unwrap();
     write.wait(None, 0).unwrap();
-    let AdvanceOutcome::Advanced { woken } = store.advance_run(write.finish()).await.unwrap() else {
+    let AdvanceOutcome::Advanced { woken, .. } = store.advance_run(write.finish()).await.unwrap() else {
         panic!("the parent holds its lease");
     };
     assert_eq!(woken, [2, 3, 4].map(RunId::from_u128));
@@ -415,7 +417,7 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
     let claimed = store.claim_runs(claim(1)).await.unwrap().runs;
     let fourth = claimed.iter().find(|run| run.id().as_u128() == 4).unwrap();
     let ended = store.advance_run(closing(&store, fourth, done())).await.unwrap();
-    assert!(matches!(ended, AdvanceOutcome::Advanced { woken } if woken == [parent.id()]));
+    assert!(matches!(ended, AdvanceOutcome::Advanced { woken, .. } if woken == [parent.id()]));
     let log = store.find_log(&workspace(), parent.id()).await.unwrap().unwrap();
     assert_eq!(log.children, [(RunId::from_u128(4), Some(done()))]);
 
