@@ -12,7 +12,7 @@ use hapax_engine::model::{
 use hapax_engine::store::{
     AdvanceOutcome, CreateOutcome, CreatePromise, KeyBook, KeyPlace, KeyUse, ListEarly, ListPosts,
     ListPromises, PromiseBook, Purge, ReleaseKey, ReleaseOutcome, SettleOutcome, SettlePromise, SettleToken,
-    SteerRun, Store, Uses,
+    SteerOutcome, SteerRun, Store, Uses,
 };
 use hapax_store_sqlite::SqliteStore;
 use rusqlite::Connection;
@@ -75,6 +75,24 @@ fn by_id(id: &PromiseId, value: &str) -> SettlePromise {
 
 async fn settle(store: &SqliteStore, request: SettlePromise) -> SettleOutcome {
     store.settle_promise(request).await.unwrap()
+}
+
+/// Makes one that is new.
+async fn created(store: &SqliteStore, promise: Promise) {
+    let made = create(store, promise).await;
+    assert!(matches!(made, CreateOutcome::Created(_)), "{made:?}");
+}
+
+/// Settles one that is pending.
+async fn settled(store: &SqliteStore, request: SettlePromise) {
+    let done = settle(store, request).await;
+    assert!(matches!(done, SettleOutcome::Settled { .. }), "{done:?}");
+}
+
+/// Settles one that nobody has made.
+async fn kept(store: &SqliteStore, request: SettlePromise) {
+    let done = settle(store, request).await;
+    assert!(matches!(done, SettleOutcome::Kept { .. }), "{done:?}");
 }
 
 async fn find(store: &SqliteStore, id: &PromiseId) -> Option<Promise> {
@@ -217,7 +235,7 @@ async fn a_settlement_that_comes_early_waits_for_its_promise() {
 async fn an_early_settlement_that_expired_settles_nothing() {
     let place = Place::new();
     let store = place.open().await;
-    settle(&store, by_key("k", "late")).await;
+    kept(&store, by_key("k", "late")).await;
     place.clock.advance(KEEP);
     let CreateOutcome::Created(promise) = create(&store, keyed(alone(&store, "a"), "k")).await else {
         panic!("the key is free");
@@ -270,7 +288,7 @@ async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
         limit: 10,
     };
     let late = Promise { deadline_at: Some(store.now().plus(KEEP)), ..alone(&store, "late") };
-    create(&store, late).await;
+    created(&store, late).await;
     let listed = async |status, after| {
         let found = store.list_promises(list(status, after)).await.unwrap();
         found.iter().map(|promise| promise.id.to_string()).collect::<Vec<_>>()
@@ -292,7 +310,7 @@ async fn runs_that_wait_for_a_promise_that_stands_alone_are_woken_by_it() {
     let place = Place::new();
     let store = place.open().await;
     let made = alone(&store, "approval");
-    create(&store, made.clone()).await;
+    created(&store, made.clone()).await;
     let mut waiting = Vec::new();
     for id in [1, 2] {
         let held = start(&store, granted(facts(id))).await;
@@ -329,7 +347,7 @@ async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
     let place = Place::new();
     let store = place.open().await;
     let made = alone(&store, "approval");
-    create(&store, made.clone()).await;
+    created(&store, made.clone()).await;
     let held = start(&store, granted(facts(1))).await;
     let own = keyed(of_run(&store, &held, "paid"), "k");
     let mut write = Advancing::new(&held, store.now());
@@ -381,11 +399,11 @@ async fn promises_that_stand_alone_are_purged_when_they_are_over_and_nobody_wait
     let place = Place::new();
     let store = place.open().await;
     for (id, text) in [("settled", "s"), ("awaited", "w")] {
-        create(&store, keyed(alone(&store, id), text)).await;
-        settle(&store, by_key(text, "yes")).await;
+        created(&store, keyed(alone(&store, id), text)).await;
+        settled(&store, by_key(text, "yes")).await;
     }
-    create(&store, alone(&store, "pending")).await;
-    create(&store, Promise { deadline_at: Some(store.now()), ..alone(&store, "timed-out") }).await;
+    created(&store, alone(&store, "pending")).await;
+    created(&store, Promise { deadline_at: Some(store.now()), ..alone(&store, "timed-out") }).await;
     let held = start(&store, granted(facts(1))).await;
     let (_, opened) = parked(&store, park(&store, &held, [alone(&store, "awaited")])).await;
     assert!(resolved(&opened[0]));
@@ -423,19 +441,19 @@ async fn the_key_of_a_promise_is_released_only_when_nobody_needs_it() {
         store.release_key(ReleaseKey { place, note }).await.unwrap()
     };
     assert_eq!(release("unheard-of").await, ReleaseOutcome::NoSuchKey);
-    settle(&store, by_key("early", "yes")).await;
+    kept(&store, by_key("early", "yes")).await;
     assert_eq!(release("early").await, ReleaseOutcome::Released);
     assert_eq!(release("early").await, ReleaseOutcome::NoSuchKey);
     assert_eq!(count(&place, "hapax_early_settlements"), 0);
-    create(&store, keyed(alone(&store, "a"), "alone")).await;
+    created(&store, keyed(alone(&store, "a"), "alone")).await;
     assert_eq!(release("alone").await, ReleaseOutcome::InUse { run: None });
-    settle(&store, by_key("alone", "yes")).await;
+    settled(&store, by_key("alone", "yes")).await;
     assert_eq!(release("alone").await, ReleaseOutcome::Released);
 
     let held = start(&store, granted(facts(1))).await;
     parked(&store, park(&store, &held, [keyed(of_run(&store, &held, "paid"), "own")])).await;
     assert_eq!(release("own").await, ReleaseOutcome::InUse { run: Some(held.id()) });
-    store.steer_run(cancel(held.id(), Subscribers::default())).await.unwrap();
+    steered(&store, cancel(held.id(), Subscribers::default())).await;
     let claimed = store.claim_runs(claim(1)).await.unwrap().runs;
     for run in claimed {
         let mut close = Advancing::new(&run, store.now());
@@ -453,7 +471,7 @@ async fn keys_of_runs_and_promises_do_not_meet() {
     let place = Place::new();
     let store = place.open().await;
     start(&store, with_key(1, "k", "a")).await;
-    create(&store, keyed(alone(&store, "a"), "k")).await;
+    created(&store, keyed(alone(&store, "a"), "k")).await;
     let place_of_promise = KeyPlace::Promise { workspace: workspace(), key: key("k") };
     let place_of_run = KeyPlace::Run { workspace: workspace(), key: key("k") };
     let uses = Uses { replays: 2, conflicts: 1 };
@@ -462,10 +480,10 @@ async fn keys_of_runs_and_promises_do_not_meet() {
     assert_eq!(store.find_uses(&place_of_run).await.unwrap(), Uses::default());
     let kinds: Vec<_> = store.list_keys(None).await.unwrap().iter().map(|(place, _)| place.kind).collect();
     assert_eq!(kinds, [KeyKind::Run, KeyKind::Promise]);
-    settle(&store, by_key("k", "yes")).await;
+    settled(&store, by_key("k", "yes")).await;
     assert_eq!(store.find_uses(&place_of_promise).await.unwrap(), uses);
     place.clock.advance(KEEP);
-    create(&store, keyed(alone(&store, "b"), "k")).await;
+    created(&store, keyed(alone(&store, "b"), "k")).await;
     assert_eq!(named_by(&store, "k").await, Some(PromiseId::from_stored("b")));
     assert_eq!(store.find_uses(&place_of_promise).await.unwrap(), Uses::default());
 }
@@ -535,6 +553,11 @@ fn cancel(run: RunId, announce: Subscribers) -> SteerRun {
     SteerRun { workspace: workspace(), run, command, expected: None, note: None, announce }
 }
 
+async fn steered(store: &SqliteStore, request: SteerRun) {
+    let done = store.steer_run(request).await.unwrap();
+    assert!(matches!(done, SteerOutcome::Steered(_)), "{done:?}");
+}
+
 /// Whoever subscribed is told of runs that the store itself ends.
 #[tokio::test]
 async fn runs_that_end_by_a_command_are_announced_with_their_children() {
@@ -555,7 +578,7 @@ async fn runs_that_end_by_a_command_are_announced_with_their_children() {
     let target = Name::new("target", "webhook").unwrap();
     let wants = BTreeSet::from([Announced::RunCancelled]);
     let announce = Subscribers::new(vec![Subscriber { target: target.clone(), wants }]);
-    store.steer_run(cancel(parent.id(), announce)).await.unwrap();
+    steered(&store, cancel(parent.id(), announce)).await;
     let all = ListPosts { workspace: None, status: None, target: Some(target), after: None, limit: 10 };
     let mut told: Vec<_> =
         store.list_posts(all).await.unwrap().iter().map(|post| post.run.as_u128()).collect();
