@@ -333,13 +333,11 @@ fn a_form_is_an_object_of_texts_and_a_payload_is_json() {
         "a=%ff",
         "payload=%7Bbroken",
         "payload=%7B%22a%22%3A1%2C%22a%22%3A1%7D",
-        &"x&".repeat(1),
         &(0..1_001).map(|n| format!("f{n}=&")).collect::<String>(),
     ] {
         let told = button.read(&headers(&form), bad.as_bytes());
-        assert!(told.is_err(), "{bad}");
+        assert_eq!(told.unwrap_err().code(), "bad_body", "{bad}");
     }
-    assert_eq!(button.read(&headers(&form), b"a=1&a=2").unwrap_err().code(), "bad_body");
 }
 
 /// What expressions see is kept, so it holds nothing that proves who somebody is.
