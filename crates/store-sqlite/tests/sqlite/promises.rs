@@ -319,7 +319,7 @@ async fn runs_that_wait_for_a_promise_that_stands_alone_are_woken_by_it() {
         waiting.push(held.id());
     }
     let log = store.find_log(&workspace(), waiting[0]).await.unwrap().unwrap();
-    assert_eq!(log.promises, [made.clone()]);
+    assert_eq!(log.promises, std::slice::from_ref(&made));
     let SettleOutcome::Settled { granted: None, waiters, .. } =
         settle(&store, SettlePromise { grant: Some(grant(3)), ..by_id(&made.id, "yes") }).await
     else {
