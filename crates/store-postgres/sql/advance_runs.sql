@@ -62,16 +62,20 @@ WITH won AS (
     WHERE k.workspace = i.workspace AND k.kind = 0 AND k.key = i.key AND k.run = i.run
         AND (i.n IN (SELECT n FROM won)) IS TRUE
 ), opened AS (
-    INSERT INTO promises (workspace, run, id, deadline_at, status)
-    SELECT workspace, run, id, deadline_at, 0
-    FROM unnest($52::int4[], $53::int4[], $54::uuid[], $55::text[], $56::int8[]) AS u (n, workspace, run, id, deadline_at)
+    INSERT INTO promises (workspace, run, id, deadline_at, created_at, status)
+    SELECT workspace, run, id, deadline_at, created_at, 0
+    FROM unnest($52::int4[], $53::int4[], $54::uuid[], $55::text[], $56::int8[], $57::int8[])
+        AS u (n, workspace, run, id, deadline_at, created_at)
     WHERE (n IN (SELECT n FROM won)) IS TRUE
-    -- One that is there already is left as it is.
-    ON CONFLICT (workspace, id) DO NOTHING
+    -- One that is there already is left as it is, unless it has lost its key to another: that one is made anew, without a key.
+    ON CONFLICT (workspace, id) DO UPDATE
+    SET deadline_at = excluded.deadline_at, created_at = excluded.created_at, status = 0, value = NULL, key = NULL,
+        keep_key_for_ms = NULL
+    WHERE promises.status = 5
 ), consumed AS (
     DELETE FROM signals AS s
     USING (
-        SELECT * FROM unnest($57::int4[], $58::int4[], $59::uuid[], $60::int8[]) AS u (n, workspace, run, seq) LIMIT $1::int8
+        SELECT * FROM unnest($58::int4[], $59::int4[], $60::uuid[], $61::int8[]) AS u (n, workspace, run, seq) LIMIT $1::int8
     ) AS i
     WHERE s.workspace = i.workspace AND s.run = i.run AND s.seq = i.seq AND (i.n IN (SELECT n FROM won)) IS TRUE
 )

@@ -13,11 +13,11 @@ use uuid::Uuid;
 use crate::codes::{Code, count, millis, millis_of};
 use crate::fault::Fault;
 use crate::numbers::WorkspaceNo;
+use crate::open_promise;
 use crate::rows::{self, uuid};
 
 /// Does the write concern nothing but its own run? Everything else reads before it writes.
 pub(crate) fn is_plain(advance: &Advance) -> bool {
-    let is_pending = |promise: &Promise| promise.state == PromiseState::Pending;
     let facts = &advance.head.facts;
     let ends_quietly = match advance.head.state {
         RunState::Closed { .. } => facts.parent.is_none() && facts.subject.is_none(),
@@ -27,8 +27,19 @@ pub(crate) fn is_plain(advance: &Advance) -> bool {
         && advance.children.is_empty()
         && advance.input.is_none()
         && advance.timed_out.is_empty()
-        && advance.promises.iter().all(is_pending)
+        && advance.promises.iter().all(says_nothing_more)
         && !advance.events.iter().any(|event| event.kind == EventKind::ContinuedAsNew)
+}
+
+/// Is there no more to say of the promise than that it is open?
+fn says_nothing_more(promise: &Promise) -> bool {
+    let Promise { state, create_key, about, complete_key, said, .. } = promise;
+    open_promise::is_plain(promise)
+        && *state == PromiseState::Pending
+        && create_key.is_none()
+        && about.is_none()
+        && complete_key.is_none()
+        && said.is_none()
 }
 
 /// The columns of `advance_runs.sql`, each a list with one entry per row. `n` says which write a row belongs to.
@@ -122,6 +133,7 @@ struct PromiseColumns<'a> {
     run: Vec<Uuid>,
     id: Vec<&'a str>,
     deadline_at: Vec<Option<i64>>,
+    created_at: Vec<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -173,12 +185,17 @@ impl<'a> AdvanceColumns<'a> {
             self.results.status.push(status);
             self.results.value.push(value);
         }
-        for promise in &advance.promises {
+        for (place, promise) in advance.promises.iter().enumerate() {
+            // One statement writes a row once; the first has opened it.
+            if advance.promises[..place].iter().any(|earlier| earlier.id == promise.id) {
+                continue;
+            }
             self.promises.n.push(n);
             self.promises.workspace.push(workspace);
             self.promises.run.push(uuid(promise.run));
             self.promises.id.push(promise.id.as_str());
             self.promises.deadline_at.push(millis_of(promise.deadline_at));
+            self.promises.created_at.push(millis(promise.created_at));
         }
         for seq in &advance.consumed {
             self.consumed.n.push(n);
@@ -325,6 +342,7 @@ impl<'a> AdvanceColumns<'a> {
             &p.run,
             &p.id,
             &p.deadline_at,
+            &p.created_at,
             &c.n,
             &c.workspace,
             &c.run,

@@ -214,7 +214,7 @@ impl Committer {
                     let is_ready = matches!(moved.advance.head.state, RunState::Running(Drive::Ready { .. }));
                     has_woken |= *is_due || is_ready;
                     let woken = if *is_due { vec![moved.advance.run()] } else { Vec::new() };
-                    let _ = moved.reply.send(Ok(AdvanceOutcome::Advanced { woken }));
+                    let _ = moved.reply.send(Ok(AdvanceOutcome::Advanced { woken, opened: Vec::new() }));
                 }
                 (None, Some(workspace)) => moves.push((workspace, moved)),
                 (None, None) => drop(moved.reply.send(Ok(AdvanceOutcome::LeaseLost))),
