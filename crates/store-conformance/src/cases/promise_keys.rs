@@ -226,7 +226,7 @@ pub(super) async fn an_early_settlement_is_told_to_a_run_that_goes_on(t: &Stage)
     assert_eq!(opened.len(), 1);
     let head = t.head(&run).await;
     assert_eq!((head.arrivals, head.status()), (1, RunStatus::Running));
-    t.write(&head).await.gets("payment").parks().done().await;
+    t.write(&head).await.gets("payment").done().await;
 }
 
 /// An early settlement is forgotten after its time, counted, and its key is free.
