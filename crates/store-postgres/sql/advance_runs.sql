@@ -24,6 +24,13 @@ WITH won AS (
         AND (r.lease_owner IS NOT NULL OR i.n < 0)
         -- The end of a run with children has more consequences than fit in here.
         AND (i.closed_at IS NULL OR NOT r.has_children)
+        -- So has the opening of a promise that is there with a key, which it was not opened with this time.
+        AND (i.n IN (
+            SELECT o.n
+            FROM (SELECT * FROM unnest($52::int4[], $53::int4[], $55::text[]) AS u (n, workspace, id) LIMIT $1::int8) AS o
+                JOIN promises AS p ON p.workspace = o.workspace AND p.id = o.id
+            WHERE p.key IS NOT NULL
+        )) IS NOT TRUE
     RETURNING i.n, r.arrivals > i.seen AS is_due
 ), recorded AS (
     INSERT INTO steps (workspace, run, generation, step, kind, status, attempts, started_at, started_version,
@@ -67,11 +74,8 @@ WITH won AS (
     FROM unnest($52::int4[], $53::int4[], $54::uuid[], $55::text[], $56::int8[], $57::int8[])
         AS u (n, workspace, run, id, deadline_at, created_at)
     WHERE (n IN (SELECT n FROM won)) IS TRUE
-    -- One that is there already is left as it is, unless it has lost its key to another: that one is made anew, without a key.
-    ON CONFLICT (workspace, id) DO UPDATE
-    SET deadline_at = excluded.deadline_at, created_at = excluded.created_at, status = 0, value = NULL, key = NULL,
-        keep_key_for_ms = NULL
-    WHERE promises.status = 5
+    -- One that is there already is left as it is.
+    ON CONFLICT (workspace, id) DO NOTHING
 ), consumed AS (
     DELETE FROM signals AS s
     USING (

@@ -14,6 +14,11 @@ WITH dead AS (
     WHERE k.workspace = old.workspace AND k.kind = old.kind AND k.key = old.key AND k.expires_at <= $1
     RETURNING k.workspace, k.kind, k.key
 ), late AS (
-    DELETE FROM early_settlements AS e USING dead AS d WHERE d.kind = 1 AND e.workspace = d.workspace AND e.key = d.key RETURNING 1
+    -- Arrays, unlike a join, leave the planner no choice.
+    DELETE FROM early_settlements AS e
+    WHERE e.workspace = ANY (ARRAY(SELECT workspace FROM dead WHERE kind = 1))
+        AND e.key = ANY (ARRAY(SELECT key FROM dead WHERE kind = 1))
+        AND ((e.workspace, e.key) IN (SELECT workspace, key FROM dead WHERE kind = 1)) IS TRUE
+    RETURNING 1
 )
 SELECT (SELECT count(*) FROM dead), (SELECT count(*) FROM late)

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
 use crate::numbers::WorkspaceNo;
-use crate::open_promise::{is_plain, open_promise};
+use crate::open_promise::open_promise;
 use crate::outbox::insert_posts;
 use crate::rows::{self, StoredHead, uuid};
 use crate::session::{Session, params};
@@ -36,7 +36,7 @@ impl Verb for Advance {
         let elsewhere = self.posts.iter().map(|post| &post.workspace).filter(|workspace| *workspace != here);
         needs.workspaces.extend(elsewhere.cloned());
         needs.promises.extend(self.timed_out.iter().map(|id| (here.clone(), id.clone())));
-        for promise in self.promises.iter().filter(|promise| !is_plain(promise)) {
+        for promise in &self.promises {
             needs.promises.push((here.clone(), promise.id.clone()));
             needs.promise_keys.extend(promise.key.iter().map(|key| (here.clone(), key.key.clone())));
         }
@@ -82,7 +82,7 @@ pub(crate) fn check_children(advance: &Advance) -> Result<(), Fault> {
 }
 
 /// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's. What there is to know about its
-/// promises is not said here: about those of the hot lane there is nothing.
+/// promises is not said here.
 pub(crate) fn refuse(advance: &Advance, stored: &StoredHead) -> Option<AdvanceOutcome> {
     let holds = stored.head.state.lease().is_some() && stored.head.fence == advance.fence;
     if holds && stored.head.version == advance.expected {
@@ -137,7 +137,7 @@ async fn opened_since(
     advance: &Advance,
 ) -> Result<Vec<Promise>, Fault> {
     let mut opened = Vec::new();
-    for promise in advance.promises.iter().filter(|promise| !is_plain(promise)) {
+    for promise in &advance.promises {
         let stored = session.find_promise(workspace, &promise.id).await?;
         opened.extend(stored.filter(|promise| promise.is_worth_telling(session.now)));
     }
@@ -162,7 +162,7 @@ async fn write(
     let mut opened = Vec::new();
     for promise in &advance.promises {
         let promise = open_promise(session, workspace, run, promise).await?;
-        opened.extend(promise.filter(|promise| promise.is_worth_telling(session.now)));
+        opened.extend(Some(promise).filter(|promise| promise.is_worth_telling(session.now)));
     }
     let arrivals = stored.head.arrivals + opened.len() as u64;
     let head = next_head(advance, &stored.head, arrivals, session.now, &mut woken);

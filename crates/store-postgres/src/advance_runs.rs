@@ -13,7 +13,6 @@ use uuid::Uuid;
 use crate::codes::{Code, count, millis, millis_of};
 use crate::fault::Fault;
 use crate::numbers::WorkspaceNo;
-use crate::open_promise;
 use crate::rows::{self, uuid};
 
 /// Does the write concern nothing but its own run? Everything else reads before it writes.
@@ -33,9 +32,10 @@ pub(crate) fn is_plain(advance: &Advance) -> bool {
 
 /// Is there no more to say of the promise than that it is open?
 fn says_nothing_more(promise: &Promise) -> bool {
-    let Promise { state, create_key, about, complete_key, said, .. } = promise;
-    open_promise::is_plain(promise)
+    let Promise { state, key, create_key, about, complete_key, said, .. } = promise;
+    !promise.stands_alone()
         && *state == PromiseState::Pending
+        && key.is_none()
         && create_key.is_none()
         && about.is_none()
         && complete_key.is_none()
@@ -53,7 +53,7 @@ pub(crate) struct AdvanceColumns<'a> {
     promises: PromiseColumns<'a>,
     consumed: ConsumedColumns,
     now: i64,
-    /// At least as many as there are rows of runs, expiries or consumed signals.
+    /// At least as many as there are rows of runs, expiries, promises or consumed signals.
     limit: i64,
 }
 
@@ -157,7 +157,8 @@ impl<'a> AdvanceColumns<'a> {
         for (n, workspace, advance) in ended {
             columns.push_expiry(*n, *workspace, advance);
         }
-        columns.limit = columns.runs.n.len().max(columns.consumed.n.len()) as i64;
+        let lengths = [columns.runs.n.len(), columns.consumed.n.len(), columns.promises.n.len()];
+        columns.limit = lengths.into_iter().max().unwrap_or(0) as i64;
         Ok(columns)
     }
 
@@ -185,11 +186,7 @@ impl<'a> AdvanceColumns<'a> {
             self.results.status.push(status);
             self.results.value.push(value);
         }
-        for (place, promise) in advance.promises.iter().enumerate() {
-            // One statement writes a row once; the first has opened it.
-            if advance.promises[..place].iter().any(|earlier| earlier.id == promise.id) {
-                continue;
-            }
+        for promise in &advance.promises {
             self.promises.n.push(n);
             self.promises.workspace.push(workspace);
             self.promises.run.push(uuid(promise.run));

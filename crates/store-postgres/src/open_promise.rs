@@ -9,24 +9,13 @@ use crate::promise_keys::{self, delete_early, write_key};
 use crate::promises::new_promise;
 use crate::session::Session;
 
-/// Is it opened without looking at anything? Such a one belongs to its run alone.
-pub(crate) fn is_plain(promise: &Promise) -> bool {
-    promise.key.is_none() && !promise.stands_alone()
-}
-
-/// Opens a promise of `run`, or one that it waits for; answers with it as it is if there may be more to know than that it is open.
+/// Opens a promise of `run`, or one that it waits for; answers with it as it is.
 pub(crate) async fn open_promise(
     session: &mut Session<'_>,
     workspace: WorkspaceNo,
     run: RunId,
     promise: &Promise,
-) -> Result<Option<Promise>, Fault> {
-    if is_plain(promise) {
-        let columns = new_promise(workspace, promise, None)?;
-        session.keep_back(include_str!("../sql/open_promise.sql"), columns);
-        session.forget_promise(workspace, &promise.id);
-        return Ok(None);
-    }
+) -> Result<Promise, Fault> {
     let known = session.find_promise(workspace, &promise.id).await?;
     let lost_its_key = |known: &Promise| matches!(known.state, PromiseState::KeyTaken { .. });
     let promise = match known.filter(|known| !lost_its_key(known)) {
@@ -39,7 +28,7 @@ pub(crate) async fn open_promise(
     if promise.stands_alone() {
         wait_for(session, workspace, &promise.id, run);
     }
-    Ok(Some(promise))
+    Ok(promise)
 }
 
 /// How a promise is opened, given what its key stands for; the key is locked then.

@@ -33,8 +33,8 @@ impl PromiseBook for PostgresStore {
         workspace: &WorkspaceId,
         key: &IdempotencyKey,
     ) -> StoreResult<Option<Promise>> {
-        let (workspace, key, now) = (workspace.clone(), key.clone(), self.now());
-        self.read(|held| find_promise_by_key(held, workspace, key, now)).await
+        let (numbers, workspace, key, now) = (self.numbers(), workspace.clone(), key.clone(), self.now());
+        self.read(|held| find_promise_by_key(held, numbers, workspace, key, now)).await
     }
 
     async fn list_promises(&self, request: ListPromises) -> StoreResult<Vec<Promise>> {
@@ -63,11 +63,13 @@ impl PromiseBook for PostgresStore {
 
 async fn find_promise_by_key(
     held: Arc<Held>,
+    numbers: Arc<Numbers>,
     workspace: WorkspaceId,
     key: IdempotencyKey,
     now: Timestamp,
 ) -> Result<Option<Promise>, Fault> {
-    let place: [&(dyn ToSql + Sync); 3] = [&workspace.as_str(), &key.as_str(), &millis(now)];
+    let Some(workspace) = numbers.find_workspace(held.link(), &workspace).await? else { return Ok(None) };
+    let place: [&(dyn ToSql + Sync); 3] = [&workspace.0, &key.as_str(), &millis(now)];
     let found = query(&held, include_str!("../sql/find_promise_by_key.sql"), &place).await?;
     let promise = rows::at_most_one(&found, promise)?;
     Ok(promise.map(|promise| promise.seen_at(now)))

@@ -53,7 +53,11 @@ pub(crate) async fn find_named(
     }
     let places: Vec<KeyPlace> = places.iter().cloned().collect();
     let found = session.query(include_str!("../sql/find_promises_of_keys.sql"), asked(&places)).await?;
-    rows::collect(&found, |mut row| Ok((WorkspaceNo(row.get()?), PromiseId::from_stored(row.text()?))))
+    let named = rows::collect(&found, |mut row| {
+        let workspace = WorkspaceNo(row.get()?);
+        Ok(row.maybe_text()?.map(|id| (workspace, PromiseId::from_stored(id))))
+    })?;
+    Ok(named.into_iter().flatten().collect())
 }
 
 /// Locks keys in their order and reads them; those that are known already stay as they are.
