@@ -9,6 +9,7 @@ mod follow;
 mod limits;
 mod routes;
 mod sending;
+mod webhooks;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use url::Url;
 pub use error::ClientError;
 pub use follow::{Followed, Follower};
 pub use routes::{Document, Made, Outcome, Paging, RunFilter};
+pub use webhooks::DeliveryFilter;
 
 /// On which terms a change is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

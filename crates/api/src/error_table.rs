@@ -119,6 +119,8 @@ errors! {
         "No code of the run waits for the step any more, so nothing can be run or undone. See to it by hand, then rule that it happened, or abandon it.";
     DeliveryUnderWay = "delivery_under_way", 409, true, "The after-effect is still being delivered",
         "It is delivered by itself. Only one that has come to its end can be delivered once more.";
+    SubscriptionDisabled = "subscription_disabled", 409, false, "The subscription is not told anything",
+        "It was disabled or deleted; `reason` says why. Mend the receiver, enable the subscription (`POST /api/v1/webhook-subscriptions/{id}/enable`), then send the request again.";
     PromiseAlreadySettled = "promise_already_settled", 409, false, "The promise holds another value",
         "The first settlement stands and was not changed. Read the promise to see its value.";
     PromiseTimedOut = "promise_timed_out", 409, false, "The promise has timed out",

@@ -8,6 +8,7 @@ mod audit;
 pub mod client;
 mod credential;
 mod definition;
+mod delivery;
 mod doubt;
 mod error_table;
 mod event;
@@ -20,6 +21,7 @@ mod policy;
 mod problem;
 mod run;
 mod step;
+mod subscription;
 mod workspace;
 
 pub use audit::{AddNote, JournalEntry, JournalKind};
@@ -27,6 +29,7 @@ pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
 };
 pub use definition::{CreateDefinition, Definition, DefinitionProblem, DefinitionSummary, KeyRule};
+pub use delivery::{DeliveryStatus, RedeliverWebhook, WebhookDelivery};
 pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
 pub use error_table::{Code, ERRORS, ErrorKind};
 pub use event::{EventKind, RunEvent};
@@ -43,6 +46,10 @@ pub use run::{
     WorkflowName,
 };
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
+pub use subscription::{
+    CreateSubscription, IssuedSubscription, RotateSubscription, SteerSubscription, Subscription,
+    SubscriptionState, TestedSubscription, WebhookEvent,
+};
 /// What the items of a [`Page`] can do: describe themselves in OpenAPI.
 pub use utoipa::ToSchema;
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

@@ -6,8 +6,8 @@ use hapax_server::logging::LogFormat;
 use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
-    audit, bench, completions, conformance, credentials, definitions, demo, dev, doubts, fsck, keys, ledger,
-    migrate, outbox, runs, serve, validate, workspaces,
+    audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts, fsck,
+    keys, ledger, migrate, outbox, runs, serve, subscriptions, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\
@@ -89,6 +89,10 @@ pub(crate) enum Command {
     Workspaces(workspaces::Options),
     /// List, make, rotate and revoke API keys of a server.
     Credentials(credentials::Options),
+    /// See who is told by webhook what becomes of runs; make, change and test subscriptions.
+    Subscriptions(subscriptions::Options),
+    /// See what became of webhooks, and have one sent once more.
+    Deliveries(deliveries::Options),
     /// Check that a store holds only what it may hold.
     Fsck(fsck::Options),
     /// Judge a service by the contract on idempotency.

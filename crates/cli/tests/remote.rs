@@ -10,3 +10,5 @@ mod steering;
 mod support;
 #[path = "remote/watching.rs"]
 mod watching;
+#[path = "remote/webhooks.rs"]
+mod webhooks;

@@ -14,6 +14,7 @@ use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
+use crate::subscriptions::Subscriptions;
 
 /// The server's parts, as handlers see them.
 pub struct App {
@@ -27,6 +28,8 @@ pub struct App {
     pub authenticator: Authenticator,
     /// Documents that can be run.
     pub definitions: Arc<Definitions>,
+    /// Who is told by webhook.
+    pub(crate) subscriptions: Arc<Subscriptions>,
     /// Signs cursors.
     pub cursors: Cursors,
     /// Live streams that are open.

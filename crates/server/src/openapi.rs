@@ -33,6 +33,10 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         routes::setup::rotate_credential, routes::setup::revoke_credential,
         routes::meta::policy, routes::meta::health, routes::meta::readiness, routes::meta::metrics,
         routes::meta::openapi, routes::meta::document_schema, routes::meta::docs,
+        routes::subscriptions::create, routes::subscriptions::list, routes::subscriptions::show,
+        routes::subscriptions::rotate, routes::subscriptions::enable, routes::subscriptions::disable,
+        routes::subscriptions::delete, routes::subscriptions::test,
+        routes::deliveries::list, routes::deliveries::redeliver,
     ),
     components(schemas(hapax_api::StoredRequest, hapax_api::DefinitionProblem)),
     tags(
@@ -42,6 +46,7 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         (name = "keys", description = "Idempotency keys"),
         (name = "evidence", description = "What happened, for people and auditors"),
         (name = "setup", description = "Workspaces and credentials"),
+        (name = "webhooks", description = "Webhooks: who is told, and what became of it"),
         (name = "about", description = "The server itself"),
     ),
 )]

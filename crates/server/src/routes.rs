@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod definitions;
+pub(crate) mod deliveries;
 pub(crate) mod doubts;
 pub(crate) mod events;
 pub(crate) mod evidence;
@@ -10,6 +11,7 @@ pub(crate) mod meta;
 mod request;
 pub(crate) mod runs;
 pub(crate) mod setup;
+pub(crate) mod subscriptions;
 
 use std::sync::Arc;
 
@@ -113,6 +115,17 @@ pub(crate) fn table() -> Vec<Route> {
         read("/openapi.json", Open, meta::openapi),
         read("/schemas/workflow-definition.json", Open, meta::document_schema),
         read("/docs", Open, meta::docs),
+        write("/api/v1/webhook-subscriptions", Administer, subscriptions::create).answers_with_a_secret(),
+        read("/api/v1/webhook-subscriptions", Read, subscriptions::list),
+        read("/api/v1/webhook-subscriptions/{id}", Read, subscriptions::show),
+        write("/api/v1/webhook-subscriptions/{id}/rotate", Administer, subscriptions::rotate)
+            .answers_with_a_secret(),
+        write("/api/v1/webhook-subscriptions/{id}/enable", Administer, subscriptions::enable),
+        write("/api/v1/webhook-subscriptions/{id}/disable", Administer, subscriptions::disable),
+        write("/api/v1/webhook-subscriptions/{id}/delete", Administer, subscriptions::delete),
+        write("/api/v1/webhook-subscriptions/{id}/test", Administer, subscriptions::test),
+        read("/api/v1/webhook-deliveries", Read, deliveries::list),
+        write("/api/v1/webhook-deliveries/{id}/redeliver", Operate, deliveries::redeliver),
     ]
 }
 

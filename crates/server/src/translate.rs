@@ -1,11 +1,13 @@
 //! From the words of the engine to those of the wire, and back. No rule lives here.
 
+mod deliveries;
 mod doubts;
 mod journal;
 mod ledger;
 mod runs;
 mod steps;
 
+pub(crate) use deliveries::{delivery_status_named, shown_delivery};
 pub(crate) use doubts::{ruling, shown_doubt};
 pub(crate) use journal::shown_note;
 pub(crate) use ledger::shown_effect;

@@ -120,6 +120,32 @@ fn cases() -> Vec<Case> {
         get("/openapi.json", Open),
         get("/schemas/workflow-definition.json", Open),
         get("/docs", Open),
+        post(
+            "/api/v1/webhook-subscriptions",
+            Administer,
+            json!({ "name": "new", "url": "https://example.com/hooks", "events": ["run.failed"] }),
+            &[201],
+        ),
+        get("/api/v1/webhook-subscriptions", Read),
+        get("/api/v1/webhook-subscriptions/{id}", Read).at("/api/v1/webhook-subscriptions/{subscription}"),
+        post("/api/v1/webhook-subscriptions/{id}/rotate", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/rotate"),
+        post("/api/v1/webhook-subscriptions/{id}/disable", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/disable"),
+        post("/api/v1/webhook-subscriptions/{id}/enable", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/enable"),
+        post("/api/v1/webhook-subscriptions/{id}/test", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/test"),
+        get("/api/v1/webhook-deliveries", Read),
+        post(
+            "/api/v1/webhook-deliveries/{id}/redeliver",
+            Operate,
+            json!({ "reason": "why not" }),
+            &[200, 409],
+        )
+        .at("/api/v1/webhook-deliveries/{delivery}/redeliver"),
+        post("/api/v1/webhook-subscriptions/{id}/delete", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/delete"),
     ]
 }
 
@@ -131,6 +157,8 @@ struct Things {
     ended: String,
     key: String,
     credential: String,
+    subscription: String,
+    delivery: String,
 }
 
 impl Things {
@@ -141,9 +169,11 @@ impl Things {
             workspace: "umbrella".into(),
             definition: format!("def_{}", "0".repeat(32)),
             ended: run.clone(),
+            delivery: format!("{run}:~run.completed~0~webhook.sub_0"),
             run,
             key: "nobodys".into(),
             credential: "cred_000000000000".into(),
+            subscription: format!("sub_{}", "0".repeat(32)),
         }
     }
 
@@ -165,13 +195,28 @@ impl Things {
             send(RUNS, json!({ "definitionId": definition })).await["run"]["id"].as_str().unwrap().to_owned();
         let says = json!({ "name": "says", "version": 1, "steps": [{ "name": "say", "type": "task", "task": "echo" }] });
         let says = send("/api/v1/workflow-definitions", says).await["id"].as_str().unwrap().to_owned();
+        // Nobody listens there.
+        let told = json!({ "name": "told", "url": "http://127.0.0.1:9/", "events": ["run.completed"] });
+        let subscription = send("/api/v1/webhook-subscriptions", told).await["subscription"]["id"].clone();
         let ended = send(RUNS, json!({ "definitionId": says, "idempotencyKey": key })).await;
         let ended = ended["run"]["id"].as_str().unwrap().to_owned();
         let wait = [("prefer", "wait=20")];
         server.send("GET", &format!("{RUNS}/{ended}/result"), None, &admin, &wait).await;
         let credential = send("/api/v1/credentials", json!({ "name": "spare", "role": "viewer" })).await;
         let credential = credential["credential"]["id"].as_str().unwrap().to_owned();
-        Things { workspace: workspace.into(), definition, run, ended, key, credential }
+        let subscription = subscription.as_str().unwrap().to_owned();
+        let deliveries = server.send("GET", "/api/v1/webhook-deliveries", None, &admin, &[]).await.json();
+        let delivery = deliveries["items"][0]["id"].as_str().unwrap().to_owned();
+        Things {
+            workspace: workspace.into(),
+            definition,
+            run,
+            ended,
+            key,
+            credential,
+            subscription,
+            delivery,
+        }
     }
 
     fn fill(&self, text: &str) -> String {
@@ -181,6 +226,8 @@ impl Things {
             .replace("{key}", &self.key)
             .replace("{workspace}", &self.workspace)
             .replace("{credential}", &self.credential)
+            .replace("{subscription}", &self.subscription)
+            .replace("{delivery}", &self.delivery)
     }
 }
 
@@ -201,9 +248,16 @@ fn without_names(answer: &Answer, things: &Things) -> String {
     if let Some(id) = answer.json()["traceId"].as_str() {
         text = text.replace(id, "");
     }
-    for name in
-        [&things.definition, &things.run, &things.ended, &things.key, &things.workspace, &things.credential]
-    {
+    for name in [
+        &things.delivery,
+        &things.definition,
+        &things.run,
+        &things.ended,
+        &things.key,
+        &things.workspace,
+        &things.credential,
+        &things.subscription,
+    ] {
         text = text.replace(name.as_str(), "");
     }
     text
@@ -286,7 +340,14 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
         assert_eq!((theirs.status, nobodys.status), (404, 404), "{place}: {}", theirs.text());
         assert_eq!(without_names(&theirs, &things), without_names(&nobodys, &nothing), "{place}");
     }
-    for list in [RUNS, "/api/v1/doubts", "/api/v1/ledger", "/api/v1/workflow-definitions"] {
+    for list in [
+        RUNS,
+        "/api/v1/doubts",
+        "/api/v1/ledger",
+        "/api/v1/workflow-definitions",
+        "/api/v1/webhook-subscriptions",
+        "/api/v1/webhook-deliveries",
+    ] {
         let shown = server.send("GET", list, None, &stranger, &[]).await;
         assert_eq!(shown.json()["items"], json!([]), "{list}");
     }
