@@ -14,6 +14,7 @@ use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
+use crate::rate_limit::FailedAuth;
 
 /// The server's parts, as handlers see them.
 pub struct App {
@@ -25,6 +26,8 @@ pub struct App {
     pub directory: Directory,
     /// Tells callers apart.
     pub authenticator: Authenticator,
+    /// Those who came with a token that settles nothing.
+    pub strangers: FailedAuth,
     /// Documents that can be run.
     pub definitions: Arc<Definitions>,
     /// Signs cursors.

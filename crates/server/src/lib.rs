@@ -26,6 +26,7 @@ pub mod openapi;
 pub mod otlp;
 pub mod rate_limit;
 pub mod screen;
+pub mod settle_token;
 pub mod strict_json;
 pub mod tls;
 pub mod trace;
@@ -44,6 +45,7 @@ mod pulse;
 mod routes;
 mod seats;
 mod server;
+mod settling;
 mod translate;
 mod watched_io;
 

@@ -23,6 +23,7 @@ use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
 use crate::problems::ServerProblems;
+use crate::rate_limit::FailedAuth;
 use crate::routes::{metrics_router, router, templates};
 
 /// Why a server cannot be made.
@@ -74,8 +75,19 @@ impl Server {
         tokio::spawn(Definitions::keep_learning(Arc::downgrade(&definitions)));
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
-        let app =
-            App { engine, store, directory, authenticator, definitions, cursors, streams, metrics, options };
+        let strangers = FailedAuth::default();
+        let app = App {
+            engine,
+            store,
+            directory,
+            authenticator,
+            strangers,
+            definitions,
+            cursors,
+            streams,
+            metrics,
+            options,
+        };
         Ok(Server { app: Arc::new(app), keys })
     }
 
