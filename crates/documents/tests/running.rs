@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hapax_documents::approval_signal;
 use hapax_engine::Failure;
-use hapax_engine::model::{RunStatus, StepStatus};
+use hapax_engine::model::{RunStatus, StepState, StepStatus};
 use serde_json::{Value, json};
 use support::{Running, World, answer, checked, steps};
 
@@ -186,7 +186,12 @@ async fn a_key_that_names_another_promise_fails_the_step() {
         ],
     }]));
     let running = Running::start(document.clone(), world.echo(), json!({ "key": "order/7" })).await;
-    assert_eq!(running.failed_with().await, "key_conflict");
+    running.lab.idle().await;
+    let log = running.lab.engine().get_log(running.run.id()).await.unwrap();
+    let other = log.steps.iter().find(|step| step.id.as_str() == "other").unwrap();
+    let StepState::Failed { failure, .. } = &other.state else { panic!("{:?}", other.state) };
+    let holder = format!("{}:one", running.run.id());
+    assert_eq!((failure.code(), failure.existing_promise()), (Some("key_conflict"), Some(holder.as_str())));
     for (key, code) in [(json!(""), "bad_key"), (json!("caf\u{e9}"), "bad_key"), (json!(["a"]), "bad_key")] {
         let running = Running::start(document.clone(), world.echo(), json!({ "key": key })).await;
         assert_eq!(running.failed_with().await, code, "{key}");

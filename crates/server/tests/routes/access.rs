@@ -33,6 +33,10 @@ fn post(route: &'static str, access: Access, body: Value, answers: &'static [u16
     Case { method: "POST", route, path: route, body: Some(body), access, answers, names_a_thing }
 }
 
+fn patch(route: &'static str, access: Access, body: Value, answers: &'static [u16]) -> Case {
+    Case { method: "PATCH", ..post(route, access, body, answers) }
+}
+
 impl Case {
     fn at(mut self, path: &'static str) -> Self {
         self.path = path;
@@ -120,6 +124,32 @@ fn cases() -> Vec<Case> {
         get("/openapi.json", Open),
         get("/schemas/workflow-definition.json", Open),
         get("/docs", Open),
+        post("/api/v1/promises", Operate, json!({}), &[201]),
+        get("/api/v1/promises", Read),
+        get("/api/v1/promises/{ref}", Read).at("/api/v1/promises/id:{promise}"),
+        post("/api/v1/promises/{ref}/tokens", Operate, json!({}), &[201])
+            .at("/api/v1/promises/id:{promise}/tokens"),
+        post("/api/v1/promises/{ref}/resolve", Operate, json!({ "value": 1 }), &[200])
+            .at("/api/v1/promises/id:{promise}/resolve"),
+        post("/api/v1/promises/{ref}/reject", Operate, json!({ "message": "no" }), &[200])
+            .at("/api/v1/promises/id:{promise}-2/reject"),
+        get("/api/v1/early-settlements", Read),
+        get("/api/tenants/{slug}/promises/{ref}", Read).at("/api/tenants/{workspace}/promises/id:{promise}"),
+        post("/api/tenants/{slug}/promises/{ref}/resolve", Operate, json!({ "value": 1 }), &[200])
+            .at("/api/tenants/{workspace}/promises/id:{promise}/resolve"),
+        post("/api/tenants/{slug}/promises/{ref}/reject", Operate, json!({ "message": "no" }), &[200])
+            .at("/api/tenants/{workspace}/promises/id:{promise}-2/reject"),
+        post("/settle/{token}", Open, json!({ "value": 3 }), &[200]).at("/settle/{token}"),
+        get("/settle/{token}", Open),
+        post(
+            "/promises",
+            Operate,
+            json!({ "id": "made", "timeout": 9_007_199_254_740_991_i64 }),
+            &[201, 409],
+        ),
+        get("/promises/{id}", Read).at("/promises/{promise}"),
+        patch("/promises/{id}", Operate, json!({ "state": "RESOLVED" }), &[200, 403])
+            .at("/promises/{promise}-4"),
     ]
 }
 
@@ -131,6 +161,8 @@ struct Things {
     ended: String,
     key: String,
     credential: String,
+    promise: String,
+    token: String,
 }
 
 impl Things {
@@ -144,6 +176,8 @@ impl Things {
             run,
             key: "nobodys".into(),
             credential: "cred_000000000000".into(),
+            promise: "nobodys-promise".into(),
+            token: "hps_0".into(),
         }
     }
 
@@ -171,7 +205,13 @@ impl Things {
         server.send("GET", &format!("{RUNS}/{ended}/result"), None, &admin, &wait).await;
         let credential = send("/api/v1/credentials", json!({ "name": "spare", "role": "viewer" })).await;
         let credential = credential["credential"]["id"].as_str().unwrap().to_owned();
-        Things { workspace: workspace.into(), definition, run, ended, key, credential }
+        let promise = format!("promise-of-{workspace}");
+        for id in [promise.clone(), format!("{promise}-2"), format!("{promise}-3"), format!("{promise}-4")] {
+            send("/api/v1/promises", json!({ "id": id })).await;
+        }
+        let token = send(&format!("/api/v1/promises/id:{promise}-3/tokens"), json!({})).await;
+        let token = token["token"].as_str().unwrap().to_owned();
+        Things { workspace: workspace.into(), definition, run, ended, key, credential, promise, token }
     }
 
     fn fill(&self, text: &str) -> String {
@@ -181,6 +221,8 @@ impl Things {
             .replace("{key}", &self.key)
             .replace("{workspace}", &self.workspace)
             .replace("{credential}", &self.credential)
+            .replace("{promise}", &self.promise)
+            .replace("{token}", &self.token)
     }
 }
 
@@ -201,9 +243,15 @@ fn without_names(answer: &Answer, things: &Things) -> String {
     if let Some(id) = answer.json()["traceId"].as_str() {
         text = text.replace(id, "");
     }
-    for name in
-        [&things.definition, &things.run, &things.ended, &things.key, &things.workspace, &things.credential]
-    {
+    for name in [
+        &things.promise,
+        &things.definition,
+        &things.run,
+        &things.ended,
+        &things.key,
+        &things.workspace,
+        &things.credential,
+    ] {
         text = text.replace(name.as_str(), "");
     }
     text
@@ -279,14 +327,22 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
     let things = Things::of(&server, "acme").await;
     let nothing = Things::of_nobody();
     let stranger = server.key("globex", Role::Admin).await;
-    for case in cases().iter().filter(|case| case.names_a_thing) {
+    // What is open to all has a test of its own: a token is good for whoever has it.
+    for case in cases().iter().filter(|case| case.names_a_thing && case.access != Access::Open) {
         let place = format!("{} {}", case.method, case.route);
         let theirs = call(&server, &server.http, case, &things, &stranger).await;
         let nobodys = call(&server, &server.http, case, &nothing, &stranger).await;
         assert_eq!((theirs.status, nobodys.status), (404, 404), "{place}: {}", theirs.text());
         assert_eq!(without_names(&theirs, &things), without_names(&nobodys, &nothing), "{place}");
     }
-    for list in [RUNS, "/api/v1/doubts", "/api/v1/ledger", "/api/v1/workflow-definitions"] {
+    for list in [
+        RUNS,
+        "/api/v1/doubts",
+        "/api/v1/ledger",
+        "/api/v1/workflow-definitions",
+        "/api/v1/promises",
+        "/api/v1/early-settlements",
+    ] {
         let shown = server.send("GET", list, None, &stranger, &[]).await;
         assert_eq!(shown.json()["items"], json!([]), "{list}");
     }
