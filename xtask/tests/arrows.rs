@@ -12,6 +12,7 @@ const LEASE_REDIS: &str = "hapax-lease-redis";
 const STORE_CONFORMANCE: &str = "hapax-store-conformance";
 const API: &str = "hapax-api";
 const DOCUMENTS: &str = "hapax-documents";
+const WEBHOOKS: &str = "hapax-webhooks";
 const OUTGOING: &str = "hapax-outgoing";
 const HTTP_IDEMPOTENCY: &str = "hapax-http-idempotency";
 const HTTP_CONFORMANCE: &str = "hapax-http-conformance";
@@ -59,13 +60,14 @@ const ARROWS: &[Arrows] = &[
         in_tests_to: &[FACADE, ENGINE, STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, STORE_CONFORMANCE],
     },
     Arrows { from: API, to: &[], in_tests_to: &[] },
-    Arrows { from: DOCUMENTS, to: &[ENGINE], in_tests_to: &[] },
+    Arrows { from: DOCUMENTS, to: &[ENGINE, WEBHOOKS], in_tests_to: &[] },
+    Arrows { from: WEBHOOKS, to: &[], in_tests_to: &[] },
     Arrows { from: OUTGOING, to: &[], in_tests_to: &[] },
     Arrows { from: HTTP_IDEMPOTENCY, to: &[ENGINE], in_tests_to: &[STORE_SQLITE, HTTP_CONFORMANCE] },
     Arrows { from: HTTP_CONFORMANCE, to: &[], in_tests_to: &[] },
     Arrows {
         from: SERVER,
-        to: &[ENGINE, API, DOCUMENTS, OUTGOING, HTTP_IDEMPOTENCY],
+        to: &[ENGINE, API, DOCUMENTS, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY],
         in_tests_to: &[STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, HTTP_CONFORMANCE],
     },
     Arrows { from: XTASK, to: &[], in_tests_to: &[] },

@@ -1,8 +1,10 @@
 //! From the tree to the document: every field looked at, every problem told, and nothing given up at the first.
 
+mod actions;
 mod document;
 mod effect;
 mod secrets;
+mod source;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,17 +18,20 @@ use crate::check::Known;
 use crate::expression::{Expression, Reads, Refused};
 use crate::node::{Kind, Node};
 use crate::problem::{Position, Problems, below, excerpt};
-use crate::scope::EVERYWHERE;
 use crate::span::Span;
 use crate::template::Template;
 
 pub(crate) use document::decode;
 pub(crate) use effect::KEY_HEADER;
+pub(crate) use secrets::is_telling;
+pub(crate) use source::decode_source;
 
 /// What goes along while a document is looked through.
 pub(crate) struct Decoder<'a> {
     problems: &'a mut Problems,
     known: &'a Known,
+    /// Variables that are known everywhere in the document.
+    everywhere: &'static [&'static str],
     /// Every step so far: where it is, and how many loops are around it.
     names: BTreeMap<String, Named>,
     /// The steps that have been before what is looked at now.
@@ -77,6 +82,23 @@ impl<'n> Fields<'n> {
         let place = self.fields.iter().position(|(key, _)| *key == name)?;
         let (key, node) = self.fields.remove(place);
         Some(Place { path: below(&self.path, key), node })
+    }
+}
+
+impl<'a> Decoder<'a> {
+    fn new(problems: &'a mut Problems, known: &'a Known, everywhere: &'static [&'static str]) -> Self {
+        Decoder {
+            problems,
+            known,
+            everywhere,
+            names: BTreeMap::new(),
+            before: BTreeSet::new(),
+            references: Vec::new(),
+            loops: 0,
+            nesting: 0,
+            steps: 0,
+            document: String::new(),
+        }
     }
 }
 
@@ -239,7 +261,7 @@ impl Decoder<'_> {
 
     fn variables(&self, more: &[&'static str]) -> Vec<&'static str> {
         let of_loop: &[&str] = if self.loops > 0 { &["item", "index"] } else { &[] };
-        EVERYWHERE.iter().chain(of_loop).chain(more).copied().collect()
+        self.everywhere.iter().chain(of_loop).chain(more).copied().collect()
     }
 
     fn expression(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Expression> {

@@ -40,6 +40,20 @@ pub(crate) const UNDO_TASK: &[&str] = &["type", "task", "input"];
 pub(crate) const UNDO_HTTP: &[&str] = &["type", "timeout"];
 pub(crate) const DECIDERS: &[&str] = &["roles", "requesters"];
 
+pub(crate) const SOURCE: &[&str] =
+    &["name", "description", "preset", "signature", "secrets", "eventId", "filter", "actions"];
+pub(crate) const SIGNATURE: &[&str] = &["scheme"];
+pub(crate) const HMAC: &[&str] = &["header", "algorithm", "encoding", "prefix"];
+pub(crate) const UNSIGNED: &[&str] = &["allowUnsigned"];
+pub(crate) const EVENT_ID: &[&str] = &["header", "pointer"];
+/// What an action does: one of these.
+pub(crate) const ACTS: &[&str] = &["settle", "start", "signal"];
+pub(crate) const ACTION: &[&str] = &["when"];
+pub(crate) const SETTLE: &[&str] = &["key", "value", "reject", "keepFor"];
+pub(crate) const REJECT: &[&str] = &["message", "code"];
+pub(crate) const START: &[&str] = &["workflow", "version", "key", "input"];
+pub(crate) const SIGNAL: &[&str] = &["run", "key", "name", "payload"];
+
 /// The kinds, for a message.
 pub(crate) fn kinds() -> String {
     let kinds: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
@@ -55,8 +69,11 @@ mod tests {
     fn every_field_is_explained() {
         let readme = include_str!("../README.md");
         let of_kinds = KINDS.iter().flat_map(|(_, own)| own.iter().copied());
+        let of_sources =
+            [SOURCE, SIGNATURE, HMAC, UNSIGNED, EVENT_ID, ACTS, ACTION, SETTLE, REJECT, START, SIGNAL];
         let all = [DOCUMENT, FINGERPRINT, STEP, RETRY, PROBE, UNDO_TASK, UNDO_HTTP, DECIDERS]
             .into_iter()
+            .chain(of_sources)
             .chain(of_kinds);
         for field in all.flatten() {
             let is_there = readme.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == *field);

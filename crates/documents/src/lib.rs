@@ -1,4 +1,4 @@
-//! Step workflows as documents: parsed, checked, and run by the engine.
+//! Step workflows and webhook sources as documents: parsed, checked, and run by the engine.
 #![doc = include_str!("../README.md")]
 
 mod check;
@@ -13,6 +13,7 @@ mod problem;
 mod run;
 mod schema;
 mod scope;
+pub mod source;
 mod span;
 mod template;
 
@@ -23,6 +24,7 @@ pub use model::Document;
 pub use node::Format;
 pub use problem::{Position, Problem, Severity};
 pub use run::{APPROVAL_SIGNAL, Answer, Decider, approval_signal, check_answer, options, register, run};
-pub use schema::json_schema;
+pub use schema::{json_schema, source_schema};
+pub use source::{CheckedSource, Source, check_source, check_source_bytes};
 pub use span::Span;
 pub use template::Template;

@@ -56,6 +56,25 @@ pub const MAX_HTTP_TIMEOUT: Duration = Duration::from_secs(600);
 /// How much longer than the caller the engine waits before it cuts an `http` attempt off.
 pub const HTTP_GRACE: Duration = Duration::from_secs(5);
 
+/// Most actions of one webhook source.
+pub const MAX_ACTIONS: usize = 10;
+/// Most expressions of one webhook source: each looks at the whole event.
+pub const MAX_SOURCE_EXPRESSIONS: usize = 200;
+/// Largest body of a webhook.
+pub const MAX_EVENT_BYTES: usize = 1024 * 1024;
+/// Most bytes of headers of a webhook that expressions can see.
+pub const MAX_EVENT_HEADER_BYTES: usize = 64 * 1024;
+/// Longest id of an event, in characters.
+pub const MAX_EVENT_ID_CHARS: usize = 255;
+/// Most fields of a webhook that comes as a form.
+pub const MAX_FORM_FIELDS: usize = 1_000;
+/// Most that all actions of one event may hold together, in about bytes.
+pub const MAX_PLAN_BYTES: usize = 4 * 1024 * 1024;
+/// Longest JSON pointer to the id of an event, in bytes.
+pub const MAX_POINTER_BYTES: usize = 256;
+/// Longest challenge of a provider that is repeated to it, in characters.
+pub const MAX_CHALLENGE_CHARS: usize = 1_024;
+
 /// Most answers to one approval that are refused before the step gives up.
 pub const MAX_REFUSED_ANSWERS: usize = 100;
 /// Longest comment with an answer to an approval, in characters.

@@ -68,13 +68,12 @@ pub(crate) fn read(text: &str, format: Format, problems: &mut Problems) -> Optio
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.len() > crate::limits::MAX_DOCUMENT_BYTES {
         let limit = crate::limits::MAX_DOCUMENT_BYTES;
-        let message =
-            format!("the document has {} bytes; {limit} are allowed: split it into children", text.len());
+        let message = format!("the document has {} bytes; {limit} are allowed: split it", text.len());
         problems.error("", None, "too_large", message);
         return None;
     }
     if text.trim().is_empty() {
-        problems.error("", None, "empty", "there is nothing in it; a document has name, version and steps");
+        problems.error("", None, "empty", "there is nothing in it; a document has at least a name");
         return None;
     }
     let is_json = match format {
@@ -85,6 +84,24 @@ pub(crate) fn read(text: &str, format: Format, problems: &mut Problems) -> Optio
     match is_json {
         true => json::read(text, problems),
         false => yaml::read(text, problems),
+    }
+}
+
+/// Reads JSON that somebody else wrote by the same rules: no key twice, nothing too deep, too much, or that would be lost.
+pub(crate) fn read_json(text: &str) -> Result<Value, Problem> {
+    let mut problems = Problems::default();
+    let node = json::read(text, &mut problems);
+    let found = problems.into_vec().into_iter().next();
+    match (node, found) {
+        (Some(node), None) => Ok(node.to_value()),
+        (_, Some(problem)) => Err(problem),
+        (None, None) => Err(Problem {
+            severity: Severity::Error,
+            path: String::new(),
+            code: "syntax",
+            message: "it is not JSON".to_string(),
+            at: None,
+        }),
     }
 }
 

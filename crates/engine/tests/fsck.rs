@@ -108,7 +108,8 @@ async fn invariant_6_a_wait_without_its_promise() {
 async fn invariant_7_a_key_that_names_another_open_run() {
     let stage = stage();
     let run = waiting(&stage).await;
-    finds!(&stage, &run, Lie { keys: |keys| keys[0].1.run = RunId::from_u128(1), ..Lie::NONE }, 7);
+    let other = |keys: &mut Vec<_>| lying_store::names(keys, |run, _| *run = RunId::from_u128(1));
+    finds!(&stage, &run, Lie { keys: other, ..Lie::NONE }, 7);
 }
 
 #[tokio::test]
@@ -160,8 +161,9 @@ async fn invariant_8_a_key_that_does_not_outlive_its_run_as_declared() {
 async fn invariant_10_a_key_that_stands_for_another_fingerprint() {
     let stage = stage();
     let run = closed(&stage).await;
-    let other =
-        |keys: &mut Vec<_>| lying_store::key_record(keys).fingerprint = Fingerprint::from_bytes([0; 32]);
+    let other = |keys: &mut Vec<_>| {
+        lying_store::names(keys, |_, fingerprint| *fingerprint = Fingerprint::from_bytes([0; 32]))
+    };
     finds!(&stage, &run, Lie { keys: other, ..Lie::NONE }, 10);
 }
 

@@ -3,6 +3,7 @@
 //! A case that is written and not listed is unused code, which the build refuses; the suite is made from this list alone.
 
 mod advancing;
+mod announcing;
 mod catalog;
 mod children;
 mod claiming;
@@ -10,12 +11,14 @@ mod comparing;
 mod concurrency;
 mod continuing;
 mod doubts;
+mod hooks;
 mod journal;
 mod keys;
 mod leases;
 mod listing;
 mod outbox;
 mod own_writes;
+mod promise_keys;
 mod promises;
 mod purging;
 mod racing;
@@ -128,6 +131,41 @@ macro_rules! with_every_case {
                 an_end_sent_again_is_one_arrival
                 a_command_sent_again_changes_nothing
                 an_arrival_sent_again_arrives_once
+            }
+            promise_keys {
+                a_promise_is_found_and_settled_by_its_key
+                a_key_names_a_promise_only_in_its_workspace_and_exactly
+                a_run_and_a_promise_may_have_the_same_key
+                a_key_of_another_promise_is_told_to_the_run
+                a_promise_that_lost_its_key_is_judged_anew
+                an_expired_key_is_given_to_the_next_promise
+                a_key_never_expires_before_its_promise
+                a_settlement_that_comes_first_is_kept_for_its_promise
+                an_early_settlement_is_told_to_a_run_that_goes_on
+                an_early_settlement_is_forgotten_in_time
+                a_settlement_is_kept_only_if_asked_for
+                a_key_goes_with_its_promise
+                a_promise_key_is_freed_by_people
+                a_promise_may_stand_alone
+                a_promise_that_stands_alone_takes_an_early_settlement
+                many_runs_wait_for_one_promise
+                a_deadline_is_told_to_those_who_wait
+                promises_are_listed_as_they_stand
+                a_token_is_for_one_promise
+                promises_that_are_over_are_forgotten
+                of_many_makings_under_one_key_one_wins
+                settling_by_key_and_waiting_never_miss_each_other
+            }
+            hooks {
+                an_event_is_taken_in_once
+                of_many_deliveries_at_once_one_is_new
+                what_became_of_an_event_is_written_once
+                events_are_listed_newest_first
+                unprocessed_events_are_found_and_old_ones_forgotten
+            }
+            announcing {
+                the_end_by_a_command_is_told
+                the_end_of_children_with_their_parent_is_told
             }
             waiting {
                 an_arrival_before_the_park_is_not_lost

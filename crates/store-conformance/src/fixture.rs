@@ -16,12 +16,12 @@ use std::time::Duration;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::fsck::{Report, fsck};
 use hapax_engine::model::{
-    EventKind, Failure, Grant, IdempotencyKey, KeyKind, Name, OwnerId, Parent, Payload, PromiseId, RunEvent,
-    RunHead, RunId, RunResult, Settlement, SignalId, Steer, StepId, StepRecord, Timestamp, Version,
-    WorkflowRef, WorkspaceId,
+    EventKind, Failure, Grant, IdempotencyKey, KeyKind, KeyRecord, Name, OwnerId, Parent, Payload, PromiseId,
+    PromiseRef, RunEvent, RunHead, RunId, RunResult, Settlement, SignalId, Steer, StepId, StepRecord,
+    Subscribers, Timestamp, Version, Wish, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::{
-    ClaimRuns, Claimed, HeldLease, KeyRecord, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage, RunView,
+    ClaimRuns, Claimed, HeldLease, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage, RunView,
     SendSignal, SettleOutcome, SettlePromise, SignalOutcome, SteerOutcome, SteerRun, Store,
 };
 
@@ -152,7 +152,14 @@ impl Stage {
     pub async fn steer_at(&self, run: &RunHead, command: Steer, expected: Option<Version>) -> SteerOutcome {
         let workspace = run.facts.workspace.clone();
         self.store
-            .steer_run(SteerRun { workspace, run: run.id(), command, expected, note: None })
+            .steer_run(SteerRun {
+                workspace,
+                run: run.id(),
+                command,
+                expected,
+                note: None,
+                announce: Subscribers::default(),
+            })
             .await
             .unwrap()
     }
@@ -284,8 +291,9 @@ pub fn promise_of(run: &RunHead, step: &str) -> PromiseId {
 pub fn settlement_of(run: &RunHead, step: &str, value: &str) -> SettlePromise {
     SettlePromise {
         workspace: run.facts.workspace.clone(),
-        id: promise_of(run, step),
-        settlement: Settlement::Resolved(json(value)),
+        promise: PromiseRef::Id(promise_of(run, step)),
+        wish: Wish::new(Settlement::Resolved(json(value))),
+        keep_for: None,
         note: None,
         grant: None,
     }

@@ -1,7 +1,5 @@
 //! The document itself, and what can only be judged once all of it is known.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use hapax_engine::model::{IgnorePaths, KeyOnFailure};
 
 use super::{Decoder, Place};
@@ -10,20 +8,11 @@ use crate::fields;
 use crate::model::{Document, Fingerprint};
 use crate::node::Node;
 use crate::problem::{Problems, excerpt};
+use crate::scope::EVERYWHERE;
 
 /// Looks through all of it. There is a document if, and only if, no error was found.
 pub(crate) fn decode(node: &Node, known: &Known, problems: &mut Problems) -> Option<Document> {
-    let mut decoder = Decoder {
-        problems,
-        known,
-        names: BTreeMap::new(),
-        before: BTreeSet::new(),
-        references: Vec::new(),
-        loops: 0,
-        nesting: 0,
-        steps: 0,
-        document: String::new(),
-    };
+    let mut decoder = Decoder::new(problems, known, EVERYWHERE);
     let document = decoder.document(&Place { path: String::new(), node });
     decoder.check_references();
     decoder.check_names();

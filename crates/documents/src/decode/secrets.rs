@@ -60,7 +60,8 @@ impl Decoder<'_> {
     }
 }
 
-fn is_telling(name: &str) -> bool {
+/// Does the name of a header or a field say that nobody should read what it holds?
+pub(crate) fn is_telling(name: &str) -> bool {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     TELLING.iter().any(|word| plain.contains(word))

@@ -109,6 +109,14 @@ impl<'a> Walk<'a> {
                     "null" => Kind::Null,
                     "true" => Kind::Bool(true),
                     "false" => Kind::Bool(false),
+                    number if is_beyond_64_bits(number) => {
+                        let message = format!(
+                            "{} is beyond 64 bits and would lose digits; write it as a text",
+                            excerpt(number)
+                        );
+                        self.problems.error(path, Some(at), "number", message);
+                        return None;
+                    }
                     number => match serde_json::from_str(number) {
                         Ok(number) => Kind::Number(number),
                         Err(error) => {
@@ -170,6 +178,12 @@ impl<'a> Walk<'a> {
             }
         }
     }
+}
+
+/// A whole number that would only be kept about.
+fn is_beyond_64_bits(number: &str) -> bool {
+    let is_whole = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    is_whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err()
 }
 
 fn narrow(number: usize) -> u32 {

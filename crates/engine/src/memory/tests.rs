@@ -95,7 +95,7 @@ async fn a_run_that_parks_after_a_signal_is_due_at_once() {
     let mut park = Advancing::new(&held, store.now());
     park.wait(None, held.arrivals).unwrap();
     let parked = store.advance_run(park.finish()).await.unwrap();
-    assert!(matches!(parked, AdvanceOutcome::Advanced { woken } if woken == [held.id()]));
+    assert!(matches!(parked, AdvanceOutcome::Advanced { woken, .. } if woken == [held.id()]));
     let claimed = store.claim_runs(ClaimRuns { grant: grant(2), limit: 10 }).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     assert_eq!(claimed.runs[0].status(), RunStatus::Running);

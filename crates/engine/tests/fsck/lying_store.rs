@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunHead, RunId,
-    Timestamp, Version, WorkspaceId,
+    Advance, Fingerprint, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, NewRun, Note, Post, Promise,
+    PromiseId, RunEvent, RunHead, RunId, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -26,6 +26,14 @@ impl Lie {
 }
 
 /// The one key of a test.
+/// Changes which run the first key names, and by which fingerprint.
+pub(crate) fn names(keys: &mut [(StoredKey, KeyRecord)], change: fn(&mut RunId, &mut Fingerprint)) {
+    match &mut key_record(keys).target {
+        KeyTarget::Run { run, fingerprint } => change(run, fingerprint),
+        other => panic!("it names {other:?}"),
+    }
+}
+
 pub(crate) fn key_record(keys: &mut [(StoredKey, KeyRecord)]) -> &mut KeyRecord {
     &mut keys[0].1
 }

@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    Advance, Grant, IdempotencyKey, KeyKind, NewRun, Note, OwnerId, Post, Promise, PromiseId, RunEvent,
-    RunId, Steer, Timestamp, Version, WorkspaceId,
+    Advance, Grant, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, OwnerId, Post, Promise, PromiseId,
+    PromiseRef, RunEvent, RunId, Steer, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyRecord, ListDoubts,
-    ListNotes, ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases,
-    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome,
-    SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey,
+    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, ListDoubts, ListNotes,
+    ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog,
+    RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome,
+    SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey,
 };
 
 use super::node::Node;
@@ -246,7 +246,10 @@ impl Store for FaultyStore {
 
     async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
         self.learn_from(&request.grant);
-        let name = request.id.as_str().split_once(':').map_or("?", |(_, name)| name).to_string();
+        let name = match &request.promise {
+            PromiseRef::Id(id) => id.as_str().split_once(':').map_or("?", |(_, name)| name).to_string(),
+            PromiseRef::Key(key) => key.as_str().rsplit(':').next().unwrap_or("?").to_string(),
+        };
         let shown = format!("settle {name}");
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.settle_promise(request.clone()))))
             .await

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, DoubtRef, EffectKey, Failure, PromiseState, Resolution, Role, Ruling, RunHead, RunId, RunStatus,
-    StepKind, StepRecord, StepStatus, WorkspaceId,
+    Actor, DoubtRef, EffectKey, Failure, IdempotencyKey, Payload, PromiseRef, PromiseState, Resolution, Role,
+    Ruling, RunHead, RunId, RunStatus, Settlement, StepKind, StepRecord, StepStatus, Wish, WorkspaceId,
 };
 use hapax_engine::runtime::Settling;
 use hapax_engine::store::Store;
@@ -14,6 +14,7 @@ use hapax_engine::{Engine, Error};
 use tokio::time::{sleep, timeout};
 
 use super::fleet::Fleet;
+use super::program::shared_key;
 use super::sink::Truth;
 use super::watch::{at_once, every_run};
 use super::world::World;
@@ -139,36 +140,53 @@ impl Outside {
             if (is_pending && (!storm || self.world.chance(2)))
                 || (!is_pending && storm && self.world.chance(10))
             {
-                let id = promise.id.as_str().to_string();
                 let value = self.world.roll(|dice| dice.u32(0..3));
-                self.call(move |outside, engine| async move { outside.settle(&engine, &id, value).await });
+                let by = match promise.key.filter(|_| self.world.chance(2)) {
+                    Some(key) => PromiseRef::Key(key.key),
+                    None => PromiseRef::Id(promise.id),
+                };
+                self.call(move |outside, engine| async move { outside.settle(&engine, by, value).await });
             }
+        }
+        if storm && self.world.chance(12) {
+            // Before anybody waits for it.
+            let (n, value) = self.world.roll(|dice| (dice.u8(1..=3), dice.u32(0..3)));
+            let by = PromiseRef::Key(IdempotencyKey::new(&shared_key(n)).unwrap());
+            self.call(move |outside, engine| async move { outside.settle(&engine, by, value).await });
         }
     }
 
     /// Value 0 is a rejection.
-    async fn settle(&self, engine: &Engine, id: &str, value: u32) {
-        let settled = match value {
-            0 => engine.reject_promise(id, Failure::permanent("no").with_code("planned")).await,
-            _ => engine.resolve_promise(id, &value).await,
+    async fn settle(&self, engine: &Engine, by: PromiseRef, value: u32) {
+        let settlement = match value {
+            0 => Settlement::Rejected(Failure::permanent("no").with_code("planned")),
+            _ => Settlement::Resolved(Payload::of(&value).unwrap()),
         };
-        let confirmed = match settled {
-            Ok(Settling::Done) => {
+        let (id, confirmed) = match (engine.settle(by.clone(), Wish::new(settlement)).await, &by) {
+            (Ok(Settling::Done(promise)), _) => {
                 self.world.count(|tally| tally.promises_settled += 1);
-                true
+                (promise.id, true)
             }
-            Ok(Settling::AlreadySo) => {
+            (Ok(Settling::AlreadySo(promise)), _) => {
                 self.world.count(|tally| tally.settlements_repeated += 1);
-                true
+                (promise.id, true)
             }
-            Err(Error::AlreadySettled) => {
+            (Ok(Settling::Kept { .. }), _) => {
+                self.world.count(|tally| tally.settlements_early += 1);
+                return;
+            }
+            (Err(Error::AlreadySettled), by) => {
                 self.world.count(|tally| tally.settlements_refused += 1);
-                false
+                match by {
+                    PromiseRef::Id(id) => (id.clone(), false),
+                    PromiseRef::Key(_) => return,
+                }
             }
             // Promises of a generation that is over are gone.
-            Err(Error::Store(_) | Error::PromiseTimedOut | Error::NoSuchPromise(_)) => return,
-            Err(error) => return self.world.break_off(format!("settling {id}: {error}")),
+            (Err(Error::Store(_) | Error::PromiseTimedOut | Error::NoSuchPromise(_)), _) => return,
+            (Err(error), by) => return self.world.break_off(format!("settling {by}: {error}")),
         };
+        let id = id.as_str();
         let mut known = self.known.lock().unwrap();
         let holds = known.promises.get(id).copied();
         // Invariants 39 and 40.

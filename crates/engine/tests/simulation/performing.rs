@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::node::Node;
-use super::program::{Effort, Op, Program, Then};
+use super::program::{Effort, Op, Program, Then, shared_key};
 use super::sink::{Truth, enter};
 use super::world::World;
 
@@ -110,13 +110,22 @@ impl Stage {
                 }
                 Ok(vec![])
             }
-            Op::Promise { timeout_ms } => {
+            Op::Promise { timeout_ms, key } => {
                 let name = format!("promise-{path}");
                 let mut promise = ctx.create_promise::<Value>(&name);
                 if let Some(ms) = timeout_ms {
                     promise = promise.timeout(Duration::from_millis(*ms));
                 }
-                Ok(outcome(promise.await)?.map(|value| (name, value)).into_iter().collect())
+                promise = match key {
+                    None => promise,
+                    Some(0) => promise.with_idempotency_key(format!("{}:{name}", ctx.run_id())),
+                    Some(n) => promise.with_idempotency_key(shared_key(*n)),
+                };
+                let given = promise.await;
+                if given.as_ref().is_err_and(|failure| failure.existing_promise().is_some()) {
+                    self.world.count(|tally| tally.keys_taken += 1);
+                }
+                Ok(outcome(given)?.map(|value| (name, value)).into_iter().collect())
             }
             Op::Signal { timeout_ms } => {
                 let mut signal = ctx.signal::<Value>("signal");
@@ -284,8 +293,9 @@ fn policy(effort: Effort) -> RetryPolicy {
 
 /// Why a step, a child or a run may fail here: because the program says so, because attempts ran out in the storm, or
 /// because people cancelled it.
-pub const EXPECTED: [&str; 9] = [
+pub const EXPECTED: [&str; 10] = [
     "planned",
+    "key_conflict",
     "crashed",
     "timed_out",
     "cancelled",

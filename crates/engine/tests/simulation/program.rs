@@ -37,6 +37,8 @@ pub enum Op {
     },
     Promise {
         timeout_ms: Option<u64>,
+        /// With a key: 0 is one of its own, others are shared by many.
+        key: Option<u8>,
     },
     Signal {
         timeout_ms: Option<u64>,
@@ -118,7 +120,7 @@ fn draw_op(dice: &mut Rng, depth: usize) -> Op {
         0..=2 => Op::Step(Effort::draw(dice)),
         3 => Op::Book(Effort::draw(dice)),
         4 => Op::Sleep { ms: draw_sleep(dice) },
-        5 => Op::Promise { timeout_ms: timeout_ms(dice) },
+        5 => Op::Promise { timeout_ms: timeout_ms(dice), key: draw_key(dice) },
         6 => Op::Signal { timeout_ms: timeout_ms(dice) },
         7 => Op::Remember,
         8 => Op::Wire { effort: Effort::draw(dice), has_probe: dice.u32(0..3) == 0 },
@@ -154,10 +156,23 @@ fn draw_branch(dice: &mut Rng) -> Vec<Op> {
     (0..dice.usize(1..=4)).map(|_| draw_op(dice, 1)).collect()
 }
 
+fn draw_key(dice: &mut Rng) -> Option<u8> {
+    match dice.u32(0..6) {
+        0..=2 => None,
+        3 | 4 => Some(0),
+        _ => Some(dice.u8(1..=3)),
+    }
+}
+
+/// A key that promises of many runs want.
+pub fn shared_key(n: u8) -> String {
+    format!("shared-{n}")
+}
+
 fn draw_rival(dice: &mut Rng) -> Op {
     match dice.u32(0..3) {
         0 => Op::Step(Effort::draw(dice)),
-        1 => Op::Promise { timeout_ms: None },
+        1 => Op::Promise { timeout_ms: None, key: draw_key(dice) },
         _ => Op::Signal { timeout_ms: None },
     }
 }

@@ -69,8 +69,8 @@ impl Shown for Vec<RunId> {
 impl Shown for AdvanceOutcome {
     fn shown(&self, world: &World) -> String {
         match self {
-            AdvanceOutcome::Advanced { woken } if woken.is_empty() => "advanced".into(),
-            AdvanceOutcome::Advanced { woken } => format!("advanced, woken: {}", woken.shown(world)),
+            AdvanceOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced".into(),
+            AdvanceOutcome::Advanced { woken, .. } => format!("advanced, woken: {}", woken.shown(world)),
             AdvanceOutcome::Stale(run) => format!("stale {}", head(run, world)),
             AdvanceOutcome::LeaseLost => "lease lost".into(),
         }
@@ -105,10 +105,14 @@ impl Shown for SignalOutcome {
 impl Shown for SettleOutcome {
     fn shown(&self, world: &World) -> String {
         match self {
-            SettleOutcome::Settled { granted: Some(run) } => format!("settled, granted {}", head(run, world)),
-            SettleOutcome::Settled { granted: None } => "settled".into(),
+            SettleOutcome::Settled { granted: Some(run), .. } => {
+                format!("settled, granted {}", head(run, world))
+            }
+            SettleOutcome::Settled { granted: None, .. } => "settled".into(),
             SettleOutcome::AlreadySettled { same, .. } => format!("settled before, same: {same}"),
-            SettleOutcome::TimedOut => "timed out".into(),
+            SettleOutcome::TimedOut { .. } => "timed out".into(),
+            SettleOutcome::Kept { .. } => "kept".into(),
+            SettleOutcome::AlreadyKept { same, .. } => format!("kept before, same: {same}"),
             SettleOutcome::NoSuchPromise => "no such promise".into(),
         }
     }

@@ -49,6 +49,8 @@ tally! {
     self_fenced,
     // What clients were told.
     promises_settled,
+    settlements_early,
+    keys_taken,
     settlements_repeated,
     settlements_refused,
     signals_repeated,

@@ -196,9 +196,11 @@ impl Watch {
     /// Invariant 7: no key is given to another run. Keys are kept for ever here.
     fn check_keys(&mut self, store: &MemoryStore) -> Result<(), String> {
         for (place, record) in at_once(store.list_keys(None)) {
-            let run = *self.keys.entry(place.clone()).or_insert(record.run);
-            if run != record.run {
-                return Err(format!("invariant 7: key {} named {run} and names {}", place.key, record.run));
+            // The key of a promise goes with it; only those of runs are kept for ever.
+            let Some(named) = record.run() else { continue };
+            let run = *self.keys.entry(place.clone()).or_insert(named);
+            if run != named {
+                return Err(format!("invariant 7: key {} named {run} and names {named}", place.key));
             }
         }
         Ok(())

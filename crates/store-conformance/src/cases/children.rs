@@ -47,7 +47,7 @@ pub(super) async fn a_child_is_started_once(t: &Stage) {
     let held = drive(t, &child).await;
     let mut advance = t.write(&parent).await.does("charge").advance();
     advance.children.push(t.child_of(&parent, "ship").id(child.id()).new_run());
-    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Advanced { woken } if woken.is_empty());
+    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Advanced { woken, .. } if woken.is_empty());
     assert_eq!(t.head(&child).await, held);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hapax_engine::model::{RunHead, RunId, RunState, RunStatus, Steer};
+use hapax_engine::model::{RunHead, RunId, RunState, RunStatus, Steer, Subscribers};
 use hapax_engine::store::{
     AdvanceOutcome, ClaimPosts, ClaimRuns, Purge, SettleOutcome, SignalOutcome, StartOutcome, SteerRun,
 };
@@ -39,7 +39,7 @@ pub(super) async fn starts_with_one_key_make_one_run(t: &Stage) {
 pub(super) async fn starts_with_one_key_and_many_inputs_conflict(t: &Stage) {
     let orders = (0..32).map(|n| t.order().key("k").input(&format!("{}", n % 4))).collect();
     let outcomes = start_at_once(t, orders).await;
-    let winner = t.key("k").await.unwrap().run;
+    let winner = t.key("k").await.unwrap().run().unwrap();
     let mut counts = [0; 3];
     for outcome in outcomes {
         match outcome {
@@ -212,7 +212,14 @@ pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
         let held = t.driven().await;
         let end = t.write(&held).await.completes("1").advance();
         let workspace = held.facts.workspace.clone();
-        let steer = SteerRun { workspace, run: held.id(), command: cancel(), expected: None, note: None };
+        let steer = SteerRun {
+            workspace,
+            run: held.id(),
+            command: cancel(),
+            expected: None,
+            note: None,
+            announce: Subscribers::default(),
+        };
         let (ender, steerer) = (t.store.clone(), t.store.clone());
         let ending = tokio::spawn(async move { ender.advance_run(end).await.unwrap() });
         let steering = tokio::spawn(async move { steerer.steer_run(steer).await.unwrap() });

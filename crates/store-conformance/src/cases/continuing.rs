@@ -1,6 +1,8 @@
 //! Beginning again with a new input and an empty history.
 
-use hapax_engine::model::{EventKind, Generation, Promise, PromiseId, PromiseState, StepId, WorkspaceId};
+use hapax_engine::model::{
+    EventKind, Generation, Promise, PromiseId, PromiseState, StepId, Timestamp, WorkspaceId,
+};
 use hapax_engine::store::{AdvanceOutcome, SettleOutcome, SignalOutcome, StartOutcome};
 
 use crate::fixture::*;
@@ -88,6 +90,6 @@ pub(super) async fn a_refused_continuation_deletes_nothing(t: &Stage) {
     let log = t.log(&late).await;
     assert_eq!((log.steps.len(), log.promises.len(), log.head.generation), (2, 1, Generation::default()));
     let id = PromiseId::of_run(late.id(), late.generation, &StepId::from_stored("payment"));
-    let promise = Promise { id: id.clone(), run: late.id(), deadline_at: None, state: PromiseState::Pending };
+    let promise = Promise::pending(id.clone(), late.id(), Timestamp::EPOCH, None);
     assert_eq!(t.store.find_promise(&WorkspaceId::default(), &id).await.unwrap(), Some(promise));
 }

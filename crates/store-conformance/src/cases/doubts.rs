@@ -2,7 +2,7 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Failure, Refusal, RunId, Steer, StepId, StepState, StepStatus, StepTransition, WorkspaceId,
+    Failure, PromiseRef, Refusal, RunId, Steer, StepId, StepState, StepStatus, StepTransition, WorkspaceId,
 };
 use hapax_engine::store::{DoubtPlace, ListDoubts, SettleOutcome, SettlePromise, SteerOutcome, StoredDoubt};
 
@@ -117,7 +117,8 @@ pub(super) async fn an_ended_run_may_leave_a_doubt(t: &Stage) {
     t.pass(SECOND);
     assert_eq!(t.purge().await.runs, 0, "nobody has ruled");
     assert_eq!(names(&t.doubts().await), [(run.id(), "wire")]);
-    let ruling = SettlePromise { id: doubt_of(&run, "wire"), ..settlement_of(&run, "wire", "1") };
+    let ruling =
+        SettlePromise { promise: PromiseRef::Id(doubt_of(&run, "wire")), ..settlement_of(&run, "wire", "1") };
     must!(t.store.settle_promise(ruling).await.unwrap(), SettleOutcome::Settled { .. });
     assert_eq!(t.purge().await.runs, 1);
     assert_eq!(t.doubts().await, []);

@@ -3,7 +3,7 @@
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     Actor, Failure, Fence, Generation, Note, Noted, Resolution, Role, RunHead, RunId, Steer, StepId,
-    WorkspaceId,
+    Subscribers, WorkspaceId,
 };
 use hapax_engine::store::{AdvanceOutcome, ListNotes, SettleOutcome, SettlePromise, SteerOutcome, SteerRun};
 
@@ -96,7 +96,7 @@ pub(super) async fn only_what_settles_a_promise_is_noted(t: &Stage) {
     must!(settle("payment", "first").await.unwrap(), SettleOutcome::Settled { .. });
     must!(settle("payment", "again").await.unwrap(), SettleOutcome::AlreadySettled { .. });
     t.pass(SECOND);
-    must!(settle("late", "too late").await.unwrap(), SettleOutcome::TimedOut);
+    must!(settle("late", "too late").await.unwrap(), SettleOutcome::TimedOut { .. });
     must!(settle("nothing", "unheard of").await.unwrap(), SettleOutcome::NoSuchPromise);
     assert_eq!(t.notes().await, [noted_by(MEG, &run, "first")]);
 }
@@ -109,7 +109,14 @@ pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
     let steer = |run: &RunHead, command: Steer, why: &str| {
         let note = Some(noted_by(MEG, run, why));
         let workspace = run.facts.workspace.clone();
-        t.store.steer_run(SteerRun { workspace, run: run.id(), command, expected: None, note })
+        t.store.steer_run(SteerRun {
+            workspace,
+            run: run.id(),
+            command,
+            expected: None,
+            note,
+            announce: Subscribers::default(),
+        })
     };
     must!(steer(&run, Steer::Pause, "pause").await.unwrap(), SteerOutcome::Steered(_));
     must!(steer(&run, Steer::Pause, "again").await.unwrap(), SteerOutcome::Refused(..));
@@ -122,6 +129,7 @@ pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
         command: cancel(),
         expected: Some(failed.version),
         note: Some(noted_by(MEG, &failed, "stale")),
+        announce: Subscribers::default(),
     };
     must!(t.store.steer_run(stale).await.unwrap(), SteerOutcome::Refused(..));
     let expected = [(&run, "pause"), (&failed, "retry"), (&run, "cancel")];

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{IdempotencyKey, KeyKind, RunHead, RunStatus, Timestamp, WorkspaceId};
-use hapax_engine::store::{KeyRecord, StartOutcome, StoredKey};
+use hapax_engine::model::{
+    IdempotencyKey, KeyKind, KeyRecord, KeyTarget, RunHead, RunStatus, Timestamp, WorkspaceId,
+};
+use hapax_engine::store::{StartOutcome, StoredKey};
 
 use crate::fixture::*;
 use crate::must;
@@ -50,15 +52,19 @@ pub(super) async fn the_same_key_in_two_workspaces_is_two_keys(t: &Stage) {
     let key = IdempotencyKey::new("k").unwrap();
     let abroad = WorkspaceId::new("abroad").unwrap();
     let record = t.store.find_key(&abroad, KeyKind::Run, &key).await.unwrap().unwrap();
-    assert_eq!(record.run, there.id());
-    assert_eq!(t.key("k").await.unwrap().run, here.id());
+    assert_eq!(record.run(), Some(there.id()));
+    assert_eq!(t.key("k").await.unwrap().run(), Some(here.id()));
 }
 
 /// What a key stands for can be read.
 pub(super) async fn a_key_says_what_it_stands_for(t: &Stage) {
     let run = t.order().key("k").start().await;
     let fingerprint = run.facts.fingerprint.unwrap();
-    let record = KeyRecord { run: run.id(), fingerprint, first_seen_at: t.now(), expires_at: None };
+    let record = KeyRecord {
+        target: KeyTarget::Run { run: run.id(), fingerprint },
+        first_seen_at: t.now(),
+        expires_at: None,
+    };
     t.pass(SECOND);
     must!(t.order().key("k").send().await, StartOutcome::Existing(_));
     assert_eq!(t.key("k").await, Some(record));
@@ -97,7 +103,7 @@ pub(super) async fn a_key_outlives_its_run_by_its_retention(t: &Stage) {
     t.pass(MOMENT);
     let next = t.order().key("k").input("2").start().await;
     let record = t.key("k").await.unwrap();
-    assert_eq!((record.run, record.first_seen_at, record.expires_at), (next.id(), t.now(), None));
+    assert_eq!((record.run(), record.first_seen_at, record.expires_at), (Some(next.id()), t.now(), None));
     assert_eq!(t.head(&run).await, run, "the old run is not touched");
 }
 
@@ -148,7 +154,7 @@ pub(super) async fn a_key_given_on_is_not_touched_by_its_first_run(t: &Stage) {
     t.purge().await;
     assert!(t.find(&first).await.is_none());
     let record = t.key("k").await.unwrap();
-    assert_eq!((record.run, record.expires_at), (second.id(), None));
+    assert_eq!((record.run(), record.expires_at), (Some(second.id()), None));
 }
 
 /// CONTRACT 4, invariant 60: the key of a purged run still refuses a second operation.
@@ -166,7 +172,7 @@ pub(super) async fn the_key_of_a_purged_run_still_stands(t: &Stage) {
 pub(super) async fn an_expired_key_is_there_until_it_is_purged(t: &Stage) {
     let run = completed_run(t, "k").await;
     t.pass(2 * HOUR);
-    assert_eq!(t.key("k").await.unwrap().run, run.id());
+    assert_eq!(t.key("k").await.unwrap().run(), Some(run.id()));
     assert_eq!(t.purge().await.keys, 1);
     assert!(t.key("k").await.is_none());
 }

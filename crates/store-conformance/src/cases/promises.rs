@@ -1,6 +1,8 @@
 //! Promises: settled once, or timed out.
 
-use hapax_engine::model::{Failure, PromiseState, RunHead, RunStatus, Settlement, StepState, WorkspaceId};
+use hapax_engine::model::{
+    Failure, PromiseState, RunHead, RunStatus, Settlement, StepState, Wish, WorkspaceId,
+};
 use hapax_engine::store::{AdvanceOutcome, SettleOutcome, SettlePromise};
 
 use crate::fixture::*;
@@ -33,17 +35,17 @@ pub(super) async fn a_promise_is_opened_with_its_step(t: &Stage) {
 pub(super) async fn the_first_settlement_stands(t: &Stage) {
     let run = waiting(t).await;
     t.pass(SECOND);
-    must!(t.settle(&run, "payment", r#"{"a":1,"b":2}"#).await, SettleOutcome::Settled { granted: None });
+    must!(t.settle(&run, "payment", r#"{"a":1,"b":2}"#).await, SettleOutcome::Settled { granted: None, .. });
     let first = Settlement::Resolved(json(r#"{"a":1,"b":2}"#));
-    let stands = PromiseState::Settled { at: t.now(), settlement: first.clone() };
+    let stands = PromiseState::Settled { at: t.now(), settlement: first };
     assert_eq!(state(t, &run).await, stands);
     t.pass(SECOND);
     let same = t.settle(&run, "payment", r#"{ "b": 2.0, "a": 1 }"#).await;
-    must!(same, SettleOutcome::AlreadySettled { same: true, settlement } if settlement == first);
+    must!(same, SettleOutcome::AlreadySettled { same: true, promise } if promise.state == stands);
     let other = t.settle(&run, "payment", r#"{"a":2}"#).await;
-    must!(other, SettleOutcome::AlreadySettled { same: false, settlement } if settlement == first);
+    must!(other, SettleOutcome::AlreadySettled { same: false, promise } if promise.state == stands);
     let rejection = SettlePromise {
-        settlement: Settlement::Rejected(Failure::permanent("no")),
+        wish: Wish::new(Settlement::Rejected(Failure::permanent("no"))),
         ..settlement_of(&run, "payment", "1")
     };
     must!(
@@ -59,7 +61,7 @@ pub(super) async fn a_rejection_is_a_settlement(t: &Stage) {
     let run = waiting(t).await;
     let why = Failure::permanent("card \"ü\" declined").with_code("declined").retry_after(SECOND);
     let rejection = SettlePromise {
-        settlement: Settlement::Rejected(why.clone()),
+        wish: Wish::new(Settlement::Rejected(why.clone())),
         ..settlement_of(&run, "payment", "1")
     };
     must!(t.store.settle_promise(rejection.clone()).await.unwrap(), SettleOutcome::Settled { .. });
@@ -86,7 +88,7 @@ pub(super) async fn a_promise_times_out_by_the_clock_alone(t: &Stage) {
     assert_eq!(state(t, &run).await, PromiseState::Pending);
     t.pass(std::time::Duration::from_millis(1));
     assert_eq!(state(t, &run).await, PromiseState::TimedOut);
-    must!(t.settle(&run, "payment", "1").await, SettleOutcome::TimedOut);
+    must!(t.settle(&run, "payment", "1").await, SettleOutcome::TimedOut { .. });
     assert_eq!(t.head(&run).await.arrivals, 0);
     assert_eq!(t.log(&run).await.promises[0].state, PromiseState::Pending, "a replay sees what was written");
 }
@@ -98,7 +100,7 @@ pub(super) async fn a_timeout_is_written_with_its_step(t: &Stage) {
     let held = t.claim_one(BOB).await;
     let held = t.write(&held).await.times_out("payment").done().await;
     assert_eq!(t.log(&held).await.promises[0].state, PromiseState::TimedOut);
-    must!(t.settle(&held, "payment", "1").await, SettleOutcome::TimedOut);
+    must!(t.settle(&held, "payment", "1").await, SettleOutcome::TimedOut { .. });
     let mut again = t.write(&held).await.does("charge").advance();
     again.timed_out.push(promise_of(&held, "payment"));
     must!(t.store.advance_run(again).await.unwrap(), AdvanceOutcome::Stale(_));
@@ -152,7 +154,7 @@ pub(super) async fn a_promise_of_an_ended_run_can_be_settled(t: &Stage) {
     let held = t.write(&held).await.awaits_promise("payment", None).done().await;
     let closed = t.write(&held).await.gives_up("payment").completes("1").done().await;
     let request = SettlePromise { grant: Some(grant(BOB)), ..settlement_of(&held, "payment", "1") };
-    must!(t.store.settle_promise(request).await.unwrap(), SettleOutcome::Settled { granted: None });
+    must!(t.store.settle_promise(request).await.unwrap(), SettleOutcome::Settled { granted: None, .. });
     let after = t.head(&held).await;
     assert_eq!(
         (after.status(), after.version, after.state),

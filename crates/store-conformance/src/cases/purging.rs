@@ -24,7 +24,7 @@ pub(super) async fn an_old_closed_run_goes_with_all_its_rows(t: &Stage) {
     let held = t.head(&held).await;
     t.write(&held).await.gives_up("payment").completes("1").done().await;
     t.pass(SECOND);
-    assert_eq!(t.purge().await, Purged { keys: 0, runs: 1, next: None });
+    assert_eq!(t.purge().await, Purged { keys: 0, early: 0, runs: 1, next: None });
     assert!(t.find(&held).await.is_none());
     assert!(t.store.find_log(&held.facts.workspace, held.id()).await.unwrap().is_none());
     assert!(t.events(&held).await.is_empty());
@@ -54,7 +54,7 @@ pub(super) async fn without_an_instant_only_keys_go(t: &Stage) {
     t.write(&held).await.completes("1").done().await;
     t.pass(HOUR);
     let request = Purge { runs_closed_before: None, after: None, limit: 10 };
-    assert_eq!(t.store.purge(request).await.unwrap(), Purged { keys: 1, runs: 0, next: None });
+    assert_eq!(t.store.purge(request).await.unwrap(), Purged { keys: 1, early: 0, runs: 0, next: None });
     assert!(t.find(&held).await.is_some());
 }
 
@@ -96,9 +96,12 @@ pub(super) async fn a_purge_is_bounded_and_says_where_to_go_on(t: &Stage) {
         runs.push(if n == 1 { t.pending().await } else { closed(t).await });
     }
     t.pass(SECOND);
-    assert_eq!(purge(t, 2, None).await, Purged { keys: 0, runs: 1, next: Some(runs[1].id()) });
-    assert_eq!(purge(t, 2, Some(runs[1].id())).await, Purged { keys: 0, runs: 2, next: Some(runs[3].id()) });
-    assert_eq!(purge(t, 2, Some(runs[3].id())).await, Purged { keys: 0, runs: 1, next: None });
+    assert_eq!(purge(t, 2, None).await, Purged { keys: 0, early: 0, runs: 1, next: Some(runs[1].id()) });
+    assert_eq!(
+        purge(t, 2, Some(runs[1].id())).await,
+        Purged { keys: 0, early: 0, runs: 2, next: Some(runs[3].id()) }
+    );
+    assert_eq!(purge(t, 2, Some(runs[3].id())).await, Purged { keys: 0, early: 0, runs: 1, next: None });
     assert_eq!(purge(t, 2, None).await, Purged::default());
     assert_eq!(t.list(10, None).await.runs.len(), 1);
 }
@@ -108,7 +111,7 @@ pub(super) async fn a_purge_that_just_fits_has_reached_the_end(t: &Stage) {
     closed(t).await;
     closed(t).await;
     t.pass(SECOND);
-    assert_eq!(purge(t, 2, None).await, Purged { keys: 0, runs: 2, next: None });
+    assert_eq!(purge(t, 2, None).await, Purged { keys: 0, early: 0, runs: 2, next: None });
 }
 
 /// S4.28, invariant 8: only keys that have expired go, the longest expired first.

@@ -1,7 +1,8 @@
 //! Commands of people.
 
 use hapax_engine::model::{
-    Asked, Drive, EventKind, Refusal, RunHead, RunResult, RunState, RunStatus, Steer, StepId, Version,
+    Asked, Drive, EventKind, KeyTarget, Refusal, RunHead, RunResult, RunState, RunStatus, Steer, StepId,
+    Version,
 };
 use hapax_engine::store::{AdvanceOutcome, SteerOutcome};
 
@@ -163,7 +164,7 @@ pub(super) async fn a_retry_reopens_a_failed_run(t: &Stage) {
     let left: Vec<_> = t.log(&failed).await.steps.iter().map(|step| step.id.to_string()).collect();
     assert_eq!(left, ["charge", "pack"]);
     let record = t.key("k").await.unwrap();
-    assert_eq!((record.run, record.expires_at), (failed.id(), None), "the key is its own again");
+    assert_eq!((record.run(), record.expires_at), (Some(failed.id()), None), "the key is its own again");
     let held = t.claim_one(BOB).await;
     let closed = t.write(&held).await.does("ship").completes("1").done().await;
     assert_eq!(t.view(&closed).await.result, Some(completed("1")));
@@ -200,7 +201,7 @@ pub(super) async fn a_retry_does_not_take_a_key_that_another_run_has(t: &Stage) 
     t.write(&second).await.fails("no").done().await;
     t.steered(&failed, retry()).await;
     let record = t.key("k").await.unwrap();
-    assert_eq!((record.run, record.expires_at, record.first_seen_at), (failed.id(), None, t.now()));
+    assert_eq!((record.run(), record.expires_at, record.first_seen_at), (Some(failed.id()), None, t.now()));
     assert_eq!(refused(t, &second, retry()).await, Refusal::KeyTaken(failed.id()));
 }
 
@@ -225,7 +226,8 @@ pub(super) async fn a_retry_takes_back_a_purged_key(t: &Stage) {
     t.pass(SECOND);
     t.steered(&failed, retry()).await;
     let record = t.key("k").await.unwrap();
-    assert_eq!((record.run, record.fingerprint, record.expires_at), (failed.id(), fingerprint, None));
+    let target = KeyTarget::Run { run: failed.id(), fingerprint };
+    assert_eq!((record.target, record.expires_at), (target, None));
     must!(t.order().key("k").send().await, hapax_engine::store::StartOutcome::Existing(run) if run.id() == failed.id());
 }
 

@@ -19,7 +19,7 @@ async fn awaiting(t: &Stage) -> (RunHead, RunHead) {
 /// The three things that can come in for a run.
 async fn arrives(t: &Stage, way: usize, run: &RunHead, child: &RunHead) {
     match way {
-        0 => must!(t.settle(run, "payment", "1").await, SettleOutcome::Settled { granted: None }),
+        0 => must!(t.settle(run, "payment", "1").await, SettleOutcome::Settled { granted: None, .. }),
         1 => must!(t.signal(run, "go").await, SignalOutcome::Stored { granted: None, .. }),
         _ => drop(t.write(child).await.completes("1").done().await),
     }
@@ -105,7 +105,7 @@ pub(super) async fn whoever_brings_the_arrival_may_drive_the_run(t: &Stage) {
                 grant: Some(grant(BOB)),
                 ..settlement_of(&run, "payment", "1")
             };
-            must!(t.store.settle_promise(request).await.unwrap(), SettleOutcome::Settled { granted } => granted)
+            must!(t.store.settle_promise(request).await.unwrap(), SettleOutcome::Settled { granted, .. } => granted)
         } else {
             let request =
                 hapax_engine::store::SendSignal { grant: Some(grant(BOB)), ..signal_to(&run, "go", None) };

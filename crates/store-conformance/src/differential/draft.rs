@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use hapax_engine::model::{
-    Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyOnFailure, KeyRetention, Name, NewRun,
-    OwnerId, Post, Priority, PromiseId, RunFacts, RunHead, RunId, RunStatus, Settlement, SignalId, Steer,
-    StepId, StepKind, Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
+    Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyKind, KeyOnFailure, KeyRetention, Name,
+    NewRun, OwnerId, Post, Priority, PromiseId, PromiseRef, RunFacts, RunHead, RunId, RunStatus, SettleRule,
+    Settlement, SignalId, Steer, StepId, StepKind, Subject, Subscribers, Timestamp, Version, Wish,
+    WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::*;
 
 use super::request::{Answer, Request};
-use super::sketch::{PROMISES, STEPS, Sketch};
+use super::sketch::{ALONE, PROMISES, STEPS, Sketch};
 use crate::fixture::{json, name, workflow};
 
 /// What comes next.
@@ -318,7 +319,7 @@ impl Drafter {
             _ => None,
         };
         let note = self.maybe_note(&workspace, run, model.now());
-        SteerRun { workspace, run, command, expected, note }
+        SteerRun { workspace, run, command, expected, note, announce: Subscribers::default() }
     }
 
     /// Mostly a step that the run has.
@@ -386,13 +387,45 @@ impl Drafter {
     async fn settle(&mut self, model: &dyn Store) -> SettlePromise {
         let (workspace, id) = self.promise(model).await;
         let settlement = match self.rng.u32(..4) {
+            0 if self.chance(30) => Settlement::Cancelled(Failure::permanent("called off")),
             0 => Settlement::Rejected(Failure::permanent("declined").with_code("no")),
             1 => Settlement::Resolved(json(r#"{ "item" : 1.0 }"#)),
             _ => Settlement::Resolved(json(self.one_of(&INPUTS))),
         };
         let (_, run) = self.run();
         let note = self.maybe_note(&workspace, run, model.now());
-        SettlePromise { workspace, id, settlement, note, grant: self.maybe_grant() }
+        let promise = match self.rng.u32(..10) {
+            0..4 => PromiseRef::Key(self.promise_key()),
+            4 => PromiseRef::Id(PromiseId::from_stored(self.one_of(&ALONE))),
+            _ => PromiseRef::Id(id),
+        };
+        let rule = match self.rng.u32(..5) {
+            0 => SettleRule::SameKey { key: None, strict: false },
+            1 => SettleRule::SameKey { key: Some(self.key()), strict: self.chance(50) },
+            _ => SettleRule::SameValue,
+        };
+        let said = self.chance(20).then(|| json(r#"{"headers":{},"data":"x"}"#));
+        let keep_for = self.one_of(&[None, Some(1_000), Some(100_000), Some(100_000)]);
+        SettlePromise {
+            workspace,
+            promise,
+            wish: Wish { settlement, rule, said },
+            keep_for: keep_for.map(Duration::from_millis),
+            note,
+            grant: self.maybe_grant(),
+        }
+    }
+
+    /// A business key; few, so that they meet.
+    pub(super) fn promise_key(&mut self) -> IdempotencyKey {
+        IdempotencyKey::new(self.one_of(&["stripe:1", "stripe:2", "stripe:3", "stripe:4"])).unwrap()
+    }
+
+    fn any_key(&mut self) -> (KeyKind, IdempotencyKey) {
+        match self.chance(50) {
+            true => (KeyKind::Run, self.key()),
+            false => (KeyKind::Promise, self.promise_key()),
+        }
     }
 
     fn purge(&mut self, now: Timestamp) -> Purge {
@@ -412,9 +445,13 @@ impl Drafter {
             0 => Request::FindRun(workspace, run),
             1 => Request::FindLog(workspace, run),
             2 => Request::ListEvents(workspace, run, Version::new(self.rng.u64(..12))),
-            3 => Request::FindKey(workspace, self.key()),
+            3 => {
+                let (kind, key) = self.any_key();
+                Request::FindKey(workspace, kind, key)
+            }
             4 => {
-                let after = StoredKey { workspace, kind: hapax_engine::model::KeyKind::Run, key: self.key() };
+                let (kind, key) = self.any_key();
+                let after = StoredKey { workspace, kind, key };
                 Request::ListKeys(self.chance(70).then_some(after))
             }
             5 => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hapax_engine::model::{EventKind, PostStatus, Refusal};
+use hapax_engine::model::{EventKind, PostStatus, PromiseState, Refusal};
 use hapax_engine::store::*;
 
 use super::request::Answer;
@@ -24,6 +24,9 @@ const WANTED: &[&str] = &[
     "renew: some lost",
     "advance: advanced",
     "advance: advanced, others woken",
+    "advance: advanced, promise settled",
+    "advance: advanced, promise without its key",
+    "advance: advanced, promise known",
     "advance: stale",
     "advance: lease lost",
     "steer: steered",
@@ -48,8 +51,13 @@ const WANTED: &[&str] = &[
     "settle: already settled, same",
     "settle: already settled, other",
     "settle: timed out",
+    "settle: settled, others woken",
+    "settle: kept",
+    "settle: already kept, same",
+    "settle: already kept, other",
     "settle: no such promise",
     "purge: keys",
+    "purge: early settlements",
     "purge: runs",
     "purge: more to do",
     "purge: nothing",
@@ -184,7 +192,12 @@ fn start(outcome: &StartOutcome) -> &'static str {
 
 fn advance(outcome: &AdvanceOutcome) -> &'static str {
     match outcome {
-        AdvanceOutcome::Advanced { woken } if woken.is_empty() => "advanced",
+        AdvanceOutcome::Advanced { opened, .. } if !opened.is_empty() => match opened[0].state {
+            PromiseState::Settled { .. } => "advanced, promise settled",
+            PromiseState::KeyTaken { .. } => "advanced, promise without its key",
+            PromiseState::Pending | PromiseState::TimedOut => "advanced, promise known",
+        },
+        AdvanceOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced",
         AdvanceOutcome::Advanced { .. } => "advanced, others woken",
         AdvanceOutcome::Stale(_) => "stale",
         AdvanceOutcome::LeaseLost => "lease lost",
@@ -219,11 +232,17 @@ fn signal(outcome: &SignalOutcome) -> &'static str {
 
 fn settle(outcome: &SettleOutcome) -> &'static str {
     match outcome {
-        SettleOutcome::Settled { granted: None } => "settled",
-        SettleOutcome::Settled { granted: Some(_) } => "settled, granted",
+        SettleOutcome::Settled { granted: None, waiters, .. } if !waiters.is_empty() => {
+            "settled, others woken"
+        }
+        SettleOutcome::Settled { granted: None, .. } => "settled",
+        SettleOutcome::Settled { granted: Some(_), .. } => "settled, granted",
         SettleOutcome::AlreadySettled { same: true, .. } => "already settled, same",
         SettleOutcome::AlreadySettled { same: false, .. } => "already settled, other",
-        SettleOutcome::TimedOut => "timed out",
+        SettleOutcome::TimedOut { .. } => "timed out",
+        SettleOutcome::Kept { .. } => "kept",
+        SettleOutcome::AlreadyKept { same: true, .. } => "already kept, same",
+        SettleOutcome::AlreadyKept { same: false, .. } => "already kept, other",
         SettleOutcome::NoSuchPromise => "no such promise",
     }
 }
@@ -232,6 +251,7 @@ fn purge(purged: Purged) -> &'static str {
     match purged {
         Purged { next: Some(_), .. } => "more to do",
         Purged { runs: 1.., .. } => "runs",
+        Purged { early: 1.., .. } => "early settlements",
         Purged { keys: 1.., .. } => "keys",
         Purged { .. } => "nothing",
     }

@@ -2,8 +2,8 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunHead, RunId,
-    Version, WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunHead,
+    RunId, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -21,7 +21,7 @@ pub(super) enum Request {
     FindLog(WorkspaceId, RunId),
     ListRuns(ListRuns),
     ListEvents(WorkspaceId, RunId, Version),
-    FindKey(WorkspaceId, IdempotencyKey),
+    FindKey(WorkspaceId, KeyKind, IdempotencyKey),
     ListKeys(Option<StoredKey>),
     FindPromise(WorkspaceId, PromiseId),
     AppendNotes(Vec<Note>),
@@ -89,8 +89,8 @@ impl Request {
             Request::ListEvents(workspace, run, after) => {
                 Answer::ListEvents(store.list_events(&workspace, run, after).await?)
             }
-            Request::FindKey(workspace, key) => {
-                Answer::FindKey(store.find_key(&workspace, KeyKind::Run, &key).await?)
+            Request::FindKey(workspace, kind, key) => {
+                Answer::FindKey(store.find_key(&workspace, kind, &key).await?)
             }
             Request::ListKeys(after) => Answer::ListKeys(store.list_keys(after).await?),
             Request::FindPromise(workspace, id) => {
@@ -146,7 +146,7 @@ impl Answer {
             | Answer::Advance(AdvanceOutcome::Stale(head))
             | Answer::Steer(SteerOutcome::Steered(head) | SteerOutcome::Refused(_, head))
             | Answer::Signal(SignalOutcome::Stored { granted: Some(head), .. })
-            | Answer::Settle(SettleOutcome::Settled { granted: Some(head) }) => vec![head.clone()],
+            | Answer::Settle(SettleOutcome::Settled { granted: Some(head), .. }) => vec![head.clone()],
             Answer::Claim(claimed) => claimed.runs.clone(),
             Answer::FindRun(Some(view)) => vec![view.head.clone()],
             Answer::FindLog(Some(log)) => vec![log.head.clone()],
@@ -167,9 +167,10 @@ async fn list_notes(store: &dyn Store, request: ListNotes, skip: usize) -> Store
 /// The order of the woken says nothing.
 fn sorted(outcome: AdvanceOutcome) -> AdvanceOutcome {
     match outcome {
-        AdvanceOutcome::Advanced { mut woken } => {
+        AdvanceOutcome::Advanced { mut woken, mut opened } => {
             woken.sort();
-            AdvanceOutcome::Advanced { woken }
+            opened.sort_by(|a, b| a.id.cmp(&b.id));
+            AdvanceOutcome::Advanced { woken, opened }
         }
         other => other,
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use hapax_engine::model::{
     Advance, Advancing, Asked, ClosePolicy, DoubtedAttempt, EffectKey, Failure, Fence, KeyRetention, NewRun,
-    Parent, Post, PostState, Priority, Promise, PromiseId, PromiseState, RunFacts, RunHead, RunId, RunResult,
-    RunState, STEP_TRANSITIONS, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus,
-    StepTransition, Timestamp, Version, WriteToken,
+    Parent, Post, PostState, Priority, Promise, PromiseId, PromiseKey, PromiseState, RunFacts, RunHead,
+    RunId, RunResult, RunState, STEP_TRANSITIONS, StepChange, StepId, StepKind, StepRecord, StepState,
+    StepStatus, StepTransition, Timestamp, Version, WriteToken,
 };
 use hapax_engine::store::RunLog;
 
@@ -36,6 +36,8 @@ pub(super) const STEPS: [&str; 15] = [
     "notify",
     "notify#2",
 ];
+/// Promises that stand alone.
+pub(super) const ALONE: [&str; 2] = ["approved", "shipped"];
 /// Those that wait for a promise.
 pub(super) const PROMISES: [&str; 2] = ["payment", "approval"];
 
@@ -158,12 +160,7 @@ impl<'a> Sketch<'a> {
         let (attempt, round) = (self.records[id].attempts, self.drafter.rng.u32(..));
         let promise =
             DoubtedAttempt::new(self.head.id(), self.advancing.generation(), id, attempt).round(round.into());
-        self.advancing.open_promise(Promise {
-            id: promise,
-            run: self.head.id(),
-            deadline_at: None,
-            state: PromiseState::Pending,
-        });
+        self.advancing.open_promise(Promise::pending(promise, self.head.id(), Timestamp::EPOCH, None));
     }
 
     fn state(&mut self, status: StepStatus) -> StepState {
@@ -228,18 +225,33 @@ impl<'a> Sketch<'a> {
         PromiseId::of_run(self.head.id(), self.advancing.generation(), id)
     }
 
+    /// Sometimes with a key, sometimes one that stands alone instead.
+    fn some_promise(&mut self, promise: Promise) -> Promise {
+        match self.drafter.rng.u32(..10) {
+            0..5 => {
+                let keep_for = self.drafter.one_of(&[0, 1_000, 100_000]);
+                let key = self.drafter.promise_key();
+                Promise {
+                    key: Some(PromiseKey { key, keep_for: Duration::from_millis(keep_for) }),
+                    ..promise
+                }
+            }
+            5..7 => {
+                let id = PromiseId::from_stored(self.drafter.one_of(&ALONE));
+                Promise::pending(id, RunId::NONE, self.now, promise.deadline_at)
+            }
+            _ => promise,
+        }
+    }
+
     fn begin_waiting(&mut self, id: &StepId) {
         let (mut until, mut child) = (None, None);
         match kind_of(id.as_str()) {
             StepKind::Promise => {
                 let span = self.drafter.one_of(&[None, Some(0), Some(10_000), Some(100_000)]);
                 until = span.map(|ms| self.now.plus(Duration::from_millis(ms)));
-                let promise = Promise {
-                    id: self.promise_of(id),
-                    run: self.head.id(),
-                    deadline_at: until,
-                    state: PromiseState::Pending,
-                };
+                let promise = Promise::pending(self.promise_of(id), self.head.id(), Timestamp::EPOCH, until);
+                let promise = self.some_promise(promise);
                 self.advancing.open_promise(promise);
             }
             StepKind::Child => {
@@ -277,7 +289,8 @@ impl<'a> Sketch<'a> {
         match record.kind {
             StepKind::Promise => {
                 let promise = self.promise_of(id);
-                let found = self.log.promises.iter().find(|known| known.id == promise);
+                let found =
+                    self.log.promises.iter().find(|known| known.id == promise || known.stands_alone());
                 found.is_some_and(|known| known.state != PromiseState::Pending)
             }
             StepKind::Child => {
@@ -307,7 +320,11 @@ impl<'a> Sketch<'a> {
             let state = self.state(StepStatus::Completed);
             self.change(id, StepTransition::Complete, state, None);
         } else if kind == StepKind::Promise && is_late {
-            self.advancing.time_out_promise(self.promise_of(id));
+            // One that stands alone ends by its own time.
+            let own = self.promise_of(id);
+            if self.log.promises.iter().any(|known| known.id == own) {
+                self.advancing.time_out_promise(own);
+            }
             let state = self.state(StepStatus::Failed);
             self.change(id, StepTransition::Fail, state, None);
         } else if self.drafter.chance(30) {

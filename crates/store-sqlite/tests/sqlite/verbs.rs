@@ -33,7 +33,14 @@ fn settle(id: &PromiseId, value: &str) -> SettlePromise {
 }
 
 fn steer(run: RunId, command: Steer) -> SteerRun {
-    SteerRun { workspace: workspace(), run, command, expected: None, note: None }
+    SteerRun {
+        workspace: workspace(),
+        run,
+        command,
+        expected: None,
+        note: None,
+        announce: Subscribers::default(),
+    }
 }
 
 async fn steered(store: &SqliteStore, request: SteerRun) -> RunHead {
@@ -269,7 +276,7 @@ async fn a_run_that_parks_without_having_seen_all_is_due_at_once() {
     let mut park = Advancing::new(&held, store.now());
     park.wait(None, 0).unwrap();
     let parked = store.advance_run(park.finish()).await.unwrap();
-    assert!(matches!(parked, AdvanceOutcome::Advanced { woken } if woken == [held.id()]));
+    assert!(matches!(parked, AdvanceOutcome::Advanced { woken, .. } if woken == [held.id()]));
     let claimed = store.claim_runs(claim(2)).await.unwrap().runs.remove(0);
     assert_eq!(claimed.arrivals, 1);
 
@@ -314,7 +321,7 @@ async fn a_promise_settles_once_and_wakes_its_run() {
     let paid = promise("paid").id;
     assert!(matches!(
         store.settle_promise(settle(&paid, "yes")).await.unwrap(),
-        SettleOutcome::Settled { granted: None }
+        SettleOutcome::Settled { granted: None, .. }
     ));
     for (value, expected) in [("yes", true), ("no", false)] {
         let again = store.settle_promise(settle(&paid, value)).await.unwrap();
@@ -334,7 +341,7 @@ async fn a_promise_settles_once_and_wakes_its_run() {
     assert!(matches!(refused, AdvanceOutcome::Stale(head) if head == woken));
     advance(&store, time_out(&["shipped"])).await;
     let late = store.settle_promise(settle(&promise("shipped").id, "yes")).await.unwrap();
-    assert!(matches!(late, SettleOutcome::TimedOut));
+    assert!(matches!(late, SettleOutcome::TimedOut { .. }));
     let log = store.find_log(&workspace(), held.id()).await.unwrap().unwrap();
     assert!(matches!(log.promises[0].state, PromiseState::Settled { .. }));
     assert_eq!(log.promises[1].state, PromiseState::TimedOut);
@@ -352,12 +359,12 @@ async fn a_promise_past_its_deadline_has_timed_out_for_all_who_look() {
     let held = start(&store, granted(facts(1))).await;
     let id = PromiseId::from_stored("p");
     let mut write = Advancing::new(&held, store.now());
-    write.open_promise(Promise {
-        id: id.clone(),
-        run: held.id(),
-        deadline_at: Some(store.now().plus(LEASE)),
-        state: PromiseState::Pending,
-    });
+    write.open_promise(Promise::pending(
+        id.clone(),
+        held.id(),
+        Timestamp::EPOCH,
+        Some(store.now().plus(LEASE)),
+    ));
     step(&mut write, &store, "a");
     advance(&store, write.finish()).await;
     let find = || async { store.find_promise(&workspace(), &id).await.unwrap().unwrap().state };
@@ -407,7 +414,7 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
     };
     write.step(wait).unwrap();
     write.wait(None, 0).unwrap();
-    let AdvanceOutcome::Advanced { woken } = store.advance_run(write.finish()).await.unwrap() else {
+    let AdvanceOutcome::Advanced { woken, .. } = store.advance_run(write.finish()).await.unwrap() else {
         panic!("the parent holds its lease");
     };
     assert_eq!(woken, [2, 3, 4].map(RunId::from_u128));
@@ -415,7 +422,7 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
     let claimed = store.claim_runs(claim(1)).await.unwrap().runs;
     let fourth = claimed.iter().find(|run| run.id().as_u128() == 4).unwrap();
     let ended = store.advance_run(closing(&store, fourth, done())).await.unwrap();
-    assert!(matches!(ended, AdvanceOutcome::Advanced { woken } if woken == [parent.id()]));
+    assert!(matches!(ended, AdvanceOutcome::Advanced { woken, .. } if woken == [parent.id()]));
     let log = store.find_log(&workspace(), parent.id()).await.unwrap().unwrap();
     assert_eq!(log.children, [(RunId::from_u128(4), Some(done()))]);
 

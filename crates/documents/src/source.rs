@@ -1,0 +1,197 @@
+//! Webhook sources as documents: whom to believe, how to tell events apart, and what to do with them.
+//!
+//! Only [`check_source`] makes sources, so that one that exists has been checked. Written as JSON, a source is the source again, with
+//! what its preset stands for in place of the preset.
+
+mod body;
+mod check;
+mod event;
+mod plan;
+
+use hapax_webhooks::Scheme;
+use http::HeaderName;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+pub use body::Unreadable;
+pub use check::{CheckedSource, check_source, check_source_bytes};
+pub use event::{ActionPlan, Event, Filtered, Outcome, Reading};
+pub use plan::{Planned, PlannedSettlement, PlannedTarget};
+
+use crate::expression::Expression;
+use crate::span::Span;
+use crate::template::{SECRET, Template};
+
+/// Variables that the expressions of a source see.
+pub(crate) const VARIABLES: &[&str] = &["body", "headers", "event"];
+
+/// A source of webhooks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    /// Its name, which is in its address.
+    pub name: String,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How its webhooks are signed.
+    #[serde(serialize_with = "signature")]
+    pub signature: Scheme,
+    /// The names of the secrets, any of which may have signed.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "secrets")]
+    pub secrets: Vec<String>,
+    /// Where the provider's id of an event is.
+    pub event_id: EventId,
+    /// Events for which this does not hold are passed over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Expression>,
+    /// What is done with an event.
+    pub actions: Vec<Action>,
+}
+
+/// Where the id of an event is: the same however often the provider sends it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EventId {
+    /// In this header.
+    Header(HeaderName),
+    /// In the body, where this JSON pointer leads.
+    Pointer(String),
+}
+
+/// One thing that is done with an event.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Action {
+    /// What.
+    #[serde(flatten)]
+    pub act: Act,
+    /// Passed over if this does not hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<Expression>,
+}
+
+/// What is done.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Act {
+    /// A promise is settled by its key.
+    Settle(Settle),
+    /// A run is started.
+    Start(Start),
+    /// A run is sent a signal.
+    Signal(Signal),
+}
+
+impl Act {
+    /// The kind as documents spell it.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Act::Settle(_) => "settle",
+            Act::Start(_) => "start",
+            Act::Signal(_) => "signal",
+        }
+    }
+}
+
+/// Settles a promise.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Settle {
+    /// The key of the promise.
+    pub key: Template,
+    /// With what.
+    #[serde(flatten)]
+    pub with: SettleWith,
+    /// How long it is kept if there is no such promise yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_for: Option<Span>,
+}
+
+/// What a promise is settled with.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettleWith {
+    /// A value.
+    Value(Template),
+    /// The word that there will be none.
+    Reject(Reject),
+}
+
+/// Why there will be no value.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reject {
+    /// In words.
+    pub message: Template,
+    /// As a code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<Template>,
+}
+
+/// Starts a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Start {
+    /// Of which workflow.
+    pub workflow: String,
+    /// In which version; the one in force if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// Its key; made of the source, the workflow and the id of the event if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<Template>,
+    /// With what; an empty object if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Template>,
+}
+
+/// Sends a signal.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Signal {
+    /// To which run.
+    #[serde(flatten)]
+    pub to: SignalTo,
+    /// Its name.
+    pub name: Template,
+    /// What it carries; null if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Template>,
+}
+
+/// How the run is named.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignalTo {
+    /// By its id.
+    Run(Template),
+    /// By its key.
+    Key(Template),
+}
+
+impl Serialize for EventId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            EventId::Header(name) => json!({ "header": name.as_str() }),
+            EventId::Pointer(pointer) => json!({ "pointer": pointer }),
+        }
+        .serialize(serializer)
+    }
+}
+
+fn signature<S: Serializer>(scheme: &Scheme, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut written = json!({ "scheme": scheme.as_str() });
+    match scheme {
+        Scheme::Hmac(hmac) => {
+            written["header"] = Value::from(hmac.header.as_str());
+            written["algorithm"] = Value::from(hmac.algorithm.as_str());
+            written["encoding"] = Value::from(hmac.encoding.as_str());
+            if !hmac.prefix.is_empty() {
+                written["prefix"] = Value::from(hmac.prefix.as_str());
+            }
+        }
+        Scheme::Unsigned => written["allowUnsigned"] = Value::Bool(true),
+        Scheme::StandardWebhooks | Scheme::Stripe | Scheme::GitHub | Scheme::Slack => {}
+    }
+    written.serialize(serializer)
+}
+
+fn secrets<S: Serializer>(names: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(names.iter().map(|name| format!("{SECRET}{name}")))
+}

@@ -1,0 +1,71 @@
+//! Checking a source: text in, and either a source that can be used or everything that is wrong with it.
+
+use std::fmt;
+
+use hapax_engine::model::canonical_json;
+
+use super::Source;
+use crate::check::Known;
+use crate::decode::decode_source;
+use crate::node::{Format, read, text_of};
+use crate::problem::{Problem, Problems};
+
+/// A source in which no error was found.
+#[derive(Clone, PartialEq)]
+pub struct CheckedSource {
+    source: Source,
+    canonical: String,
+    warnings: Vec<Problem>,
+}
+
+impl CheckedSource {
+    /// The source.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The source as one text: two that mean the same have the same, whatever their format, order, spacing and preset.
+    pub fn canonical(&self) -> &str {
+        &self.canonical
+    }
+
+    /// What somebody should look at.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+}
+
+impl fmt::Debug for CheckedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "source {}", self.source.name)
+    }
+}
+
+/// Checks a source, or tells all that is wrong with it, errors and warnings.
+pub fn check_source(text: &str, format: Format, known: &Known) -> Result<CheckedSource, Vec<Problem>> {
+    let mut problems = Problems::default();
+    let source =
+        read(text, format, &mut problems).and_then(|node| decode_source(&node, known, &mut problems));
+    let Some(source) = source.filter(|_| !problems.has_errors()) else {
+        return Err(problems.into_vec());
+    };
+    match serde_json::to_value(&source).map(|value| canonical_json(&value)) {
+        Ok(canonical) => Ok(CheckedSource { source, canonical, warnings: problems.into_vec() }),
+        Err(error) => {
+            problems.error("", None, "syntax", format!("it cannot be written as JSON: {error}"));
+            Err(problems.into_vec())
+        }
+    }
+}
+
+/// The same for bytes, which may not be text at all.
+pub fn check_source_bytes(
+    bytes: &[u8],
+    format: Format,
+    known: &Known,
+) -> Result<CheckedSource, Vec<Problem>> {
+    match text_of(bytes) {
+        Ok(text) => check_source(text, format, known),
+        Err(problem) => Err(vec![problem]),
+    }
+}

@@ -1,0 +1,180 @@
+//! From a webhook whose signature has been checked to what is to be done about it.
+
+use hapax_webhooks::Scheme;
+use http::{HeaderMap, HeaderName};
+use serde_json::{Map, Value, json};
+
+use super::body::{Unreadable, read_body};
+use super::plan::{Planned, plan};
+use super::{EventId, Source};
+use crate::decode::is_telling;
+use crate::limits::{MAX_CHALLENGE_CHARS, MAX_EVENT_HEADER_BYTES, MAX_EVENT_ID_CHARS, MAX_PLAN_BYTES};
+use crate::scope::Scope;
+
+/// What a webhook turned out to be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reading {
+    /// An event.
+    Event(Event),
+    /// The provider asks whether somebody is there: answer 200 with `{"challenge": …}`, and do nothing else.
+    Challenge(String),
+}
+
+/// An event, and what is to be done about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The provider's id: an event with one that was seen before is a duplicate.
+    pub id: String,
+    /// Whether the filter lets it through; if it does not, there are no actions.
+    pub filtered: Filtered,
+    /// One for each action of the source, in its order.
+    pub actions: Vec<ActionPlan>,
+}
+
+/// What the filter says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Filtered {
+    /// The event is of interest.
+    Passed,
+    /// It is not: there is nothing to do.
+    Held,
+    /// It cannot tell: the event has failed, and can be processed again once the source is mended.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What is to be done about an event, by one action.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ActionPlan {
+    /// Which action of the source, counted from 0.
+    pub index: usize,
+    /// `settle`, `start` or `signal`.
+    pub kind: &'static str,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of an action.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// This is to be done.
+    Do(Planned),
+    /// Its `when` does not hold.
+    Skipped,
+    /// It cannot be worked out from this event; the others are not touched by that.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Source {
+    /// Reads a webhook. Its signature must have been checked before, on the same bytes.
+    pub fn read(&self, headers: &HeaderMap, body: &[u8]) -> Result<Reading, Unreadable> {
+        let body = read_body(headers, body)?;
+        if let Some(challenge) = self.find_challenge(&body) {
+            return Ok(Reading::Challenge(challenge));
+        }
+        let id = self.get_event_id(headers, &body)?;
+        let scope = Scope::new(Value::Null, Value::Null)
+            .with("headers", visible_headers(headers)?)
+            .with("event", json!({ "id": id, "source": self.name }))
+            .with("body", body);
+        let filtered = match self.filter.as_ref().map(|filter| filter.holds(&scope)) {
+            None | Some(Ok(true)) => Filtered::Passed,
+            Some(Ok(false)) => Filtered::Held,
+            Some(Err(failed)) => Filtered::Failed { why: failed.0 },
+        };
+        let actions = match filtered {
+            Filtered::Passed => self.plan_actions(&id, &scope),
+            Filtered::Held | Filtered::Failed { .. } => Vec::new(),
+        };
+        Ok(Reading::Event(Event { id, filtered, actions }))
+    }
+
+    fn plan_actions(&self, event_id: &str, scope: &Scope) -> Vec<ActionPlan> {
+        let mut left = MAX_PLAN_BYTES;
+        let mut outcome = |action: &super::Action| {
+            match action.when.as_ref().map(|when| when.holds(scope)) {
+                None | Some(Ok(true)) => {}
+                Some(Ok(false)) => return Outcome::Skipped,
+                Some(Err(failed)) => return Outcome::Failed { why: failed.0 },
+            }
+            let planned = plan(&self.name, &action.act, event_id, scope);
+            let planned = planned.and_then(|planned| match left.checked_sub(planned.about_size()) {
+                Some(rest) => {
+                    left = rest;
+                    Ok(planned)
+                }
+                None => {
+                    Err(format!("the actions of one event hold more than {MAX_PLAN_BYTES} bytes together"))
+                }
+            });
+            planned.map_or_else(|why| Outcome::Failed { why }, Outcome::Do)
+        };
+        let actions = self.actions.iter().enumerate();
+        actions
+            .map(|(index, action)| ActionPlan { index, kind: action.act.as_str(), outcome: outcome(action) })
+            .collect()
+    }
+
+    /// Slack asks once, when the address is entered there.
+    fn find_challenge(&self, body: &Value) -> Option<String> {
+        let is_asked = self.signature == Scheme::Slack && body.get("type")? == "url_verification";
+        let challenge = body.get("challenge")?.as_str()?;
+        let is_plain = challenge.bytes().all(|byte| byte.is_ascii_graphic());
+        (is_asked && is_plain && challenge.len() <= MAX_CHALLENGE_CHARS).then(|| challenge.to_string())
+    }
+
+    fn get_event_id(&self, headers: &HeaderMap, body: &Value) -> Result<String, Unreadable> {
+        let none = |why: String| Err(Unreadable::EventId(why));
+        let id = match &self.event_id {
+            EventId::Header(name) => {
+                let mut values = headers.get_all(name).iter();
+                match (values.next().map(|value| value.to_str()), values.next()) {
+                    (None, _) => return none(format!("the header {name} is missing")),
+                    (_, Some(_)) => return none(format!("the header {name} is there more than once")),
+                    (Some(Err(_)), _) => return none(format!("the header {name} is not printable ASCII")),
+                    (Some(Ok(id)), None) => id.to_string(),
+                }
+            }
+            EventId::Pointer(pointer) => match body.pointer(pointer) {
+                None => return none(format!("there is nothing at {pointer} in the body")),
+                Some(Value::String(id)) => id.clone(),
+                Some(Value::Number(id)) if !id.is_f64() => id.to_string(),
+                Some(_) => return none(format!("at {pointer} is neither a text nor a whole number")),
+            },
+        };
+        let is_fine =
+            (1..=MAX_EVENT_ID_CHARS).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+        match is_fine {
+            true => Ok(id),
+            false => {
+                none(format!("it is not 1 to {MAX_EVENT_ID_CHARS} printable ASCII characters without spaces"))
+            }
+        }
+    }
+}
+
+/// Headers as expressions see them: names in small letters, and nothing that proves who somebody is, because what expressions see is kept.
+fn visible_headers(headers: &HeaderMap) -> Result<Value, Unreadable> {
+    let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if size > MAX_EVENT_HEADER_BYTES {
+        return Err(Unreadable::HeadersTooLarge);
+    }
+    let mut visible = Map::new();
+    for name in headers.keys().filter(|name| !is_proof(name)) {
+        let values: Result<Vec<&str>, _> = headers.get_all(name).iter().map(|value| value.to_str()).collect();
+        if let Ok(values) = values {
+            visible.insert(name.as_str().to_string(), Value::String(values.join(", ")));
+        }
+    }
+    Ok(Value::Object(visible))
+}
+
+fn is_proof(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    is_telling(name) || name.contains("signature") || name.contains("hmac")
+}

@@ -1,0 +1,74 @@
+//! Telling those who want to know of the runs that the store itself ends.
+
+use hapax_engine::model::{
+    Announced, Post, PostStatus, RunHead, RunStatus, Subscriber, Subscribers, WorkspaceId,
+};
+use hapax_engine::store::{ListPosts, SteerOutcome, SteerRun};
+
+use crate::fixture::*;
+use crate::must;
+
+fn subscribers() -> Subscribers {
+    Subscribers::new(vec![
+        Subscriber { target: name("hook-1"), wants: [Announced::RunCancelled].into() },
+        Subscriber {
+            target: name("hook-2"),
+            wants: [Announced::RunCompleted, Announced::RunCancelled].into(),
+        },
+        Subscriber { target: name("hook-3"), wants: [Announced::RunFailed].into() },
+    ])
+}
+
+async fn told(t: &Stage, run: &RunHead) -> Vec<(String, String)> {
+    let request =
+        ListPosts { workspace: None, status: Some(PostStatus::Due), target: None, after: None, limit: 50 };
+    let posts = t.store.list_posts(request).await.unwrap();
+    let what = |post: &Post| {
+        let payload: serde_json::Value = post.payload.to().unwrap();
+        assert_eq!(payload["data"]["runId"], run.id().to_string());
+        (post.target.to_string(), payload["type"].as_str().unwrap().to_string())
+    };
+    posts.iter().filter(|post| post.run == run.id()).map(what).collect()
+}
+
+fn command(run: &RunHead) -> SteerRun {
+    SteerRun {
+        workspace: WorkspaceId::default(),
+        run: run.id(),
+        command: cancel(),
+        expected: None,
+        note: None,
+        announce: subscribers(),
+    }
+}
+
+fn of_cancelled() -> Vec<(String, String)> {
+    ["hook-1", "hook-2"].map(|hook| (hook.to_string(), "run.cancelled".to_string())).to_vec()
+}
+
+/// A run that a command ends is told to those who want to know, in the write that ends it, and once.
+pub(super) async fn the_end_by_a_command_is_told(t: &Stage) {
+    let run = t.pending().await;
+    must!(t.store.steer_run(command(&run)).await.unwrap(), SteerOutcome::Steered(head) if head.status() == RunStatus::Cancelled);
+    assert_eq!(told(t, &run).await, of_cancelled());
+    must!(t.store.steer_run(command(&run)).await.unwrap(), SteerOutcome::Refused(..));
+    assert_eq!(told(t, &run).await.len(), 2);
+    let driven = t.driven().await;
+    must!(t.store.steer_run(command(&driven)).await.unwrap(), SteerOutcome::Steered(_));
+    assert!(told(t, &driven).await.is_empty(), "it has not ended yet");
+}
+
+/// Children that end with their parent are told as well, whoever ends the parent.
+pub(super) async fn the_end_of_children_with_their_parent_is_told(t: &Stage) {
+    let parent = t.driven().await;
+    let child = t.child_of(&parent, "child").start().await;
+    let write = t.write(&parent).await.announces(subscribers()).completes("1");
+    write.done().await;
+    assert_eq!(t.head(&child).await.status(), RunStatus::Cancelled);
+    assert_eq!(told(t, &child).await, of_cancelled());
+    assert_eq!(told(t, &parent).await, [("hook-2".to_string(), "run.completed".to_string())]);
+    let parent = t.pending().await;
+    let child = t.child_of(&parent, "child").start().await;
+    must!(t.store.steer_run(command(&parent)).await.unwrap(), SteerOutcome::Steered(_));
+    assert_eq!((told(t, &parent).await, told(t, &child).await), (of_cancelled(), of_cancelled()));
+}

@@ -1,0 +1,24 @@
+//! Webhooks in and out, as pure rules: who signed them, how ours are signed, and what becomes of a delivery.
+#![doc = include_str!("../README.md")]
+
+mod claim;
+mod hex;
+pub mod limits;
+mod mac;
+mod message;
+mod refused;
+mod reply;
+mod schedule;
+mod scheme;
+mod secret;
+mod sign;
+mod verify;
+
+pub use message::{BadMessageId, MessageId};
+pub use refused::Refused;
+pub use reply::{Reply, Verdict, judge};
+pub use schedule::{SCHEDULE, wait_after};
+pub use scheme::{Algorithm, Encoding, HmacScheme, Scheme};
+pub use secret::{BadSecret, NoRandomness, SigningSecret};
+pub use sign::{SignedHeaders, Unsignable, sign};
+pub use verify::{BadSecrets, Verifier};

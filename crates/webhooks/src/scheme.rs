@@ -1,0 +1,124 @@
+//! How a sender proves who it is.
+
+use http::HeaderName;
+
+/// A way to sign webhooks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scheme {
+    /// `webhook-id`, `webhook-timestamp`, `webhook-signature`; secrets are `whsec_` and base64.
+    StandardWebhooks,
+    /// `Stripe-Signature: t=…,v1=…`.
+    Stripe,
+    /// `X-Hub-Signature-256: sha256=…`.
+    GitHub,
+    /// `X-Slack-Request-Timestamp` and `X-Slack-Signature: v0=…`.
+    Slack,
+    /// A MAC of the body in a header.
+    Hmac(HmacScheme),
+    /// Nothing is proved: anybody who knows the address can send.
+    Unsigned,
+}
+
+impl Scheme {
+    /// The scheme as documents spell it.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Scheme::StandardWebhooks => "standard-webhooks",
+            Scheme::Stripe => "stripe",
+            Scheme::GitHub => "github",
+            Scheme::Slack => "slack",
+            Scheme::Hmac(_) => "hmac",
+            Scheme::Unsigned => "none",
+        }
+    }
+
+    /// Does it say when a request was made, so that an old one can be told?
+    pub const fn has_timestamp(&self) -> bool {
+        match self {
+            Scheme::StandardWebhooks | Scheme::Stripe | Scheme::Slack => true,
+            Scheme::GitHub | Scheme::Hmac(_) | Scheme::Unsigned => false,
+        }
+    }
+
+    /// The header with the signature, if there is one; it is for nobody else to see.
+    pub fn signature_header(&self) -> Option<HeaderName> {
+        let name = match self {
+            Scheme::StandardWebhooks => "webhook-signature",
+            Scheme::Stripe => "stripe-signature",
+            Scheme::GitHub => "x-hub-signature-256",
+            Scheme::Slack => "x-slack-signature",
+            Scheme::Hmac(scheme) => return Some(scheme.header.clone()),
+            Scheme::Unsigned => return None,
+        };
+        Some(HeaderName::from_static(name))
+    }
+}
+
+/// Where a MAC of the body is, and what it looks like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HmacScheme {
+    /// The header.
+    pub header: HeaderName,
+    /// The hash.
+    pub algorithm: Algorithm,
+    /// How the MAC is written.
+    pub encoding: Encoding,
+    /// What stands before it, such as `sha256=`.
+    pub prefix: String,
+}
+
+/// The hash under a MAC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// SHA-1, for those who have nothing better.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-512.
+    Sha512,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Algorithm; 3] = [Algorithm::Sha1, Algorithm::Sha256, Algorithm::Sha512];
+
+    /// The algorithm as documents spell it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Algorithm::Sha1 => "sha1",
+            Algorithm::Sha256 => "sha256",
+            Algorithm::Sha512 => "sha512",
+        }
+    }
+
+    /// How long a MAC is, in bytes.
+    pub const fn mac_bytes(self) -> usize {
+        match self {
+            Algorithm::Sha1 => 20,
+            Algorithm::Sha256 => 32,
+            Algorithm::Sha512 => 64,
+        }
+    }
+}
+
+/// How a MAC is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Two digits a byte, of either case.
+    Hex,
+    /// Base64 with the standard alphabet.
+    Base64,
+}
+
+impl Encoding {
+    /// Every encoding.
+    pub const ALL: [Encoding; 2] = [Encoding::Hex, Encoding::Base64];
+
+    /// The encoding as documents spell it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Encoding::Hex => "hex",
+            Encoding::Base64 => "base64",
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Signs what we send, as Standard Webhooks says.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::limits::MAX_SECRETS;
+use crate::mac::mac;
+use crate::message::MessageId;
+use crate::scheme::Algorithm;
+use crate::secret::SigningSecret;
+
+/// What goes with a signed body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedHeaders {
+    /// `webhook-id`: the same for all attempts.
+    pub id: MessageId,
+    /// `webhook-timestamp`: when this attempt was made, in seconds since 1970.
+    pub timestamp: u64,
+    /// `webhook-signature`: one for each secret, with spaces in between.
+    pub signature: String,
+}
+
+/// Why nothing was signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unsignable {
+    /// Without a secret nothing is sent.
+    #[error("there is no secret to sign with")]
+    NoSecret,
+    /// More than a receiver can be asked to look through.
+    #[error("there are more than {MAX_SECRETS} secrets; end the rotation of the oldest first")]
+    TooManySecrets,
+    /// The clock says that it is before 1970.
+    #[error("the clock is before 1970")]
+    Clock,
+}
+
+/// Signs one attempt at `now`. `body` must be sent byte for byte. While secrets are rotated all of them sign, the newest first.
+pub fn sign(
+    secrets: &[SigningSecret],
+    id: &MessageId,
+    now: SystemTime,
+    body: &[u8],
+) -> Result<SignedHeaders, Unsignable> {
+    match secrets.len() {
+        0 => return Err(Unsignable::NoSecret),
+        1..=MAX_SECRETS => {}
+        _ => return Err(Unsignable::TooManySecrets),
+    }
+    let timestamp = now.duration_since(UNIX_EPOCH).map_err(|_| Unsignable::Clock)?.as_secs();
+    let before_body = format!("{id}.{timestamp}.");
+    let signature = |secret: &SigningSecret| {
+        let mac = mac(Algorithm::Sha256, secret.key(), &[before_body.as_bytes(), body]);
+        format!("v1,{}", STANDARD.encode(mac))
+    };
+    let signatures: Vec<String> = secrets.iter().map(signature).collect();
+    Ok(SignedHeaders { id: id.clone(), timestamp, signature: signatures.join(" ") })
+}
+
+impl SignedHeaders {
+    /// The three headers.
+    pub fn to_headers(&self) -> HeaderMap {
+        let header = |name, value: &str| {
+            let value = HeaderValue::from_str(value).expect("ids and base64 are printable ASCII");
+            (HeaderName::from_static(name), value)
+        };
+        HeaderMap::from_iter([
+            header("webhook-id", self.id.as_str()),
+            header("webhook-timestamp", &self.timestamp.to_string()),
+            header("webhook-signature", &self.signature),
+        ])
+    }
+}

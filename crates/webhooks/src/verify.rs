@@ -1,0 +1,104 @@
+//! Whether a webhook comes from who it should: checked on the bytes as they came, before anybody reads them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::HeaderMap;
+use secrecy::{ExposeSecret, SecretSlice};
+
+use crate::claim::read_claim;
+use crate::limits::{MAX_SECRET_CHARS, MAX_SECRETS, TOLERANCE};
+use crate::mac::any_matches;
+use crate::refused::Refused;
+use crate::scheme::Scheme;
+use crate::secret::{BadSecret, key_of};
+
+/// Checks the webhooks of one source.
+#[derive(Debug, Clone)]
+pub struct Verifier {
+    scheme: Scheme,
+    keys: Vec<SecretSlice<u8>>,
+}
+
+/// Why secrets cannot be used. For whoever set the source up; no secret is in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadSecrets {
+    /// There are none, so nothing could ever be believed.
+    #[error("there is no secret to check signatures with; name one")]
+    None,
+    /// More than are tried.
+    #[error("there are more than {MAX_SECRETS} secrets; take away those that nobody signs with any more")]
+    TooMany,
+    /// The scheme uses none.
+    #[error(
+        "webhooks of this source are not signed, so it needs no secret; take it away, or say how they are signed"
+    )]
+    NotUsed,
+    /// One of them cannot be a secret of the scheme.
+    #[error("secret {} of the source cannot be used: {why}", index + 1)]
+    Unusable {
+        /// Which, counted from 0.
+        index: usize,
+        /// What is wrong.
+        why: BadSecret,
+    },
+}
+
+impl Verifier {
+    /// Any of `secrets` may have signed. Secrets are as the provider shows them: those of Standard Webhooks are base64 after
+    /// `whsec_`, those of Stripe only look like it and are used as they are.
+    pub fn new<S: AsRef<str>>(scheme: Scheme, secrets: &[S]) -> Result<Self, BadSecrets> {
+        match (&scheme, secrets.len()) {
+            (Scheme::Unsigned, 0) => {}
+            (Scheme::Unsigned, _) => return Err(BadSecrets::NotUsed),
+            (_, 0) => return Err(BadSecrets::None),
+            (_, 1..=MAX_SECRETS) => {}
+            (_, _) => return Err(BadSecrets::TooMany),
+        }
+        let key = |(index, secret): (usize, &S)| {
+            let key = match scheme {
+                Scheme::StandardWebhooks => key_of(secret.as_ref()),
+                _ => text_key(secret.as_ref()),
+            };
+            key.map_err(|why| BadSecrets::Unusable { index, why })
+        };
+        let keys = secrets.iter().enumerate().map(key).collect::<Result<_, _>>()?;
+        Ok(Verifier { scheme, keys })
+    }
+
+    /// The scheme.
+    pub fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
+    /// Is `body`, byte for byte, what one of the secrets signed, and not long ago as of `now`?
+    pub fn verify(&self, headers: &HeaderMap, body: &[u8], now: SystemTime) -> Result<(), Refused> {
+        let Some(claim) = read_claim(&self.scheme, headers)? else { return Ok(()) };
+        let keys = self.keys.iter().map(ExposeSecret::expose_secret);
+        let parts = [claim.before_body.as_bytes(), body];
+        if !any_matches(claim.algorithm, keys, &parts, &claim.signatures) {
+            return Err(Refused::NoMatch);
+        }
+        // Only what somebody signed is worth a word about clocks.
+        claim.signed_at.map_or(Ok(()), |signed_at| check_time(signed_at, now))
+    }
+}
+
+fn check_time(signed_at: u64, now: SystemTime) -> Result<(), Refused> {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let (age, lead) = (now.saturating_sub(signed_at), signed_at.saturating_sub(now));
+    match TOLERANCE.as_secs() {
+        tolerance if age > tolerance => Err(Refused::Stale { seconds: age }),
+        tolerance if lead > tolerance => Err(Refused::FromTheFuture { seconds: lead }),
+        _ => Ok(()),
+    }
+}
+
+/// A secret that is used as it is written. With an empty one anybody could sign.
+fn text_key(secret: &str) -> Result<SecretSlice<u8>, BadSecret> {
+    match secret {
+        "" => Err(BadSecret::Empty),
+        secret if secret.trim() != secret => Err(BadSecret::Whitespace),
+        secret if secret.len() > MAX_SECRET_CHARS => Err(BadSecret::TooLong),
+        secret => Ok(secret.as_bytes().to_vec().into()),
+    }
+}
