@@ -170,7 +170,7 @@ impl Metrics {
         out.gauge("hapax_event_streams_open", "Live event streams open now.", app.streams.count() as f64);
         out.counter(
             "hapax_key_uses_uncounted_total",
-            "Uses of run keys that the look-up of a key does not show, because they could not be written.",
+            "Uses of run and promise keys that the look-up of a key does not show, because they could not be written.",
             self.uses_lost.load(Ordering::Relaxed),
         );
         out.counter(
