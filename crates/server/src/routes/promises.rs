@@ -24,7 +24,7 @@ use utoipa::IntoParams;
 use super::doubts::PageOf;
 use super::request::{Caller, PathOf, QueryOf, page_limit, preferred_wait};
 use super::runs::run_id;
-use crate::answer::Refused;
+use crate::answer::{Refused, echo};
 use crate::app::App;
 use crate::errors::problem_of;
 use crate::identity::Identity;
@@ -343,18 +343,14 @@ async fn shown(
     let promise = promise_named(promise)?;
     let wait = preferred_wait(headers, Duration::ZERO, MAX_RESULT_WAIT)?;
     let engine = app.engine_for(identity);
-    let settled = async {
-        match wait.is_zero() {
-            true => std::future::pending().await,
-            false => engine.wait_for_promise(&promise).await,
-        }
+    let settled = match wait.is_zero() {
+        true => None,
+        false => tokio::time::timeout(wait, engine.wait_for_promise(&promise)).await.ok(),
     };
-    let found = match tokio::time::timeout(wait, settled).await {
-        Ok(settled) => settled,
-        Err(_) => match engine.find_promise(&promise).await {
-            Ok(found) => found.ok_or_else(|| Error::NoSuchPromise(promise.to_string())),
-            Err(error) => Err(error),
-        },
+    let missing = || Error::NoSuchPromise(echo(&promise.to_string()));
+    let found = match settled {
+        Some(settled) => settled,
+        None => engine.find_promise(&promise).await.and_then(|found| found.ok_or_else(missing)),
     };
     let found = found.map_err(|error| problem_of(&error))?;
     Ok(Json(shown_promise(&found, app.store.now())))

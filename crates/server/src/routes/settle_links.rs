@@ -16,7 +16,7 @@ use hapax_engine::runtime::Settling;
 use http::StatusCode;
 
 use super::request::{Caller, PathOf};
-use crate::answer::Refused;
+use crate::answer::{Refused, echo};
 use crate::app::App;
 use crate::connection::Peer;
 use crate::errors::problem_of;
@@ -50,7 +50,7 @@ pub(crate) async fn issue(
     }
     let engine = app.engine_for(&identity);
     let found = engine.find_promise(&promise).await.map_err(|error| problem_of(&error))?;
-    let found = found.ok_or_else(|| problem_of(&Error::NoSuchPromise(promise.to_string())))?;
+    let found = found.ok_or_else(|| problem_of(&Error::NoSuchPromise(echo(&promise.to_string()))))?;
     let secret = SettleSecret::generate().map_err(|error| {
         tracing::error!(%error, "no token can be made");
         Refused::new(Code::Internal, "The server failed. Report `traceId` to the operator.")
