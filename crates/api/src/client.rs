@@ -7,6 +7,7 @@ mod error;
 mod event_text;
 mod follow;
 mod limits;
+mod promises;
 mod routes;
 mod sending;
 mod webhooks;
@@ -21,6 +22,7 @@ use url::Url;
 
 pub use error::ClientError;
 pub use follow::{Followed, Follower};
+pub use promises::{PromiseFilter, Settled};
 pub use routes::{Document, Made, Outcome, Paging, RunFilter};
 pub use webhooks::DeliveryFilter;
 

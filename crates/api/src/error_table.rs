@@ -65,6 +65,8 @@ errors! {
         "The key is valid, but its role is too low for this route. `requiredRole` names the one that is needed. Use another key, or ask an admin for one.";
     NeedsManager = "needs_manager", 403, false, "This cannot be taken back and needs a manager",
         "A decision that makes an effect run, or gives one up for good, needs the role manager or a second person who agrees. Ask a manager to decide, or name a second person in `secondedBy`.";
+    PromiseCompletionRefused = "promise_completion_refused", 403, false, "The durable promise was completed otherwise",
+        "The promise was completed before, under another `idempotency-key`, or, if `strict` was asked for, in another state or by its timeout. Nothing was changed. Read it with `GET /promises/{id}`.";
 
     // What is asked for.
     NotFound = "not_found", 404, false, "There is no such thing in this workspace",
@@ -127,6 +129,8 @@ errors! {
         "The settlement came after the deadline and was not taken. The run went on without it; look at the run, and start what is needed anew.";
     PromiseKeyConflict = "promise_key_conflict", 409, false, "The key names another promise",
         "`holder` names the promise that the key was registered for. Use a key derived from what this promise is about.";
+    PromiseExists = "promise_exists", 409, false, "A promise with this id is there",
+        "Nothing was made and nothing was changed. Read the promise by its id; choose another id, or leave it away, if a new one is meant.";
     TooManySignals = "too_many_signals", 409, true, "The run holds as many unread signals as it may",
         "The signal was not stored. Let the run read some, then send it again under the same `signalId`.";
     NameTaken = "name_taken", 409, false, "The name is taken",

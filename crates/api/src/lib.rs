@@ -10,6 +10,7 @@ mod credential;
 mod definition;
 mod delivery;
 mod doubt;
+mod durable_promise;
 mod error_table;
 mod event;
 mod health;
@@ -19,6 +20,7 @@ mod ledger;
 mod page;
 mod policy;
 mod problem;
+mod promise;
 mod run;
 mod step;
 mod subscription;
@@ -31,6 +33,10 @@ pub use credential::{
 pub use definition::{CreateDefinition, Definition, DefinitionProblem, DefinitionSummary, KeyRule};
 pub use delivery::{DeliveryStatus, RedeliverWebhook, WebhookDelivery};
 pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
+pub use durable_promise::{
+    CompleteDurablePromise, CreateDurablePromise, DurableCompletion, DurablePromise, DurableState,
+    DurableValue, NO_TIMEOUT,
+};
 pub use error_table::{Code, ERRORS, ErrorKind};
 pub use event::{EventKind, RunEvent};
 pub use health::{Health, HealthStatus, Readiness, ReadinessCheck};
@@ -40,6 +46,10 @@ pub use ledger::{LedgerAttempt, LedgerClass, LedgerEntry, LedgerOutcome, LedgerR
 pub use page::{DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, Page};
 pub use policy::{BusinessKeyPolicy, IdempotencyPolicy, PromiseKeyPolicy, RequestKeyPolicy};
 pub use problem::{PROBLEM_JSON, Problem};
+pub use promise::{
+    CreatePromise, CreateSettleToken, EarlySettlement, IssuedSettleToken, KeptSettlement, Promise,
+    PromiseStatus, RejectPromise, ResolvePromise, SettleByToken, SettledByToken, SettledPromise,
+};
 pub use run::{
     AnswerApproval, BatchItem, CreateRun, CreateRunBatch, CreatedRun, CreatedRunBatch, MAX_BATCH_RUNS,
     ParentRun, Priority, RetryRun, Run, RunAsk, RunDetail, RunStatus, SendSignal, SentSignal, SteerRun,

@@ -7,7 +7,7 @@ use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
     audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts, fsck,
-    keys, ledger, migrate, outbox, runs, serve, subscriptions, validate, workspaces,
+    keys, ledger, migrate, outbox, promises, runs, serve, subscriptions, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\
@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Definitions(definitions::Options),
     /// Start runs on a server, look at them, watch them, steer them.
     Runs(runs::Options),
+    /// Make promises on a server, look at them, settle them, hand them to others.
+    Promises(promises::Options),
     /// See what an idempotency key stands for, or free it.
     Keys(keys::Options),
     /// See effects of which nobody knows whether they happened, and decide what became of them.

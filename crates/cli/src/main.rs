@@ -26,6 +26,7 @@ mod migrate;
 mod outbox;
 mod output;
 mod person;
+mod promises;
 mod runs;
 mod serve;
 mod server_options;
@@ -83,6 +84,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Migrate(options) => in_runtime(migrate::run(options)),
         Command::Definitions(options) => in_runtime(definitions::run(options, &server)),
         Command::Runs(options) => in_runtime(runs::run(options, &server)),
+        Command::Promises(options) => in_runtime(promises::run(options, &server)),
         Command::Keys(options) => in_runtime(keys::run(options, &server)),
         Command::Workspaces(options) => in_runtime(workspaces::run(options, &server)),
         Command::Subscriptions(options) => in_runtime(subscriptions::run(options, &server)),

@@ -14,6 +14,7 @@ use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
+use crate::rate_limit::FailedAuth;
 use crate::subscriptions::Subscriptions;
 
 /// The server's parts, as handlers see them.
@@ -26,6 +27,8 @@ pub struct App {
     pub directory: Directory,
     /// Tells callers apart.
     pub authenticator: Authenticator,
+    /// Those who came with a token that settles nothing.
+    pub strangers: FailedAuth,
     /// Documents that can be run.
     pub definitions: Arc<Definitions>,
     /// Who is told by webhook.

@@ -76,6 +76,10 @@ pub const MIN_HTTP1_BUFFER: usize = 8 * 1024;
 pub const MAX_RESULT_WAIT: Duration = Duration::from_secs(60);
 /// How often a run that moves while it is read is read again, to show it as it was at one moment.
 pub const SHOW_TRIES: u32 = 5;
+/// How long a settle token works unless it is said.
+pub const SETTLE_TOKEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The longest that one may work.
+pub const MAX_SETTLE_TOKEN_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
 /// When to come again if the store could not be reached.
 pub const STORE_RETRY_AFTER_SECONDS: u64 = 1;
 /// Most credentials of a workspace, revoked ones included.

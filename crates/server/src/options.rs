@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hapax_api as api;
+use hapax_engine::limits::KEEP_PROMISE_KEY_FOR;
 use hapax_http_idempotency::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Policy, RELEASING,
 };
@@ -56,7 +57,7 @@ impl ServerOptions {
                 retention_seconds: None,
                 released_on_failure: false,
             },
-            promise_keys: api::PromiseKeyPolicy { ttl_seconds: 86_400 },
+            promise_keys: api::PromiseKeyPolicy { ttl_seconds: KEEP_PROMISE_KEY_FOR.as_secs() },
             fingerprint: "SHA-256 over method, path with query, and the body in the canonical form of RFC 8785; for keys in the body, \
                           over the definition's name and the input, less what the definition ignores"
                 .into(),

@@ -23,6 +23,7 @@ use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
 use crate::problems::ServerProblems;
+use crate::rate_limit::FailedAuth;
 use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
 use crate::subscriptions::Subscriptions;
@@ -82,11 +83,13 @@ impl Server {
         tokio::spawn(Definitions::keep_learning(Arc::downgrade(&definitions)));
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
+        let strangers = FailedAuth::default();
         let app = App {
             engine,
             store,
             directory,
             authenticator,
+            strangers,
             definitions,
             subscriptions,
             cursors,

@@ -388,7 +388,7 @@ fn with_query(path: String, query: &[(&'static str, String)]) -> String {
 }
 
 /// A word as the wire spells it.
-fn spelled<T: Serialize>(word: &T) -> String {
+pub(super) fn spelled<T: Serialize>(word: &T) -> String {
     match serde_json::to_value(word) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),

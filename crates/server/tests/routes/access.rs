@@ -33,6 +33,10 @@ fn post(route: &'static str, access: Access, body: Value, answers: &'static [u16
     Case { method: "POST", route, path: route, body: Some(body), access, answers, names_a_thing }
 }
 
+fn patch(route: &'static str, access: Access, body: Value, answers: &'static [u16]) -> Case {
+    Case { method: "PATCH", ..post(route, access, body, answers) }
+}
+
 impl Case {
     fn at(mut self, path: &'static str) -> Self {
         self.path = path;
@@ -146,6 +150,32 @@ fn cases() -> Vec<Case> {
         .at("/api/v1/webhook-deliveries/{delivery}/redeliver"),
         post("/api/v1/webhook-subscriptions/{id}/delete", Administer, json!({}), &[200])
             .at("/api/v1/webhook-subscriptions/{subscription}/delete"),
+        post("/api/v1/promises", Operate, json!({}), &[201]),
+        get("/api/v1/promises", Read),
+        get("/api/v1/promises/{ref}", Read).at("/api/v1/promises/id:{promise}"),
+        post("/api/v1/promises/{ref}/tokens", Operate, json!({}), &[201])
+            .at("/api/v1/promises/id:{promise}/tokens"),
+        post("/api/v1/promises/{ref}/resolve", Operate, json!({ "value": 1 }), &[200])
+            .at("/api/v1/promises/id:{promise}/resolve"),
+        post("/api/v1/promises/{ref}/reject", Operate, json!({ "message": "no" }), &[200])
+            .at("/api/v1/promises/id:{promise}-2/reject"),
+        get("/api/v1/early-settlements", Read),
+        get("/api/tenants/{slug}/promises/{ref}", Read).at("/api/tenants/{workspace}/promises/id:{promise}"),
+        post("/api/tenants/{slug}/promises/{ref}/resolve", Operate, json!({ "value": 1 }), &[200])
+            .at("/api/tenants/{workspace}/promises/id:{promise}/resolve"),
+        post("/api/tenants/{slug}/promises/{ref}/reject", Operate, json!({ "message": "no" }), &[200])
+            .at("/api/tenants/{workspace}/promises/id:{promise}-2/reject"),
+        post("/settle/{token}", Open, json!({ "value": 3 }), &[200]).at("/settle/{token}"),
+        get("/settle/{token}", Open),
+        post(
+            "/promises",
+            Operate,
+            json!({ "id": "made", "timeout": 9_007_199_254_740_991_i64 }),
+            &[201, 409],
+        ),
+        get("/promises/{id}", Read).at("/promises/{promise}"),
+        patch("/promises/{id}", Operate, json!({ "state": "RESOLVED" }), &[200, 403])
+            .at("/promises/{promise}-4"),
     ]
 }
 
@@ -159,6 +189,8 @@ struct Things {
     credential: String,
     subscription: String,
     delivery: String,
+    promise: String,
+    token: String,
 }
 
 impl Things {
@@ -174,6 +206,8 @@ impl Things {
             key: "nobodys".into(),
             credential: "cred_000000000000".into(),
             subscription: format!("sub_{}", "0".repeat(32)),
+            promise: "nobodys-promise".into(),
+            token: "hps_0".into(),
         }
     }
 
@@ -207,6 +241,12 @@ impl Things {
         let subscription = subscription.as_str().unwrap().to_owned();
         let deliveries = server.send("GET", "/api/v1/webhook-deliveries", None, &admin, &[]).await.json();
         let delivery = deliveries["items"][0]["id"].as_str().unwrap().to_owned();
+        let promise = format!("promise-of-{workspace}");
+        for id in [promise.clone(), format!("{promise}-2"), format!("{promise}-3"), format!("{promise}-4")] {
+            send("/api/v1/promises", json!({ "id": id })).await;
+        }
+        let token = send(&format!("/api/v1/promises/id:{promise}-3/tokens"), json!({})).await;
+        let token = token["token"].as_str().unwrap().to_owned();
         Things {
             workspace: workspace.into(),
             definition,
@@ -216,6 +256,8 @@ impl Things {
             credential,
             subscription,
             delivery,
+            promise,
+            token,
         }
     }
 
@@ -228,6 +270,8 @@ impl Things {
             .replace("{credential}", &self.credential)
             .replace("{subscription}", &self.subscription)
             .replace("{delivery}", &self.delivery)
+            .replace("{promise}", &self.promise)
+            .replace("{token}", &self.token)
     }
 }
 
@@ -250,6 +294,7 @@ fn without_names(answer: &Answer, things: &Things) -> String {
     }
     for name in [
         &things.delivery,
+        &things.promise,
         &things.definition,
         &things.run,
         &things.ended,
@@ -333,7 +378,8 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
     let things = Things::of(&server, "acme").await;
     let nothing = Things::of_nobody();
     let stranger = server.key("globex", Role::Admin).await;
-    for case in cases().iter().filter(|case| case.names_a_thing) {
+    // What is open to all has a test of its own: a token is good for whoever has it.
+    for case in cases().iter().filter(|case| case.names_a_thing && case.access != Access::Open) {
         let place = format!("{} {}", case.method, case.route);
         let theirs = call(&server, &server.http, case, &things, &stranger).await;
         let nobodys = call(&server, &server.http, case, &nothing, &stranger).await;
@@ -347,6 +393,8 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
         "/api/v1/workflow-definitions",
         "/api/v1/webhook-subscriptions",
         "/api/v1/webhook-deliveries",
+        "/api/v1/promises",
+        "/api/v1/early-settlements",
     ] {
         let shown = server.send("GET", list, None, &stranger, &[]).await;
         assert_eq!(shown.json()["items"], json!([]), "{list}");

@@ -84,6 +84,15 @@ async fn secrets_and_payloads_are_only_where_they_belong() {
     let bent = format!("{}x", &operator[..operator.len() - 1]);
     said.push(server.send("GET", RUNS, None, &bent, &[]).await);
     said.push(server.send("GET", &format!("{RUNS}/nothing"), None, &operator, &[]).await);
+    // A settle token is in its own answer, and nowhere else.
+    server.post("/api/v1/promises", &json!({ "id": "p" }), &[]).await;
+    let token = server.post("/api/v1/promises/id:p/tokens", &json!({}), &[]).await.json();
+    let token = token["token"].as_str().unwrap().to_owned();
+    let link = format!("/settle/{token}");
+    let paid = json!({ "value": PAYLOAD }).to_string();
+    for (method, body) in [("GET", None), ("POST", Some(paid)), ("POST", Some("{\"value\":2}".to_owned()))] {
+        said.push(server.send(method, &link, body, "", &[]).await);
+    }
     let watcher = server.key(INSTALLATION, Role::Viewer).await;
     let metrics = server.send("GET", "/metrics", None, &watcher, &[]).await;
     assert_eq!(metrics.status, 200);
@@ -95,7 +104,7 @@ async fn secrets_and_payloads_are_only_where_they_belong() {
     assert!(holds(&kept, PAYLOAD), "the payload is in the database, so the scan sees what there is");
     assert!(holds(&logged, "TRACE"), "the logs are at their most talkative");
     assert!(holds(&logged, "effect ended key=run_"), "S2.37: an effect is logged with its key");
-    for key in [&server.admin, &operator].into_iter().chain(&signing) {
+    for key in [&server.admin, &operator, &token].into_iter().chain(&signing) {
         let secret = &key[key.len() - 30..];
         assert!(!holds(&kept, secret), "a secret is in the database");
         assert!(!holds(&logged, secret), "a secret is in the logs");

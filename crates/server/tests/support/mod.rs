@@ -132,6 +132,11 @@ impl TestServer {
         (Self::memory_with(Setup { clock: clock.clone(), ..Setup::default() }).await, clock)
     }
 
+    /// On a memory store whose time the test moves.
+    pub async fn memory_at(clock: Arc<dyn Clock>) -> Self {
+        Self::over(Arc::new(MemoryStore::new(clock)), Kept::Memory, Setup::default()).await
+    }
+
     /// On a memory store that fails and waits as the test says.
     pub async fn planned() -> (Self, Arc<PlannedStore>) {
         Self::planned_with(Setup::default()).await

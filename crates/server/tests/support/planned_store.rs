@@ -150,6 +150,14 @@ impl Store for PlannedStore {
         Some(self)
     }
 
+    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        self.inner.promise_book()
+    }
+
+    fn hook_book(&self) -> Option<&dyn HookBook> {
+        self.inner.hook_book()
+    }
+
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
         let store = self.behind()?;
         self.starts.fetch_add(1, Ordering::SeqCst);
