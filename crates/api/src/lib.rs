@@ -18,8 +18,10 @@ mod ledger;
 mod page;
 mod policy;
 mod problem;
+mod received_webhook;
 mod run;
 mod step;
+mod webhook_source;
 mod workspace;
 
 pub use audit::{AddNote, JournalEntry, JournalKind};
@@ -37,6 +39,11 @@ pub use ledger::{LedgerAttempt, LedgerClass, LedgerEntry, LedgerOutcome, LedgerR
 pub use page::{DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, Page};
 pub use policy::{BusinessKeyPolicy, IdempotencyPolicy, PromiseKeyPolicy, RequestKeyPolicy};
 pub use problem::{PROBLEM_JSON, Problem};
+pub use received_webhook::{
+    ReceiptStatus, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks,
+    ReprocessedWebhooks, WebhookActionOutcome, WebhookActionResult, WebhookChallenge, WebhookOutcome,
+    WebhookReceipt,
+};
 pub use run::{
     AnswerApproval, BatchItem, CreateRun, CreateRunBatch, CreatedRun, CreatedRunBatch, MAX_BATCH_RUNS,
     ParentRun, Priority, RetryRun, Run, RunAsk, RunDetail, RunStatus, SendSignal, SentSignal, SteerRun,
@@ -45,4 +52,7 @@ pub use run::{
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
 /// What the items of a [`Page`] can do: describe themselves in OpenAPI.
 pub use utoipa::ToSchema;
+pub use webhook_source::{
+    PutWebhookSource, SourceState, SteerWebhookSource, WebhookSource, WebhookSourceSummary,
+};
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

@@ -10,6 +10,7 @@ use crate::cursor::Cursors;
 use crate::definitions::Definitions;
 use crate::directory::Directory;
 use crate::event_stream::Streams;
+use crate::hooks::Hooks;
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
@@ -27,6 +28,8 @@ pub struct App {
     pub authenticator: Authenticator,
     /// Documents that can be run.
     pub definitions: Arc<Definitions>,
+    /// Webhooks that come in.
+    pub(crate) hooks: Arc<Hooks>,
     /// Signs cursors.
     pub cursors: Cursors,
     /// Live streams that are open.

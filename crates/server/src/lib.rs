@@ -35,6 +35,7 @@ mod app;
 mod base62;
 mod errors;
 mod event_stream;
+mod hooks;
 mod metrics;
 mod observed;
 mod options;

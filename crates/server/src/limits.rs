@@ -96,6 +96,32 @@ pub const MAX_DEFINITIONS: usize = 2_000;
 pub const DEFINITION_POLL: Duration = Duration::from_secs(1);
 /// How far back that look goes: longer than any write takes to become visible.
 pub const DEFINITION_OVERLAP: Duration = Duration::from_secs(60);
+/// Largest webhook that is taken in, in bytes.
+pub const MAX_WEBHOOK_BYTES: usize = hapax_documents::limits::MAX_EVENT_BYTES;
+/// How long the sender of a webhook waits for it to be processed; past that it is told that it was received.
+pub const PROCESS_WEBHOOK_WITHIN: Duration = Duration::from_secs(5);
+/// How long an event may lie unprocessed before another takes it up: longer than whoever took it in needs.
+pub const SWEEP_WEBHOOKS_AFTER: Duration = Duration::from_secs(10);
+/// How often such events are looked for.
+pub const SWEEP_WEBHOOKS_EVERY: Duration = Duration::from_secs(2);
+/// Most that are taken up at once.
+pub const SWEEP_WEBHOOKS_AT_ONCE: usize = 50;
+/// Most events that are read from the store at once, each with its body.
+pub const WEBHOOKS_READ_AT_ONCE: usize = 20;
+/// Most events that one request may have processed again.
+pub const MAX_REPROCESSED_WEBHOOKS: usize = 100;
+/// Most webhook sources of a workspace.
+pub const MAX_SOURCES_PER_WORKSPACE: usize = 100;
+/// Most webhook sources of one installation.
+pub const MAX_SOURCES: usize = 2_000;
+/// How often sources that other nodes were told of are looked for; within five seconds a change counts everywhere.
+pub const SOURCE_POLL: Duration = Duration::from_secs(1);
+/// How far back that look goes: longer than any write takes to become visible.
+pub const SOURCE_OVERLAP: Duration = Duration::from_secs(60);
+/// Longest reason for enabling or disabling a source, in characters.
+pub const MAX_STEER_REASON_CHARS: usize = 1_024;
+/// Most series of sources that metrics tell apart; the others are counted together.
+pub const MAX_SOURCE_SERIES: usize = 5_000;
 /// Most live streams of one credential.
 pub const MAX_STREAMS_PER_CREDENTIAL: usize = 32;
 /// Most live streams.

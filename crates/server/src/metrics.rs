@@ -7,13 +7,14 @@ mod exposition;
 mod figures;
 mod key_counts;
 mod route_counts;
+mod webhook_counts;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hapax_engine::model::{IdempotencyKey, RequestScope, Timestamp};
+use hapax_engine::model::{IdempotencyKey, RequestScope, Timestamp, WorkspaceId};
 use hapax_engine::runtime::Stats;
 use hapax_engine::store::{KeyPlace, KeyUse, Store, Uses};
 use hapax_http_idempotency::{Event, Observe};
@@ -27,6 +28,7 @@ use exposition::Exposition;
 use figures::{Figures, Reading};
 use key_counts::{KeyCounts, Use};
 use route_counts::RouteCounts;
+use webhook_counts::WebhookCounts;
 
 /// What is counted.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub struct Metrics {
     started_at: SystemTime,
     routes: RouteCounts,
     keys: KeyCounts,
+    webhooks: WebhookCounts,
     figures: Figures,
     /// How keys in bodies were used since that was last written.
     uses: Mutex<BTreeMap<KeyPlace, Uses>>,
@@ -50,6 +53,7 @@ impl Metrics {
             started_at: SystemTime::now(),
             routes: RouteCounts::new(routes),
             keys: KeyCounts::default(),
+            webhooks: WebhookCounts::default(),
             uses: Mutex::default(),
             uses_lost: AtomicU64::new(0),
         }
@@ -94,6 +98,16 @@ impl Metrics {
         }
     }
 
+    /// Something became of a webhook that came in.
+    pub(crate) fn webhook(&self, workspace: &WorkspaceId, source: &str, status: &'static str) {
+        self.webhooks.count(workspace, source, status);
+    }
+
+    /// A webhook was not taken in.
+    pub(crate) fn webhook_refused(&self, reason: &'static str) {
+        self.webhooks.refuse(reason);
+    }
+
     /// Writes how keys in bodies were used.
     pub async fn flush(&self) {
         let uses = std::mem::take(&mut *self.uses.lock().expect("no holder panics"));
@@ -128,6 +142,7 @@ impl Metrics {
         self.write_process(&mut out, app);
         self.routes.write(&mut out);
         self.keys.write(&mut out);
+        self.webhooks.write(&mut out);
         write_engine(&mut out, &app.engine.stats());
         out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);
         write_store(&mut out, &reading, self.store.now());

@@ -33,6 +33,11 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         routes::setup::rotate_credential, routes::setup::revoke_credential,
         routes::meta::policy, routes::meta::health, routes::meta::readiness, routes::meta::metrics,
         routes::meta::openapi, routes::meta::document_schema, routes::meta::docs,
+        routes::webhook_sources::create, routes::webhook_sources::list, routes::webhook_sources::show,
+        routes::webhook_sources::replace, routes::webhook_sources::disable, routes::webhook_sources::enable,
+        routes::webhooks::take_in, routes::webhooks::take_in_by_name,
+        routes::webhook_events::list, routes::webhook_events::reprocess_many, routes::webhook_events::show,
+        routes::webhook_events::reprocess, routes::meta::source_schema,
     ),
     components(schemas(hapax_api::StoredRequest, hapax_api::DefinitionProblem)),
     tags(
@@ -42,6 +47,7 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         (name = "keys", description = "Idempotency keys"),
         (name = "evidence", description = "What happened, for people and auditors"),
         (name = "setup", description = "Workspaces and credentials"),
+        (name = "webhooks", description = "Webhooks: who is told, who is believed, and what became of it"),
         (name = "about", description = "The server itself"),
     ),
 )]

@@ -10,6 +10,9 @@ pub(crate) mod meta;
 mod request;
 pub(crate) mod runs;
 pub(crate) mod setup;
+pub(crate) mod webhook_events;
+pub(crate) mod webhook_sources;
+pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
@@ -61,6 +64,19 @@ where
 }
 
 impl Route {
+    /// Whoever calls it has no credential to be told apart by, or knows `idempotency-key` by another meaning; sending it twice is safe
+    /// by other means.
+    fn without_request_keys(mut self) -> Self {
+        self.takes_keys = false;
+        self
+    }
+
+    /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
+    fn is_negotiated(&self) -> bool {
+        let is_of_providers = self.path.starts_with("/api/v1/webhooks/");
+        self.path.starts_with("/api/") && !self.path.ends_with("/stream") && !is_of_providers
+    }
+
     /// Its answer holds a secret, which must not be kept; so it is not given twice.
     fn answers_with_a_secret(mut self) -> Self {
         self.takes_keys = false;
@@ -113,6 +129,19 @@ pub(crate) fn table() -> Vec<Route> {
         read("/openapi.json", Open, meta::openapi),
         read("/schemas/workflow-definition.json", Open, meta::document_schema),
         read("/docs", Open, meta::docs),
+        write("/api/v1/webhook-sources", Administer, webhook_sources::create),
+        read("/api/v1/webhook-sources", Read, webhook_sources::list),
+        read("/api/v1/webhook-sources/{name}", Read, webhook_sources::show),
+        write("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace),
+        write("/api/v1/webhook-sources/{name}/disable", Administer, webhook_sources::disable),
+        write("/api/v1/webhook-sources/{name}/enable", Administer, webhook_sources::enable),
+        write("/api/v1/webhooks/{source}", Open, webhooks::take_in).without_request_keys(),
+        write("/api/v1/webhooks/{workspace}/{name}", Open, webhooks::take_in_by_name).without_request_keys(),
+        read("/api/v1/webhook-events", Read, webhook_events::list),
+        write("/api/v1/webhook-events/reprocess", Operate, webhook_events::reprocess_many),
+        read("/api/v1/webhook-events/{source}/{event}", Read, webhook_events::show),
+        write("/api/v1/webhook-events/{source}/{event}/reprocess", Operate, webhook_events::reprocess),
+        read("/schemas/webhook-source.json", Open, meta::source_schema),
     ]
 }
 
@@ -126,12 +155,13 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
     let mut router = Router::new();
     for route in table() {
         let guard = Guard { app: app.clone(), access: route.access };
+        let is_negotiated = route.is_negotiated();
         let mut handler = route.handler;
         if route.takes_keys {
             handler = handler.layer(keys.clone());
         }
         handler = handler.layer(from_fn_with_state(guard, admit));
-        if route.path.starts_with("/api/") && !route.path.ends_with("/stream") {
+        if is_negotiated {
             handler = handler.layer(from_fn(require_json_accepted));
         }
         router = router.route(route.path, handler);

@@ -18,6 +18,7 @@ use crate::cursor::Cursors;
 use crate::definitions::Definitions;
 use crate::directory::{Directory, NewCredential};
 use crate::event_stream::Streams;
+use crate::hooks::Hooks;
 use crate::identity::INSTALLATION;
 use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
@@ -69,13 +70,28 @@ impl Server {
             .refusing_with(ServerProblems)
             .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(cursor_secret(&*store).await?);
-        let definitions = Definitions::new(engine.clone(), store.clone(), Arc::new(hands));
+        let hands = Arc::new(hands);
+        let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone());
         definitions.learn_all().await?;
         tokio::spawn(Definitions::keep_learning(Arc::downgrade(&definitions)));
+        let hooks = Hooks::new(engine.clone(), store.clone(), definitions.clone(), hands, metrics.clone());
+        hooks.learn_all().await?;
+        tokio::spawn(Hooks::keep_learning(Arc::downgrade(&hooks)));
+        tokio::spawn(Hooks::keep_sweeping(Arc::downgrade(&hooks)));
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
-        let app =
-            App { engine, store, directory, authenticator, definitions, cursors, streams, metrics, options };
+        let app = App {
+            engine,
+            store,
+            directory,
+            authenticator,
+            definitions,
+            hooks,
+            cursors,
+            streams,
+            metrics,
+            options,
+        };
         Ok(Server { app: Arc::new(app), keys })
     }
 
@@ -92,6 +108,11 @@ impl Server {
     /// Documents that can be run.
     pub fn definitions(&self) -> &Definitions {
         &self.app.definitions
+    }
+
+    /// Takes up webhooks that were made durable and lie unprocessed, without waiting for the next look; answers how many were processed.
+    pub async fn sweep_webhooks(&self) -> Result<usize, Problem> {
+        self.app.hooks.sweep().await
     }
 
     /// All routes, for a listener of one's own.

@@ -13,12 +13,22 @@ pub enum ItemKind {
     Definition,
     /// A setting of the installation, such as the secret that signs cursors.
     Setting,
+    /// Where webhooks come from.
+    Source,
+    /// Somebody who is told what becomes of runs.
+    Subscription,
 }
 
 impl ItemKind {
     /// Every kind.
-    pub const ALL: [ItemKind; 4] =
-        [ItemKind::Workspace, ItemKind::Credential, ItemKind::Definition, ItemKind::Setting];
+    pub const ALL: [ItemKind; 6] = [
+        ItemKind::Workspace,
+        ItemKind::Credential,
+        ItemKind::Definition,
+        ItemKind::Setting,
+        ItemKind::Source,
+        ItemKind::Subscription,
+    ];
 
     /// The kind as stored and shown.
     pub const fn as_str(self) -> &'static str {
@@ -27,6 +37,8 @@ impl ItemKind {
             ItemKind::Credential => "credential",
             ItemKind::Definition => "definition",
             ItemKind::Setting => "setting",
+            ItemKind::Source => "source",
+            ItemKind::Subscription => "subscription",
         }
     }
 

@@ -225,7 +225,7 @@ pub(crate) async fn revoke_credential(
     Ok(Json(revoked?.shown()))
 }
 
-fn place(after: Option<String>) -> Result<Option<Name>, Problem> {
+pub(super) fn place(after: Option<String>) -> Result<Option<Name>, Problem> {
     let name = after.map(|after| Name::new("id", &after)).transpose();
     name.map_err(|_| Problem::new(Code::InvalidCursor, "Begin again without `cursor`."))
 }
