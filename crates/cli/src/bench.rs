@@ -14,6 +14,7 @@ mod node;
 mod nodes;
 mod place;
 mod progress;
+mod promises;
 mod recovery;
 mod report;
 mod rss;
@@ -38,6 +39,7 @@ Workloads:
   latency   the same, one outstanding; compared with the time of a bare commit
   starts    ten starts for every key, many callers: one run per key, and what a duplicate costs
   waiting   many runs that wait for a promise or a timer: memory for each, and how fast one wakes
+  promises  from a settlement by key to the step that waited for it, settlements in a row, a key among very many
   long      one run of very many steps: does it slow down, and how long is it replayed after a crash
   recovery  a process killed with many runs in flight: how soon they go on, and what is done again
   effects   what the ledger of effects and a claim cost, and how long a crash at every point of a workflow takes
@@ -101,6 +103,7 @@ enum Workload {
     Latency,
     Starts,
     Waiting,
+    Promises,
     Long,
     Aged,
     Recovery,
@@ -111,11 +114,12 @@ enum Workload {
 }
 
 impl Workload {
-    const EACH: [Workload; 8] = [
+    const EACH: [Workload; 9] = [
         Workload::Steps,
         Workload::Latency,
         Workload::Starts,
         Workload::Waiting,
+        Workload::Promises,
         Workload::Long,
         Workload::Aged,
         Workload::Recovery,
@@ -158,6 +162,7 @@ async fn measure(workload: Workload, options: &Options, place: &Place) -> Result
         Workload::Latency => latency::measure(options, place).await,
         Workload::Starts => starts::measure(options, place).await,
         Workload::Waiting => waiting::measure(options, place).await,
+        Workload::Promises => promises::measure(options, place).await,
         Workload::Long => long::measure(options, place).await,
         Workload::Aged => aged::measure(options, place).await,
         Workload::Recovery => recovery::measure(options, place).await,

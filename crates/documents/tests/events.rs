@@ -1,13 +1,14 @@
 //! Webhooks of checked sources: what is to be done about them, and what cannot be read.
 
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use hapax_documents::limits::MAX_EVENT_BYTES;
 use hapax_documents::source::{
     Event, Filtered, Outcome, Planned, PlannedSettlement, PlannedTarget, Reading, Unreadable,
 };
 use hapax_documents::{Format, Known, Source, check_source};
+use hapax_webhooks::Verifier;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -152,6 +153,25 @@ fn every_example_is_looked_at_here() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, ["github.yaml", "hmac.yaml", "shopify.yaml", "slack.yaml", "stripe.yaml"]);
+}
+
+/// RELIABILITY, webhooks in: the signature is checked on the bytes, and only then is anything read.
+#[test]
+fn a_signed_webhook_goes_from_its_bytes_to_what_is_to_be_done() {
+    let source = example("stripe");
+    let secrets = ["whsec_new", "whsec_test_secret"];
+    assert_eq!(source.secrets.len(), secrets.len());
+    let verifier = Verifier::new(source.signature.clone(), &secrets).unwrap();
+    let body = br#"{"id":"evt_1","type":"charge.succeeded","data":{"object":{"id":"ch_1"}}}"#;
+    let signature = "t=1492774577,v1=1ab0643a824e31d19a842b9b703d7e3a0fd44e5edb3cb388a4470f74928a2409";
+    let given = headers(&[("stripe-signature", signature)]);
+    let now = UNIX_EPOCH + Duration::from_secs(1_492_774_600);
+    verifier.verify(&given, body, now).unwrap();
+    let Ok(Reading::Event(event)) = source.read(&given, body) else { panic!("it is an event") };
+    let [Planned::Settle { key, .. }] = &done(&event)[..] else { panic!("{event:?}") };
+    assert_eq!(key, "stripe:ch_1");
+    let later = now + Duration::from_secs(24 * 3600);
+    assert_eq!(verifier.verify(&given, body, later).unwrap_err().code(), "stale");
 }
 
 /// An address is entered at Slack: it asks whether somebody is there, and waits for the answer.

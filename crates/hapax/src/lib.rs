@@ -5,15 +5,15 @@ mod schema;
 mod spans;
 
 pub use hapax_engine::ctx::{
-    Attempt, Child, Ctx, OpenPromise, PromiseBuilder, SignalBuilder, Step, StepFuture,
+    Attempt, AwaitedPromise, Child, Ctx, OpenPromise, PromiseBuilder, SignalBuilder, Step, StepFuture,
 };
 pub use hapax_engine::model::{
     Actor, ClosePolicy, DoubtRef, EffectClass, Failure, FailureClass, IgnorePaths, OnDoubt, Priority, Probed,
     Resolution, RetryPolicy, Role, Ruling, RunId, RunResult, RunStatus, StepStatus, Timestamp, WorkspaceId,
 };
 pub use hapax_engine::runtime::{
-    AuditEntry, Delivery, Doubt, DoubtPage, Engine, EngineOptions, Error, Point, PointWatcher, RunHandle,
-    Settling, Start, Stats, TargetOptions, WorkflowOptions,
+    Announcer, AuditEntry, Delivery, Doubt, DoubtPage, Engine, EngineOptions, Error, Made, NewPromise, Point,
+    PointWatcher, RunHandle, Settling, Start, Stats, TargetOptions, WorkflowOptions,
 };
 pub use hapax_engine::{clock, effects, fsck, lease, limits, memory, model, store, testing};
 #[cfg(feature = "postgres")]

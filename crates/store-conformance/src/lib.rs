@@ -9,11 +9,14 @@ pub mod fixture;
 mod candidate;
 mod cases;
 mod differential;
+mod interleaving;
 mod suite;
 
 pub use candidate::Candidate;
 #[doc(hidden)]
 pub use differential::run_differential;
 pub use differential::{Exercised, differential};
+#[doc(hidden)]
+pub use interleaving::run_interleavings;
 #[doc(hidden)]
 pub use suite::run_case;

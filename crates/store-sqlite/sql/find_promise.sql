@@ -1,1 +1,4 @@
-SELECT id, run, deadline_at, status, settled_at, value FROM hapax_promises WHERE workspace = ?1 AND id = ?2
+SELECT p.id, p.run, p.created_at, p.deadline_at, p.status, p.settled_at, p.value, p.key, p.keep_key_for_ms, p.create_key, p.about,
+    p.complete_key, p.said
+FROM hapax_promises AS p
+WHERE p.workspace = ?1 AND p.id = ?2

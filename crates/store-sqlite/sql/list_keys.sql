@@ -1,4 +1,4 @@
-SELECT kind, key, run, fingerprint, first_seen_at, expires_at
+SELECT kind, key, run, promise, fingerprint, first_seen_at, expires_at
 FROM hapax_keys
 WHERE workspace = ?1 AND (kind, key) > (?2, ?3)
 ORDER BY kind, key

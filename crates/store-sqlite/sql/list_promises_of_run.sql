@@ -1,4 +1,5 @@
-SELECT id, run, deadline_at, status, settled_at, value
-FROM hapax_promises INDEXED BY hapax_promises_of_run
-WHERE workspace = ?1 AND run = ?2
-ORDER BY id
+SELECT p.id, p.run, p.created_at, p.deadline_at, p.status, p.settled_at, p.value, p.key, p.keep_key_for_ms, p.create_key, p.about,
+    p.complete_key, p.said
+FROM hapax_promises AS p INDEXED BY hapax_promises_of_run
+WHERE p.workspace = ?1 AND p.run = ?2
+ORDER BY p.id

@@ -3,21 +3,23 @@
 use std::borrow::Cow;
 
 use hapax_engine::model::{
-    Advance, Drive, EventKind, PromiseState, RunState, StepRecord, StepState, Timestamp, WriteToken,
+    Advance, Drive, EventKind, Promise, PromiseState, RunState, StepRecord, StepState, Timestamp, WriteToken,
 };
 use hapax_engine::store::AdvanceOutcome;
 use rusqlite::{OptionalExtension, params};
 
-use crate::codes::{Code, PromiseStatus, count, millis, millis_of};
+use crate::codes::{Code, count, millis, millis_of};
 use crate::ending::{follow_ending, insert_result};
 use crate::fault::Fault;
 use crate::find;
+use crate::forget_promises::forget_promises_of_run;
 use crate::job::Verb;
 use crate::journal::insert_notes;
+use crate::open_promises::{open_promises, opened_since};
 use crate::outbox::insert_posts;
-use crate::rows::{self, bytes, failure_text};
+use crate::promises::time_out_promise;
+use crate::rows::{bytes, failure_text};
 use crate::session::{Session, WorkspaceNo};
-use crate::settle_promise::write_promise_state;
 use crate::start_run::{find_own, insert_new};
 
 impl Verb for Advance {
@@ -42,7 +44,10 @@ impl Verb for Advance {
             Guarded::Written => Vec::new(),
             Guarded::DueAtOnce => vec![self.run()],
         };
-        write_parts(session, workspace, self)?;
+        let opened = write_parts(session, workspace, self)?;
+        if !opened.is_empty() && count_opened(session, workspace, self, opened.len())? && woken.is_empty() {
+            woken.push(self.run());
+        }
         insert_notes(session, &self.notes)?;
         insert_posts(session, &self.posts)?;
         for child in children {
@@ -52,9 +57,9 @@ impl Verb for Advance {
             }
         }
         if let RunState::Closed { .. } = self.head.state {
-            follow_ending(session, workspace, self.head.clone(), &mut woken)?;
+            follow_ending(session, workspace, self.head.clone(), &self.announce, &mut woken)?;
         }
-        Ok(AdvanceOutcome::Advanced { woken })
+        Ok(AdvanceOutcome::Advanced { woken, opened })
     }
 }
 
@@ -95,7 +100,8 @@ fn refuse(
     let token: Option<Option<i64>> =
         find.query_row(params![workspace.0, bytes(advance.run())], |row| row.get(0)).optional()?;
     if token.flatten().map(WriteToken::from_stored) == Some(advance.token) {
-        return Ok(AdvanceOutcome::Advanced { woken: Vec::new() });
+        let opened = opened_since(session, workspace, advance)?;
+        return Ok(AdvanceOutcome::Advanced { woken: Vec::new(), opened });
     }
     Ok(match session.find_head(workspace, advance.run())? {
         Some(head) if head.state.lease().is_some() && head.fence == advance.fence => {
@@ -112,6 +118,32 @@ enum Guarded {
     Written,
     /// It parked, but something had arrived that it had not seen.
     DueAtOnce,
+}
+
+/// How many arrivals a run that parks has seen; only a run that waits looks at what has arrived.
+fn arrivals_seen(advance: &Advance) -> i64 {
+    match advance.head.state {
+        RunState::Waiting { .. } => count(advance.head.arrivals),
+        RunState::Pending { .. } | RunState::Running(_) | RunState::Paused | RunState::Closed { .. } => {
+            i64::MAX
+        }
+    }
+}
+
+/// What this write itself opened has arrived as well; is the run that parked due by it?
+fn count_opened(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+    opened: usize,
+) -> Result<bool, Fault> {
+    let seen = arrivals_seen(advance);
+    let mut add = session.prepare(include_str!("../sql/count_opened.sql"))?;
+    let arrivals: i64 = add.query_row(
+        params![workspace.0, bytes(advance.run()), opened as i64, seen, millis(session.now)],
+        |row| row.get(0),
+    )?;
+    Ok(arrivals > seen)
 }
 
 /// The run row, if version and fence hold. No read comes before it: in the usual case this is all that guards.
@@ -160,11 +192,7 @@ fn write_guarded(
             ])?
         }
         RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } | RunState::Paused => {
-            // Only a run that waits looks at what has arrived.
-            let seen = match head.state {
-                RunState::Waiting { .. } => count(head.arrivals),
-                _ => i64::MAX,
-            };
+            let seen = arrivals_seen(advance);
             let mut park = session.prepare(include_str!("../sql/advance_run_park.sql"))?;
             let parked: Option<i64> = park
                 .query_row(
@@ -197,8 +225,13 @@ fn write_guarded(
     Ok(if changed == 0 { Guarded::Refused } else { Guarded::Written })
 }
 
-/// Everything beside the run row: steps, events, promises, signals, input and result.
-fn write_parts(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Advance) -> Result<(), Fault> {
+/// Everything beside the run row: steps, events, promises, signals, input and result. Answers with the promises that there is
+/// something to know about.
+fn write_parts(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+) -> Result<Vec<Promise>, Fault> {
     let run = advance.run();
     let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
     for step in &advance.steps {
@@ -220,43 +253,18 @@ fn write_parts(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Adva
             bytes(run),
             advance.head.generation.get()
         ])?;
-        session
-            .prepare(include_str!("../sql/delete_promises_of_run.sql"))?
-            .execute(params![workspace.0, bytes(run)])?;
+        forget_promises_of_run(session, workspace, run)?;
         let mut replace = session.prepare(include_str!("../sql/replace_input.sql"))?;
         replace.execute(params![bytes(run), input.as_str()])?;
     }
-    write_promises(session, workspace, advance)?;
+    let opened = open_promises(session, workspace, advance)?;
+    for id in &advance.timed_out {
+        time_out_promise(session, workspace, id)?;
+    }
     if let Some(result) = &advance.result {
         insert_result(session, workspace, run, result)?;
     }
-    Ok(())
-}
-
-fn write_promises(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Advance) -> Result<(), Fault> {
-    for promise in &advance.promises {
-        let (status, settled_at, value) = match &promise.state {
-            PromiseState::Pending => (PromiseStatus::Pending, None, None),
-            PromiseState::TimedOut => (PromiseStatus::TimedOut, None, None),
-            PromiseState::Settled { at, settlement } => {
-                let (status, value) = rows::settlement_columns(settlement)?;
-                (status, Some(*at), Some(value))
-            }
-        };
-        session.prepare(include_str!("../sql/open_promise.sql"))?.execute(params![
-            workspace.0,
-            promise.id.as_str(),
-            bytes(promise.run),
-            millis_of(promise.deadline_at),
-            status.code(),
-            millis_of(settled_at),
-            value,
-        ])?;
-    }
-    for id in &advance.timed_out {
-        write_promise_state(session, workspace, id, PromiseStatus::TimedOut, None, None)?;
-    }
-    Ok(())
+    Ok(opened)
 }
 
 fn record_step(

@@ -1,8 +1,8 @@
 //! The numbers that stand for enums in columns. They are on disk: never change one, only add.
 
 use hapax_engine::model::{
-    Asked, Ending, EventKind, ItemKind, KeyKind, PostStatus, Priority, Role, RunStatus, StepKind, StepStatus,
-    Timestamp,
+    Asked, Ending, EventKind, HookStatus, ItemKind, KeyKind, PostStatus, Priority, PromiseStatus, Role,
+    RunStatus, StepKind, StepStatus, Timestamp,
 };
 
 use crate::fault::Fault;
@@ -144,11 +144,12 @@ impl Code for EventKind {
 
 impl Code for KeyKind {
     const WHAT: &'static str = "the kind of a key";
-    const ALL: &'static [Self] = &[KeyKind::Run];
+    const ALL: &'static [Self] = &KeyKind::ALL;
 
     fn code(self) -> i64 {
         match self {
             KeyKind::Run => 0,
+            KeyKind::Promise => 1,
         }
     }
 }
@@ -179,19 +180,9 @@ impl Code for Role {
     }
 }
 
-/// Where a promise stands, without its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PromiseStatus {
-    Pending,
-    Resolved,
-    Rejected,
-    TimedOut,
-}
-
 impl Code for PromiseStatus {
     const WHAT: &'static str = "the status of a promise";
-    const ALL: &'static [Self] =
-        &[PromiseStatus::Pending, PromiseStatus::Resolved, PromiseStatus::Rejected, PromiseStatus::TimedOut];
+    const ALL: &'static [Self] = &PromiseStatus::ALL;
 
     fn code(self) -> i64 {
         match self {
@@ -199,6 +190,23 @@ impl Code for PromiseStatus {
             PromiseStatus::Resolved => 1,
             PromiseStatus::Rejected => 2,
             PromiseStatus::TimedOut => 3,
+            PromiseStatus::Cancelled => 4,
+            PromiseStatus::KeyTaken => 5,
+        }
+    }
+}
+
+impl Code for HookStatus {
+    const WHAT: &'static str = "the status of a webhook";
+    const ALL: &'static [Self] = &HookStatus::ALL;
+
+    fn code(self) -> i64 {
+        match self {
+            HookStatus::Received => 0,
+            HookStatus::Applied => 1,
+            HookStatus::Ignored => 2,
+            HookStatus::Unmatched => 3,
+            HookStatus::Failed => 4,
         }
     }
 }
@@ -232,6 +240,8 @@ impl Code for ItemKind {
             ItemKind::Credential => 1,
             ItemKind::Definition => 2,
             ItemKind::Setting => 3,
+            ItemKind::Source => 4,
+            ItemKind::Subscription => 5,
         }
     }
 }
@@ -276,6 +286,7 @@ mod tests {
         check::<EventKind>();
         check::<KeyKind>();
         check::<PromiseStatus>();
+        check::<HookStatus>();
         check::<PostStatus>();
         check::<Role>();
         check::<RequestStatus>();

@@ -22,10 +22,9 @@ impl Verb for CountUses {
             let Some(workspace) = session.find_workspace(place.workspace())? else { continue };
             let (replays, conflicts) = (count(uses.replays), count(uses.conflicts));
             match place {
-                KeyPlace::Run { key, .. } => {
+                KeyPlace::Run { key, .. } | KeyPlace::Promise { key, .. } => {
                     let mut add = session.prepare(include_str!("../sql/count_key_uses.sql"))?;
-                    let kind = KeyKind::Run.code();
-                    add.execute(params![workspace.0, kind, key.as_str(), replays, conflicts])?
+                    add.execute(params![workspace.0, kind(place), key.as_str(), replays, conflicts])?
                 }
                 KeyPlace::Request { scope, key } => {
                     let mut add = session.prepare(include_str!("../sql/count_request_uses.sql"))?;
@@ -42,9 +41,9 @@ pub(crate) fn find_uses(connection: &Connection, place: &KeyPlace) -> Result<Use
     let Some(workspace) = find_workspace(connection, place.workspace())? else { return Ok(Uses::default()) };
     let uses = |mut row: rows::Columns<'_>| Ok(Uses { replays: row.count()?, conflicts: row.count()? });
     let found = match place {
-        KeyPlace::Run { key, .. } => {
+        KeyPlace::Run { key, .. } | KeyPlace::Promise { key, .. } => {
             let mut find = connection.prepare_cached(include_str!("../sql/find_key_uses.sql"))?;
-            rows::at_most_one(find.query(params![workspace.0, KeyKind::Run.code(), key.as_str()])?, uses)?
+            rows::at_most_one(find.query(params![workspace.0, kind(place), key.as_str()])?, uses)?
         }
         KeyPlace::Request { scope, key } => {
             let mut find = connection.prepare_cached(include_str!("../sql/find_request_uses.sql"))?;
@@ -52,4 +51,13 @@ pub(crate) fn find_uses(connection: &Connection, place: &KeyPlace) -> Result<Use
         }
     };
     Ok(found.unwrap_or_default())
+}
+
+/// What the keys of a place name, as their column says it; those of requests have a table of their own.
+fn kind(place: &KeyPlace) -> Option<i64> {
+    match place {
+        KeyPlace::Run { .. } => Some(KeyKind::Run.code()),
+        KeyPlace::Promise { .. } => Some(KeyKind::Promise.code()),
+        KeyPlace::Request { .. } => None,
+    }
 }

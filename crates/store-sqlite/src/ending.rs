@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 
 use hapax_engine::model::{
-    Drive, KeyKind, RunHead, RunId, RunResult, RunState, Steer, decide_key_expiry, decide_steer,
+    Drive, KeyKind, RunHead, RunId, RunResult, RunState, Steer, Subscribers, decide_key_expiry, decide_steer,
 };
 use rusqlite::params;
 
 use crate::arrival::arrive;
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
+use crate::outbox::insert_posts;
 use crate::rows::{self, bytes, failure_text};
 use crate::session::{Session, WorkspaceNo};
 
@@ -19,6 +20,7 @@ pub(crate) fn follow_ending(
     session: &mut Session<'_, '_>,
     workspace: WorkspaceNo,
     ended: RunHead,
+    announce: &Subscribers,
     woken: &mut Vec<RunId>,
 ) -> Result<(), Fault> {
     let mut ended = VecDeque::from([ended]);
@@ -34,7 +36,10 @@ pub(crate) fn follow_ending(
         for child in list_children_to_cancel(session, workspace, head.id())? {
             let Some(child) = cancel_child(session, workspace, head.id(), child)? else { continue };
             match child.state {
-                RunState::Closed { .. } => ended.push_back(child),
+                RunState::Closed { .. } => {
+                    announce_ending(session, &child, announce)?;
+                    ended.push_back(child);
+                }
                 RunState::Running(Drive::Ready { .. }) => woken.push(child.id()),
                 RunState::Running(Drive::Leased(_))
                 | RunState::Pending { .. }
@@ -44,6 +49,16 @@ pub(crate) fn follow_ending(
         }
     }
     Ok(())
+}
+
+/// Leaves word of the end of a run for those who want to know.
+pub(crate) fn announce_ending(
+    session: &mut Session<'_, '_>,
+    head: &RunHead,
+    announce: &Subscribers,
+) -> Result<(), Fault> {
+    let RunState::Closed { ending, .. } = head.state else { return Ok(()) };
+    insert_posts(session, &announce.tell_ending(&head.facts, head.generation, ending, session.now))
 }
 
 fn expire_key(session: &Session<'_, '_>, workspace: WorkspaceNo, head: &RunHead) -> Result<(), Fault> {

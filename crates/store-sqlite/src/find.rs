@@ -1,10 +1,14 @@
 //! Reads that both the writer and the readers make.
 
-use hapax_engine::model::{Promise, PromiseId, RunHead, RunId, StepRecord};
+use hapax_engine::model::{
+    IdempotencyKey, KeyKind, KeyRecord, Promise, PromiseId, RunHead, RunId, StepRecord, Timestamp,
+};
 use hapax_engine::store::RunView;
 use rusqlite::{Connection, params};
 
+use crate::codes::{Code, millis};
 use crate::fault::Fault;
+use crate::promises;
 use crate::rows::{self, bytes};
 use crate::session::WorkspaceNo;
 
@@ -44,5 +48,28 @@ pub(crate) fn promise(
     id: &PromiseId,
 ) -> Result<Option<Promise>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_promise.sql"))?;
-    rows::at_most_one(find.query(params![workspace.0, id.as_str()])?, rows::promise)
+    rows::at_most_one(find.query(params![workspace.0, id.as_str()])?, promises::promise)
+}
+
+/// The promise that a live key names, as it was last written.
+pub(crate) fn promise_by_key(
+    connection: &Connection,
+    workspace: WorkspaceNo,
+    key: &IdempotencyKey,
+    now: Timestamp,
+) -> Result<Option<Promise>, Fault> {
+    let mut find = connection.prepare_cached(include_str!("../sql/find_promise_by_key.sql"))?;
+    rows::at_most_one(find.query(params![workspace.0, key.as_str(), millis(now)])?, promises::promise)
+}
+
+/// What a key stands for, expired or not.
+pub(crate) fn key(
+    connection: &Connection,
+    workspace: WorkspaceNo,
+    kind: KeyKind,
+    key: &IdempotencyKey,
+) -> Result<Option<KeyRecord>, Fault> {
+    let mut find = connection.prepare_cached(include_str!("../sql/find_key.sql"))?;
+    let found = find.query(params![workspace.0, kind.code(), key.as_str()])?;
+    rows::at_most_one(found, |mut row| rows::key_record(&mut row))
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::outbox::post;
-use crate::read::find_workspace;
+use crate::read::list_workspaces;
 use crate::rows;
 use crate::session::WorkspaceNo;
 
@@ -16,34 +16,14 @@ use crate::session::WorkspaceNo;
 pub(crate) fn list_posts(connection: &Connection, request: &ListPosts) -> Result<Vec<Post>, Fault> {
     let limit = request.limit.clamp(1, MAX_PAGE);
     let mut posts = Vec::new();
-    for (number, workspace) in workspaces(connection, request)? {
+    let from = request.after.as_ref().map(|(workspace, _)| workspace);
+    for (number, workspace) in list_workspaces(connection, request.workspace.as_ref(), from)? {
         posts.extend(list_in(connection, number, &workspace, request, limit - posts.len())?);
         if posts.len() == limit {
             break;
         }
     }
     Ok(posts)
-}
-
-/// The workspaces that may have some, from where the page begins.
-fn workspaces(
-    connection: &Connection,
-    request: &ListPosts,
-) -> Result<Vec<(WorkspaceNo, WorkspaceId)>, Fault> {
-    let from = request.after.as_ref().map(|(workspace, _)| workspace);
-    match &request.workspace {
-        Some(wanted) if from.is_some_and(|from| from > wanted) => Ok(Vec::new()),
-        Some(wanted) => {
-            let number = find_workspace(connection, wanted)?;
-            Ok(number.map(|number| (number, wanted.clone())).into_iter().collect())
-        }
-        None => {
-            let mut list = connection.prepare_cached(include_str!("../sql/list_workspaces.sql"))?;
-            rows::collect(list.query([from.map_or("", |from| from.as_str())])?, |mut row| {
-                Ok((WorkspaceNo(row.get()?), rows::workspace_name(&mut row)?))
-            })
-        }
-    }
 }
 
 fn list_in(

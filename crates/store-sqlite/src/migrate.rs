@@ -10,6 +10,7 @@ const APPLICATION_ID: i32 = 0x4841_5058;
 const MIGRATIONS: &[(&str, &str)] = &[
     ("0001_runs_steps_keys", include_str!("../migrations/0001_runs_steps_keys.sql")),
     ("0002_requests_catalog", include_str!("../migrations/0002_requests_catalog.sql")),
+    ("0003_promise_keys_webhooks", include_str!("../migrations/0003_promise_keys_webhooks.sql")),
 ];
 
 /// The version this program writes.

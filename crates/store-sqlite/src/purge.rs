@@ -1,12 +1,13 @@
 //! Forgetting what need not be kept.
 
 use hapax_engine::limits::MAX_PURGE;
-use hapax_engine::model::{RunId, Timestamp};
+use hapax_engine::model::{KeyKind, RunId, Timestamp};
 use hapax_engine::store::{Purge, Purged};
 use rusqlite::params;
 
-use crate::codes::millis;
+use crate::codes::{Code, millis};
 use crate::fault::Fault;
+use crate::forget_promises::forget_promises_of_run;
 use crate::job::Verb;
 use crate::rows::{self, bytes};
 use crate::session::{Session, WorkspaceNo};
@@ -18,11 +19,10 @@ struct Seen {
     forgettable: bool,
 }
 
-/// Every table with rows of a run, but its key and what people noted.
-const DELETE_RUN: [&str; 10] = [
+/// Every table with rows of a run, but its promises, its key and what people noted.
+const DELETE_RUN: [&str; 9] = [
     include_str!("../sql/delete_steps_of_run.sql"),
     include_str!("../sql/delete_events_of_run.sql"),
-    include_str!("../sql/delete_promises_of_run.sql"),
     include_str!("../sql/delete_signals_of_run.sql"),
     include_str!("../sql/delete_signal_ids_of_run.sql"),
     include_str!("../sql/delete_notes_of_run.sql"),
@@ -37,10 +37,11 @@ impl Verb for Purge {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<Purged, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE);
-        let mut purged = Purged { keys: delete_expired_keys(session, limit)?, ..Purged::default() };
+        let mut purged = delete_expired_keys(session, limit)?;
         let Some(closed_before) = self.runs_closed_before else { return Ok(purged) };
         let seen = look_at(session, self.after, closed_before, limit + 1)?;
         for seen in seen.iter().take(limit).filter(|seen| seen.forgettable) {
+            forget_promises_of_run(session, seen.workspace, seen.run)?;
             for sql in DELETE_RUN {
                 session.prepare(sql)?.execute(params![seen.workspace.0, bytes(seen.run)])?;
             }
@@ -51,17 +52,23 @@ impl Verb for Purge {
     }
 }
 
-fn delete_expired_keys(session: &Session<'_, '_>, limit: usize) -> Result<usize, Fault> {
+/// Keys that are no longer alive, and with those that were claimed for a promise the settlement that waited for it.
+fn delete_expired_keys(session: &Session<'_, '_>, limit: usize) -> Result<Purged, Fault> {
     let mut list = session.prepare(include_str!("../sql/list_expired_keys.sql"))?;
     let expired: Vec<(i64, i64, String)> =
         rows::collect(list.query(params![millis(session.now), limit as i64])?, |mut row| {
             Ok((row.get()?, row.get()?, row.get()?))
         })?;
+    let mut purged = Purged { keys: expired.len(), ..Purged::default() };
     let mut delete = session.prepare(include_str!("../sql/delete_key.sql"))?;
-    for key in &expired {
-        delete.execute(params![key.0, key.1, key.2])?;
+    for (workspace, kind, key) in &expired {
+        delete.execute(params![workspace, kind, key])?;
+        if KeyKind::from_code(*kind)? == KeyKind::Promise {
+            let mut delete = session.prepare(include_str!("../sql/delete_early.sql"))?;
+            purged.early += delete.execute(params![workspace, key])?;
+        }
     }
-    Ok(expired.len())
+    Ok(purged)
 }
 
 fn look_at(

@@ -2,15 +2,16 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    IdempotencyKey, KeyKind, Name, Promise, PromiseId, RunEvent, RunId, RunResult, StepStatus, Timestamp,
-    Version, WorkspaceId,
+    IdempotencyKey, KeyKind, KeyRecord, Name, Promise, PromiseId, RunEvent, RunId, RunResult, StepStatus,
+    Timestamp, Version, WorkspaceId,
 };
-use hapax_engine::store::{KeyRecord, RunLog, RunView, StoredKey};
+use hapax_engine::store::{RunLog, RunView, StoredKey};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::codes::{Code, count};
 use crate::fault::Fault;
 use crate::find;
+use crate::promises;
 use crate::rows::{self, bytes};
 use crate::session::{WorkflowNo, WorkspaceNo};
 
@@ -20,6 +21,27 @@ pub(crate) fn find_workspace(
 ) -> Result<Option<WorkspaceNo>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_workspace.sql"))?;
     Ok(find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkspaceNo))
+}
+
+/// The workspaces that may have rows of a page, in the order of their names: `wanted` or all, from where the page begins.
+pub(crate) fn list_workspaces(
+    connection: &Connection,
+    wanted: Option<&WorkspaceId>,
+    from: Option<&WorkspaceId>,
+) -> Result<Vec<(WorkspaceNo, WorkspaceId)>, Fault> {
+    match wanted {
+        Some(wanted) if from.is_some_and(|from| from > wanted) => Ok(Vec::new()),
+        Some(wanted) => {
+            let number = find_workspace(connection, wanted)?;
+            Ok(number.map(|number| (number, wanted.clone())).into_iter().collect())
+        }
+        None => {
+            let mut list = connection.prepare_cached(include_str!("../sql/list_workspaces.sql"))?;
+            rows::collect(list.query([from.map_or("", |from| from.as_str())])?, |mut row| {
+                Ok((WorkspaceNo(row.get()?), rows::workspace_name(&mut row)?))
+            })
+        }
+    }
 }
 
 pub(crate) fn find_workflow(connection: &Connection, name: &Name) -> Result<Option<WorkflowNo>, Fault> {
@@ -52,7 +74,9 @@ pub(crate) fn find_log(
     }
     let of_run = params![workspace.0, bytes(run)];
     let mut list = connection.prepare_cached(include_str!("../sql/list_promises_of_run.sql"))?;
-    let promises = rows::collect(list.query(of_run)?, rows::promise)?;
+    let mut promises = rows::collect(list.query(of_run)?, promises::promise)?;
+    let mut list = connection.prepare_cached(include_str!("../sql/list_awaited_promises.sql"))?;
+    promises.extend(rows::collect(list.query(of_run)?, promises::promise)?);
     let mut list = connection.prepare_cached(include_str!("../sql/list_signals_of_run.sql"))?;
     let signals = rows::collect(list.query(of_run)?, rows::signal)?;
     Ok(Some(RunLog { head, input, steps, promises, signals, children }))
@@ -86,9 +110,7 @@ pub(crate) fn find_key(
     key: &IdempotencyKey,
 ) -> Result<Option<KeyRecord>, Fault> {
     let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(None) };
-    let mut find = connection.prepare_cached(include_str!("../sql/find_key.sql"))?;
-    let found = find.query(params![workspace.0, kind.code(), key.as_str()])?;
-    rows::at_most_one(found, |mut row| rows::key_record(&mut row))
+    find::key(connection, workspace, kind, key)
 }
 
 /// Keys in the order of workspace names, not of their numbers.
@@ -96,11 +118,7 @@ pub(crate) fn list_keys(
     connection: &Connection,
     after: Option<&StoredKey>,
 ) -> Result<Vec<(StoredKey, KeyRecord)>, Fault> {
-    let mut list = connection.prepare_cached(include_str!("../sql/list_workspaces.sql"))?;
-    let from = after.map_or("", |after| after.workspace.as_str());
-    let workspaces = rows::collect(list.query([from])?, |mut row| {
-        Ok((WorkspaceNo(row.get()?), rows::workspace_name(&mut row)?))
-    })?;
+    let workspaces = list_workspaces(connection, None, after.map(|after| &after.workspace))?;
     let mut list = connection.prepare_cached(include_str!("../sql/list_keys.sql"))?;
     let mut keys = Vec::new();
     for (number, name) in workspaces {
@@ -131,5 +149,5 @@ pub(crate) fn find_promise(
 ) -> Result<Option<Promise>, Fault> {
     let Some(workspace) = find_workspace(connection, workspace)? else { return Ok(None) };
     let found = find::promise(connection, workspace, id)?;
-    Ok(found.map(|promise| Promise { state: promise.state_at(now), ..promise }))
+    Ok(found.map(|promise| promise.seen_at(now)))
 }

@@ -1,16 +1,20 @@
 //! Freeing keys before their time.
 
-use hapax_engine::model::{IdempotencyKey, KeyKind, RequestScope, WorkspaceId};
+use hapax_engine::model::{
+    IdempotencyKey, KeyKind, KeyRecord, PromiseState, RequestScope, RunId, WorkspaceId,
+};
 use hapax_engine::store::{KeyPlace, ReleaseKey, ReleaseOutcome};
 use rusqlite::params;
 
 use crate::codes::{Code, millis};
+use crate::early;
 use crate::fault::Fault;
+use crate::find;
 use crate::job::Verb;
 use crate::journal::insert_notes;
 use crate::requests::{delete_request, find_request};
-use crate::rows::{self, bytes};
-use crate::session::Session;
+use crate::rows::bytes;
+use crate::session::{Session, WorkspaceNo};
 
 impl Verb for ReleaseKey {
     type Outcome = ReleaseOutcome;
@@ -18,6 +22,7 @@ impl Verb for ReleaseKey {
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<ReleaseOutcome, Fault> {
         let outcome = match &self.place {
             KeyPlace::Run { workspace, key } => release_run_key(session, workspace, key)?,
+            KeyPlace::Promise { workspace, key } => release_promise_key(session, workspace, key)?,
             KeyPlace::Request { scope, key } => release_request_key(session, scope, key)?,
         };
         if outcome == ReleaseOutcome::Released {
@@ -33,24 +38,63 @@ fn release_run_key(
     key: &IdempotencyKey,
 ) -> Result<ReleaseOutcome, Fault> {
     let Some(workspace) = session.find_workspace(workspace)? else { return Ok(ReleaseOutcome::NoSuchKey) };
-    let mut find = session.prepare(include_str!("../sql/find_key.sql"))?;
-    let found = find.query(params![workspace.0, KeyKind::Run.code(), key.as_str()])?;
-    let found = rows::at_most_one(found, |mut row| rows::key_record(&mut row))?;
-    let Some(record) = found.filter(|record| record.is_live(session.now)) else {
-        return Ok(ReleaseOutcome::NoSuchKey);
-    };
-    let holder = session.find_head(workspace, record.run)?;
-    if holder.is_some_and(|head| !head.status().is_closed()) {
-        return Ok(ReleaseOutcome::InUse { run: Some(record.run) });
+    let record = find_live(session, workspace, KeyKind::Run, key)?;
+    let Some(run) = record.and_then(|record| record.run()) else { return Ok(ReleaseOutcome::NoSuchKey) };
+    if is_open(session, workspace, run)? {
+        return Ok(ReleaseOutcome::InUse { run: Some(run) });
     }
     session.prepare(include_str!("../sql/expire_key.sql"))?.execute(params![
         workspace.0,
         KeyKind::Run.code(),
         key.as_str(),
-        bytes(record.run),
+        bytes(run),
         millis(session.now),
     ])?;
     Ok(ReleaseOutcome::Released)
+}
+
+/// A promise that can still be settled keeps its key, unless its run, which alone waits for it, has ended.
+fn release_promise_key(
+    session: &mut Session<'_, '_>,
+    workspace: &WorkspaceId,
+    key: &IdempotencyKey,
+) -> Result<ReleaseOutcome, Fault> {
+    let Some(workspace) = session.find_workspace(workspace)? else { return Ok(ReleaseOutcome::NoSuchKey) };
+    let Some(record) = find_live(session, workspace, KeyKind::Promise, key)? else {
+        return Ok(ReleaseOutcome::NoSuchKey);
+    };
+    let promise = match record.promise() {
+        Some(id) => find::promise(session.connection(), workspace, id)?,
+        None => None,
+    };
+    if let Some(promise) = promise.filter(|promise| promise.state_at(session.now) == PromiseState::Pending) {
+        let run = (!promise.stands_alone()).then_some(promise.run);
+        let in_use = match run {
+            Some(run) => is_open(session, workspace, run)?,
+            None => true,
+        };
+        if in_use {
+            return Ok(ReleaseOutcome::InUse { run });
+        }
+    }
+    early::delete_early(session, workspace, key)?;
+    let mut release = session.prepare(include_str!("../sql/release_promise_key.sql"))?;
+    release.execute(params![workspace.0, key.as_str(), millis(session.now)])?;
+    Ok(ReleaseOutcome::Released)
+}
+
+fn find_live(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceNo,
+    kind: KeyKind,
+    key: &IdempotencyKey,
+) -> Result<Option<KeyRecord>, Fault> {
+    let found = find::key(session.connection(), workspace, kind, key)?;
+    Ok(found.filter(|record| record.is_live(session.now)))
+}
+
+fn is_open(session: &Session<'_, '_>, workspace: WorkspaceNo, run: RunId) -> Result<bool, Fault> {
+    Ok(session.find_head(workspace, run)?.is_some_and(|head| !head.status().is_closed()))
 }
 
 fn release_request_key(

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    ClosePolicy, Drive, Failure, Fence, Fingerprint, Generation, IdempotencyKey, KeyOnFailure, KeyRetention,
-    Lease, Name, OwnerId, Parent, Payload, Promise, PromiseId, PromiseState, RunEvent, RunFacts, RunHead,
-    RunId, RunResult, RunState, RunStatus, Settlement, Signal, SignalId, StepId, StepRecord, StepState,
-    StepStatus, Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
+    ClosePolicy, Drive, Failure, Fence, Fingerprint, Generation, IdempotencyKey, KeyOnFailure, KeyRecord,
+    KeyRetention, KeyTarget, Lease, Name, OwnerId, Parent, Payload, PromiseId, RunEvent, RunFacts, RunHead,
+    RunId, RunResult, RunState, RunStatus, Signal, SignalId, StepId, StepRecord, StepState, StepStatus,
+    Subject, Timestamp, Version, WorkflowRef, WorkspaceId,
 };
-use hapax_engine::store::{KeyRecord, RunView};
+use hapax_engine::store::RunView;
 use rusqlite::Row;
 use rusqlite::types::FromSql;
 
-use crate::codes::{Code, PromiseStatus, ending_of};
+use crate::codes::{Code, ending_of};
 use crate::fault::Fault;
 
 /// A run id as it is kept: 16 bytes that sort like the id.
@@ -153,7 +153,7 @@ pub(crate) fn head(row: &mut Columns<'_>) -> Result<RunHead, Fault> {
     let changed_at = row.at()?;
     let closed_at = row.maybe_at()?;
     let created_at = row.at()?;
-    let key = row.maybe_text()?.map(IdempotencyKey::new).transpose().map_err(broken)?;
+    let key = maybe_key_text(row)?;
     let fingerprint = row.get::<Option<[u8; 32]>>()?.map(Fingerprint::from_bytes);
     let retention = retention(row.get()?, row.get()?);
     let subject = row.maybe_text()?.map(Subject::new).transpose().map_err(broken)?;
@@ -212,15 +212,23 @@ fn state(
     })
 }
 
+/// A span as SQLite keeps it.
+pub(crate) fn span_ms(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn span(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}
+
 /// How long a key is kept, as two columns.
 pub(crate) fn retention_columns(retention: KeyRetention) -> (Option<i64>, bool) {
-    let keep = retention.keep_for.map(|span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
-    (keep, retention.on_failure == KeyOnFailure::Release)
+    (retention.keep_for.map(span_ms), retention.on_failure == KeyOnFailure::Release)
 }
 
 fn retention(keep_for_ms: Option<i64>, release: bool) -> KeyRetention {
     KeyRetention {
-        keep_for: keep_for_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
+        keep_for: keep_for_ms.map(span),
         on_failure: if release { KeyOnFailure::Release } else { KeyOnFailure::Keep },
     }
 }
@@ -305,48 +313,31 @@ pub(crate) fn event(mut row: Columns<'_>) -> Result<RunEvent, Fault> {
 }
 
 pub(crate) fn key_record(row: &mut Columns<'_>) -> Result<KeyRecord, Fault> {
-    Ok(KeyRecord {
-        run: row.run()?,
-        fingerprint: Fingerprint::from_bytes(row.get()?),
-        first_seen_at: row.at()?,
-        expires_at: row.maybe_at()?,
-    })
+    let (run, promise) = (row.maybe_run()?, row.maybe_text()?);
+    let fingerprint = row.get::<Option<[u8; 32]>>()?.map(Fingerprint::from_bytes);
+    let target = match (run, promise, fingerprint) {
+        (Some(run), None, Some(fingerprint)) => KeyTarget::Run { run, fingerprint },
+        (None, Some(promise), None) => KeyTarget::Promise(PromiseId::from_stored(promise)),
+        (None, None, None) => KeyTarget::Nothing,
+        _ => return Err(broken("a key that names two things, or one without its fingerprint")),
+    };
+    Ok(KeyRecord { target, first_seen_at: row.at()?, expires_at: row.maybe_at()? })
 }
 
 pub(crate) fn key_text(row: &mut Columns<'_>) -> Result<IdempotencyKey, Fault> {
     IdempotencyKey::new(row.text()?).map_err(broken)
 }
 
+pub(crate) fn maybe_key_text(row: &mut Columns<'_>) -> Result<Option<IdempotencyKey>, Fault> {
+    row.maybe_text()?.map(IdempotencyKey::new).transpose().map_err(broken)
+}
+
+pub(crate) fn maybe_payload(row: &mut Columns<'_>) -> Result<Option<Payload>, Fault> {
+    Ok(row.maybe_text()?.map(Payload::from_stored))
+}
+
 pub(crate) fn workspace_name(row: &mut Columns<'_>) -> Result<WorkspaceId, Fault> {
     WorkspaceId::new(row.text()?).map_err(broken)
-}
-
-pub(crate) fn promise(mut row: Columns<'_>) -> Result<Promise, Fault> {
-    let id = PromiseId::from_stored(row.text()?);
-    let run = row.run()?;
-    let deadline_at = row.maybe_at()?;
-    let status: PromiseStatus = row.code()?;
-    let settled_at = row.maybe_at()?;
-    let value = row.maybe_text()?;
-    let value = || value.ok_or_else(|| broken("a settled promise without its value"));
-    let settlement = match status {
-        PromiseStatus::Pending => return Ok(Promise { id, run, deadline_at, state: PromiseState::Pending }),
-        PromiseStatus::TimedOut => {
-            return Ok(Promise { id, run, deadline_at, state: PromiseState::TimedOut });
-        }
-        PromiseStatus::Resolved => Settlement::Resolved(Payload::from_stored(value()?)),
-        PromiseStatus::Rejected => Settlement::Rejected(failure(value()?)?),
-    };
-    let at = settled_at.ok_or_else(|| broken("a settled promise without its instant"))?;
-    Ok(Promise { id, run, deadline_at, state: PromiseState::Settled { at, settlement } })
-}
-
-/// A settlement as two columns.
-pub(crate) fn settlement_columns(settlement: &Settlement) -> Result<(PromiseStatus, String), Fault> {
-    Ok(match settlement {
-        Settlement::Resolved(value) => (PromiseStatus::Resolved, value.as_str().to_owned()),
-        Settlement::Rejected(failure) => (PromiseStatus::Rejected, failure_text(failure)?),
-    })
 }
 
 pub(crate) fn signal(mut row: Columns<'_>) -> Result<Signal, Fault> {

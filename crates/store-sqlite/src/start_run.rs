@@ -1,7 +1,9 @@
 //! Making runs exist.
 
-use hapax_engine::model::{ClosePolicy, KeyKind, NewRun, RunFacts, RunHead, RunId, decide_start};
-use hapax_engine::store::{KeyRecord, StartOutcome};
+use hapax_engine::model::{
+    ClosePolicy, KeyKind, KeyRecord, KeyTarget, NewRun, RunFacts, RunHead, RunId, decide_start,
+};
+use hapax_engine::store::StartOutcome;
 use rusqlite::{OptionalExtension, params};
 
 use crate::codes::{Code, count, millis, millis_of};
@@ -48,7 +50,9 @@ fn same_key(session: &mut Session<'_, '_>, facts: &RunFacts) -> Result<Option<St
     if !record.is_live(session.now) {
         return Ok(None);
     }
-    let KeyRecord { run, fingerprint, first_seen_at, .. } = record;
+    let KeyRecord { target: KeyTarget::Run { run, fingerprint }, first_seen_at, .. } = record else {
+        return Ok(None);
+    };
     if facts.fingerprint != Some(fingerprint) {
         return Ok(Some(StartOutcome::KeyConflict { run, first_seen_at, fingerprint }));
     }
@@ -73,8 +77,8 @@ fn key_record(
 /// Another run that the key of these facts names and still protects.
 pub(crate) fn key_holder(session: &mut Session<'_, '_>, facts: &RunFacts) -> Result<Option<RunId>, Fault> {
     let record = key_record(session, facts)?.map(|(_, record)| record);
-    let other = record.filter(|record| record.run != facts.id && record.is_live(session.now));
-    Ok(other.map(|record| record.run))
+    let holder = record.filter(|record| record.is_live(session.now)).and_then(|record| record.run());
+    Ok(holder.filter(|run| *run != facts.id))
 }
 
 /// The open run that holds the subject of these facts.

@@ -4,7 +4,7 @@ use hapax_engine::model::{Refusal, RunHead, Steer, Steered, decide_steer};
 use hapax_engine::store::{SteerOutcome, SteerRun};
 use rusqlite::params;
 
-use crate::ending::{follow_ending, insert_result};
+use crate::ending::{announce_ending, follow_ending, insert_result};
 use crate::fault::Fault;
 use crate::find;
 use crate::job::Verb;
@@ -44,8 +44,9 @@ impl Verb for SteerRun {
         insert_notes(session, self.note.as_slice())?;
         if let Some(result) = &steered.result {
             insert_result(session, workspace, self.run, result)?;
+            announce_ending(session, &steered.head, &self.announce)?;
             // The runs that this makes due are found by the next claim; a person has no workers to tell.
-            follow_ending(session, workspace, steered.head.clone(), &mut Vec::new())?;
+            follow_ending(session, workspace, steered.head.clone(), &self.announce, &mut Vec::new())?;
         }
         Ok(SteerOutcome::Steered(steered.head))
     }

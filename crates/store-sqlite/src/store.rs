@@ -9,15 +9,15 @@ use std::time::Instant;
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
-    Version, WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
+    Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyBook, KeyRecord,
-    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, Purge, Purged, Redeliver,
-    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
-    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt,
-    StoredKey, Transact, TransactOutcome,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, HookBook, KeyBook,
+    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged,
+    Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome,
+    SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult,
+    StoredDoubt, StoredKey, Transact, TransactOutcome,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;
@@ -188,6 +188,14 @@ impl Store for SqliteStore {
     }
 
     fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
+    }
+
+    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        Some(self)
+    }
+
+    fn hook_book(&self) -> Option<&dyn HookBook> {
         Some(self)
     }
 

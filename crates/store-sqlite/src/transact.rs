@@ -51,7 +51,8 @@ fn record(
         }
     };
     match advance.apply(session) {
-        Ok(AdvanceOutcome::Advanced { woken }) => {
+        // A step in a transaction opens no promise, so there is none to tell of.
+        Ok(AdvanceOutcome::Advanced { woken, opened: _ }) => {
             Ok(TransactOutcome::Done { output, advance: Box::new(advance), woken })
         }
         Ok(AdvanceOutcome::Stale(head)) => Ok(TransactOutcome::Stale(Box::new(head))),

@@ -13,9 +13,9 @@ pub enum ItemKind {
     Definition,
     /// A setting of the installation, such as the secret that signs cursors.
     Setting,
-    /// Where webhooks come from.
+    /// A source of webhooks.
     Source,
-    /// Somebody who is told what becomes of runs.
+    /// Somebody who wants to be told what becomes of runs.
     Subscription,
 }
 

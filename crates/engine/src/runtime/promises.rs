@@ -19,7 +19,6 @@ use crate::store::{
 
 /// What a settlement came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use]
 pub enum Settling {
     /// It is settled now.
     Done(Box<Promise>),

@@ -1,8 +1,6 @@
 //! Beginning again with a new input and an empty history.
 
-use hapax_engine::model::{
-    EventKind, Generation, Promise, PromiseId, PromiseState, StepId, Timestamp, WorkspaceId,
-};
+use hapax_engine::model::{EventKind, Generation, Promise, PromiseId, StepId, Timestamp, WorkspaceId};
 use hapax_engine::store::{AdvanceOutcome, SettleOutcome, SignalOutcome, StartOutcome};
 
 use crate::fixture::*;

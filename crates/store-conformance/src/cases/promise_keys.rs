@@ -415,7 +415,7 @@ pub(super) async fn promises_are_listed_as_they_stand(t: &Stage) {
     assert_eq!(ask(Some(run.id()), Some("pending"), None, 10).await, [own("a")]);
     assert_eq!(ask(Some(RunId::NONE), None, Some("x"), 1).await, ["y"]);
     assert_eq!(ask(None, None, None, 10).await.len(), 5);
-    assert_eq!(ask(None, Some("resolved"), None, 10).await, [String::new(); 0]);
+    assert!(ask(None, Some("resolved"), None, 10).await.is_empty());
 }
 
 /// A token finds its promise, is bound to it, and goes with it.

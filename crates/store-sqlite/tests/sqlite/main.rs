@@ -3,8 +3,11 @@
 mod dying;
 mod failing_disk;
 mod fixture;
+mod hooks;
+mod migrating;
 mod opening;
 mod owning;
+mod promises;
 mod requests;
 mod sql_files;
 mod torn_log;

@@ -100,6 +100,8 @@ fn every_statement_finds_its_rows_by_an_index() {
         ("list_changed_items", "USE TEMP B-TREE FOR ORDER BY"),
         // Keys that expired in the same millisecond.
         ("list_expired_keys", "USE TEMP B-TREE FOR LAST 3 TERMS OF ORDER BY"),
+        // Promises that were over in the same millisecond.
+        ("list_promises_to_purge", "USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY"),
     ];
     let (connection, statements) = statements();
     for (name, sql) in &statements {

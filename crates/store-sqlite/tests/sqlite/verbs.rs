@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hapax_engine::model::{
     Advancing, Asked, ClosePolicy, Drive, EventKind, Failure, KeyKind, KeyOnFailure, KeyRetention, Name,
-    NewRun, Parent, Payload, Priority, Promise, PromiseId, PromiseState, Refusal, RunFacts, RunHead, RunId,
-    RunResult, RunState, RunStatus, Settlement, SignalId, Steer, StepChange, StepId, StepKind, StepState,
-    StepTransition, Subject, Version, WorkspaceId,
+    NewRun, Parent, Payload, Priority, Promise, PromiseId, PromiseRef, PromiseState, Refusal, RunFacts,
+    RunHead, RunId, RunResult, RunState, RunStatus, Settlement, SignalId, Steer, StepChange, StepId,
+    StepKind, StepState, StepTransition, Subject, Subscribers, Version, Wish, WorkspaceId,
 };
 use hapax_engine::store::{
     AdvanceOutcome, ClaimRuns, HeldLease, ListRuns, Purge, RenewLeases, SendSignal, SettleOutcome,
@@ -29,18 +29,19 @@ fn signal(run: RunId, id: Option<&str>) -> SendSignal {
 
 fn settle(id: &PromiseId, value: &str) -> SettlePromise {
     let settlement = Settlement::Resolved(Payload::of(value).unwrap());
-    SettlePromise { workspace: workspace(), id: id.clone(), settlement, note: None, grant: None }
+    SettlePromise {
+        workspace: workspace(),
+        promise: PromiseRef::Id(id.clone()),
+        wish: Wish::new(settlement),
+        keep_for: None,
+        note: None,
+        grant: None,
+    }
 }
 
 fn steer(run: RunId, command: Steer) -> SteerRun {
-    SteerRun {
-        workspace: workspace(),
-        run,
-        command,
-        expected: None,
-        note: None,
-        announce: Subscribers::default(),
-    }
+    let announce = Subscribers::default();
+    SteerRun { workspace: workspace(), run, command, expected: None, note: None, announce }
 }
 
 async fn steered(store: &SqliteStore, request: SteerRun) -> RunHead {
@@ -306,11 +307,9 @@ async fn a_promise_settles_once_and_wakes_its_run() {
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let deadline_at = Some(store.now().plus(LEASE));
-    let promise = |name: &str| Promise {
-        id: PromiseId::of_run(held.id(), held.generation, &StepId::from_stored(name)),
-        run: held.id(),
-        deadline_at,
-        state: PromiseState::Pending,
+    let promise = |name: &str| {
+        let id = PromiseId::of_run(held.id(), held.generation, &StepId::from_stored(name));
+        Promise::pending(id, held.id(), store.now(), deadline_at)
     };
     let mut park = Advancing::new(&held, store.now());
     park.open_promise(promise("paid"));
@@ -359,12 +358,8 @@ async fn a_promise_past_its_deadline_has_timed_out_for_all_who_look() {
     let held = start(&store, granted(facts(1))).await;
     let id = PromiseId::from_stored("p");
     let mut write = Advancing::new(&held, store.now());
-    write.open_promise(Promise::pending(
-        id.clone(),
-        held.id(),
-        Timestamp::EPOCH,
-        Some(store.now().plus(LEASE)),
-    ));
+    let deadline_at = Some(store.now().plus(LEASE));
+    write.open_promise(Promise::pending(id.clone(), held.id(), store.now(), deadline_at));
     step(&mut write, &store, "a");
     advance(&store, write.finish()).await;
     let find = || async { store.find_promise(&workspace(), &id).await.unwrap().unwrap().state };

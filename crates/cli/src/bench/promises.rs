@@ -1,0 +1,183 @@
+//! `promises`: from a settlement by key to the step that waited for it, settlements in a row, and what a key costs to look up among many.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use hapax::model::{IdempotencyKey, PromiseRef};
+use hapax::{Ctx, Engine, EngineOptions, Made, NewPromise};
+use indicatif::ProgressBar;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::ceiling::Ceiling;
+use super::histogram::Histogram;
+use super::place::Place;
+use super::report::Report;
+use super::{Options, progress};
+
+const WORKFLOW: &str = "bench-promises";
+/// Wake-ups and commits take turns in portions of this many, so that both see the same disk.
+const PORTION: u64 = 50;
+const WAKES: u64 = 1_000;
+/// Settlements that are timed together.
+const SETTLEMENTS: u64 = 50_000;
+/// Among how many promises a key is looked up first.
+const FEW: u64 = 1_000;
+const LOOKUPS: u64 = 2_000;
+
+/// Whoever waits to hear that the step after a promise has begun, by key.
+type Ears = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
+
+pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
+    let many = options.runs.unwrap_or(1_000_000).max(FEW);
+    let callers = options.concurrency.unwrap_or(256);
+    let ceiling = Ceiling::prepare(place, 1).await?;
+    let opened = place.open(EngineOptions::default()).await?;
+    let engine = &opened.engine;
+    let ears = Ears::default();
+    register(engine, ears.clone())?;
+
+    let bar = progress::bar("waking", WAKES);
+    let (mut wakes, mut commits) = (Histogram::new(), Histogram::new());
+    for portion in 0..WAKES / PORTION {
+        for nth in 0..PORTION {
+            wakes.record(wake(engine, &ears, &format!("wake:{}", portion * PORTION + nth)).await?);
+            bar.inc(1);
+        }
+        if let Some(ceiling) = &ceiling {
+            commits.add(&ceiling.time_commits(PORTION)?);
+        }
+    }
+    bar.finish_and_clear();
+
+    let bar = progress::bar("promises", many);
+    make(engine, 0..FEW, callers, &bar).await?;
+    let among_few = time_lookups(engine, FEW).await?;
+    make(engine, FEW..many, callers, &bar).await?;
+    bar.finish_and_clear();
+    let among_many = time_lookups(engine, many).await?;
+
+    let settlements = SETTLEMENTS.min(many);
+    let bar = progress::bar("settling", settlements);
+    let began = Instant::now();
+    let settle = |engine: Engine, nth| async move {
+        engine.resolve_by_key(&key_of(nth), &nth).await?;
+        Ok(())
+    };
+    each(engine, 0..settlements, callers, &bar, settle).await?;
+    let took = began.elapsed();
+    bar.finish_and_clear();
+
+    let mut report = Report::new("promises", place);
+    report.judge("settlements_per_second", Some(settlements as f64 / took.as_secs_f64()), "5,000 or more");
+    report.measure("p50_ms", wakes.ms(50.0));
+    report.measure("p99_ms", wakes.ms(99.0));
+    report.measure("commit_p50_ms", commits.ms(50.0));
+    let ratio = wakes.ms(50.0).zip(commits.ms(50.0)).map(|(wake, commit)| wake / commit);
+    report.judge("commits_from_settlement_to_step", ratio, "under 3");
+    report.set("promises", many);
+    report.measure("lookup_p50_ms_among_few", among_few.ms(50.0));
+    report.measure("lookup_p50_ms", among_many.ms(50.0));
+    let ratio = among_many.ms(50.0).zip(among_few.ms(50.0)).map(|(many, few)| many / few);
+    report.judge("lookup_ratio", ratio, "about 1");
+    report.read_rss();
+    opened.close().await?;
+    Ok(report)
+}
+
+/// Waits for a promise by its key, and tells whoever listens that the step after it has begun.
+fn register(engine: &Engine, ears: Ears) -> Result<()> {
+    let workflow = move |ctx: Ctx, key: String| {
+        let ears = ears.clone();
+        async move {
+            let value: u64 = ctx.create_promise("paid").with_idempotency_key(key.clone()).await?;
+            let heard = move |_| {
+                let now = Instant::now();
+                let ear = ears.lock().expect("no holder panics").remove(&key);
+                ear.into_iter().for_each(|ear| drop(ear.send(now)));
+                async move { Ok::<u64, hapax::Failure>(value) }
+            };
+            ctx.run("resumed", heard).await
+        }
+    };
+    Ok(engine.register(WORKFLOW, workflow)?)
+}
+
+/// From the settlement to the step.
+async fn wake(engine: &Engine, ears: &Ears, key: &str) -> Result<Duration> {
+    let (ear, heard) = oneshot::channel();
+    ears.lock().expect("no holder panics").insert(key.to_string(), ear);
+    let run = engine.start(WORKFLOW, key).await?;
+    let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
+    while engine.find_promise(&promise).await?.is_none() || engine.active_runs() > 0 {
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+    let began = Instant::now();
+    engine.resolve_by_key(key, &1).await?;
+    let begun = heard.await.context("the run went on without its step")?;
+    run.result::<u64>().await?;
+    Ok(begun.duration_since(began))
+}
+
+fn key_of(nth: u64) -> String {
+    format!("stripe:ch_{nth:09}")
+}
+
+async fn make(engine: &Engine, range: std::ops::Range<u64>, callers: u32, bar: &ProgressBar) -> Result<()> {
+    let make = |engine: Engine, nth| async move {
+        let made =
+            engine.make_promise(NewPromise { key: Some(key_of(nth)), ..NewPromise::default() }).await?;
+        anyhow::ensure!(matches!(made, Made::Created(_)), "the promise was there before");
+        Ok(())
+    };
+    each(engine, range, callers, bar, make).await
+}
+
+/// Looks keys up that lie far from each other.
+async fn time_lookups(engine: &Engine, among: u64) -> Result<Histogram> {
+    let mut times = Histogram::new();
+    for nth in 0..LOOKUPS {
+        let key = IdempotencyKey::new(&key_of(nth.wrapping_mul(7_919_113) % among))?;
+        let began = Instant::now();
+        let found = engine.find_promise(&PromiseRef::Key(key)).await?;
+        times.record(began.elapsed());
+        found.context("a promise that was made is not found")?;
+    }
+    Ok(times)
+}
+
+/// Does something for each number of the range, so many at a time.
+async fn each<F, Fut>(
+    engine: &Engine,
+    range: std::ops::Range<u64>,
+    callers: u32,
+    bar: &ProgressBar,
+    act: F,
+) -> Result<()>
+where
+    F: Fn(Engine, u64) -> Fut + Copy + Send + 'static,
+    Fut: Future<Output = Result<()>> + Send,
+{
+    let next = Arc::new(AtomicU64::new(range.start));
+    let mut acting = JoinSet::new();
+    for _ in 0..callers {
+        let (engine, next, bar) = (engine.clone(), next.clone(), bar.clone());
+        acting.spawn(async move {
+            loop {
+                let nth = next.fetch_add(1, Ordering::Relaxed);
+                if nth >= range.end {
+                    return anyhow::Ok(());
+                }
+                act(engine.clone(), nth).await?;
+                bar.inc(1);
+            }
+        });
+    }
+    while let Some(acted) = acting.join_next().await {
+        acted??;
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Very many random interleavings of waiting, settling and timing out: none loses a wake-up, and each race has one winner.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use hapax_engine::clock::ManualClock;
+use hapax_engine::model::{
+    IdempotencyKey, Promise, PromiseKey, PromiseRef, PromiseState, RunHead, RunState, Settlement, Wish,
+    WorkspaceId,
+};
+use hapax_engine::store::{AdvanceOutcome, SettleOutcome, SettlePromise};
+
+use crate::Candidate;
+use crate::fixture::*;
+use crate::must;
+use crate::suite::block_on;
+
+/// How many are drawn.
+const INTERLEAVINGS: u64 = 10_000;
+/// How many are under way at once.
+const AT_ONCE: u64 = 250;
+
+/// One test that draws very many interleavings: `interleaving_suite!(make_store);`.
+#[macro_export]
+macro_rules! interleaving_suite {
+    ($make_store:expr) => {
+        mod interleaving {
+            #[allow(unused_imports)]
+            use super::*;
+            /// Invariants 41 and 43.
+            #[test]
+            fn no_interleaving_of_settling_waiting_and_timing_out_loses_a_wake_up() {
+                $crate::run_interleavings($make_store);
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+pub fn run_interleavings<F: Future<Output = Candidate>>(make_store: impl FnOnce(Arc<ManualClock>) -> F) {
+    block_on(async {
+        let clock = Arc::new(ManualClock::default());
+        let candidate = make_store(clock.clone()).await;
+        let stage = Arc::new(Stage::new(candidate.store(), clock));
+        for batch in 0..INTERLEAVINGS / AT_ONCE {
+            let each = (batch * AT_ONCE..(batch + 1) * AT_ONCE).map(|n| interleave(stage.clone(), n));
+            at_once(each).await;
+        }
+        stage.store.close().await.expect("it closes");
+    });
+}
+
+async fn idle(turns: u32) {
+    for _ in 0..turns {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn interleave(t: Arc<Stage>, n: u64) {
+    let mut rng = Rng::with_seed(n);
+    let run = t.order().granted_to(ANN).start().await;
+    let key = IdempotencyKey::new(&format!("k{n}")).unwrap();
+    let keep_for = HOUR;
+    let promise = Promise {
+        key: Some(PromiseKey { key: key.clone(), keep_for }),
+        ..Promise::pending(promise_of(&run, "payment"), run.id(), t.now(), Some(t.now().plus(HOUR)))
+    };
+    match rng.u32(..3) {
+        0 => time_out(&t, &run, promise, key, &mut rng).await,
+        _ => wait(&t, &run, promise, key, &mut rng).await,
+    }
+}
+
+fn settlement(by: PromiseRef, granted: bool) -> SettlePromise {
+    SettlePromise {
+        workspace: WorkspaceId::default(),
+        promise: by,
+        wish: Wish::new(Settlement::Resolved(json("1"))),
+        keep_for: Some(HOUR),
+        note: None,
+        grant: granted.then(|| grant(BOB)),
+    }
+}
+
+/// The run opens its promise and parks, in one write or in two, while it is settled by key, or by id as soon as it is there.
+async fn wait(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
+    let in_two = rng.bool();
+    let by = if rng.bool() { PromiseRef::Key(key) } else { PromiseRef::Id(promise.id.clone()) };
+    let (settler_idles, waiter_idles, granted) = (rng.u32(..6), rng.u32(..6), rng.bool());
+    let settler = t.clone();
+    let settling = tokio::spawn(async move {
+        idle(settler_idles).await;
+        loop {
+            match settler.store.settle_promise(settlement(by.clone(), granted)).await.unwrap() {
+                SettleOutcome::NoSuchPromise => idle(1).await,
+                outcome => return outcome,
+            }
+        }
+    });
+    idle(waiter_idles).await;
+    let until = promise.deadline_at;
+    let mut held = run.clone();
+    let mut write = t.write(&held).await.waits_for("payment", promise.clone());
+    if in_two {
+        held = write.done().await;
+        idle(waiter_idles).await;
+        write = t.write(&held).await;
+    }
+    // It has seen nothing of what may have come.
+    let parking = write.parks_until(until).advance();
+    let parking =
+        hapax_engine::model::Advance { head: RunHead { arrivals: 0, ..parking.head.clone() }, ..parking };
+    must!(t.store.advance_run(parking).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    must!(settling.await.unwrap(), SettleOutcome::Settled { .. } | SettleOutcome::Kept { .. });
+    let after = t.head(run).await;
+    assert_eq!(after.arrivals, 1, "{after:?}");
+    match after.state {
+        RunState::Waiting { wake_at: Some(at) } if at <= t.now() => {}
+        RunState::Running(_) if granted => {}
+        other => panic!("it has what it waits for, and is {other:?}"),
+    }
+    let promise = t.store.find_promise(&WorkspaceId::default(), &promise.id).await.unwrap().unwrap();
+    assert!(matches!(promise.state, PromiseState::Settled { .. }));
+}
+
+/// The holder of the run gives up waiting while the promise is settled.
+async fn time_out(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
+    let held = t.write(run).await.waits_for("payment", promise.clone()).done().await;
+    let giving_up = t.write(&held).await.times_out("payment").advance();
+    let (settler_idles, idles) = (rng.u32(..6), rng.u32(..6));
+    let settler = t.clone();
+    let settling = tokio::spawn(async move {
+        idle(settler_idles).await;
+        settler.store.settle_promise(settlement(PromiseRef::Key(key), false)).await.unwrap()
+    });
+    idle(idles).await;
+    let given_up = t.store.advance_run(giving_up).await.unwrap();
+    let settled = settling.await.unwrap();
+    let promise = t.store.find_promise(&WorkspaceId::default(), &promise.id).await.unwrap().unwrap();
+    match (given_up, settled) {
+        (AdvanceOutcome::Advanced { .. }, SettleOutcome::TimedOut { .. }) => {
+            assert_eq!(promise.state, PromiseState::TimedOut);
+        }
+        (AdvanceOutcome::Stale(_), SettleOutcome::Settled { .. }) => {
+            assert!(matches!(promise.state, PromiseState::Settled { .. }));
+        }
+        both => panic!("not one winner: {both:?}"),
+    }
+}

@@ -1,0 +1,1 @@
+UPDATE hapax_hooks SET duplicates = duplicates + 1 WHERE place = ?1

@@ -1,0 +1,1 @@
+DELETE FROM hapax_hooks WHERE place = ?1

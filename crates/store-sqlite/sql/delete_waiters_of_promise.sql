@@ -1,0 +1,1 @@
+DELETE FROM hapax_promise_waiters WHERE workspace = ?1 AND promise = ?2

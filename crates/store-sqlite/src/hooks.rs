@@ -1,0 +1,66 @@
+//! Webhooks that came in, as rows.
+
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{Hook, HookId, Name, Payload, Timestamp};
+use hapax_engine::store::ListHooks;
+use rusqlite::{Connection, params};
+
+use crate::codes::{Code, count, millis};
+use crate::fault::Fault;
+use crate::read::find_workspace;
+use crate::rows::{self, Columns, broken};
+use crate::session::WorkspaceNo;
+
+pub(crate) fn find_hook_in(
+    connection: &Connection,
+    workspace: WorkspaceNo,
+    id: &HookId,
+) -> Result<Option<Hook>, Fault> {
+    let mut find = connection.prepare_cached(include_str!("../sql/find_hook.sql"))?;
+    rows::at_most_one(find.query(params![workspace.0, id.source.as_str(), id.event])?, hook)
+}
+
+pub(crate) fn find_hook(connection: &Connection, id: &HookId) -> Result<Option<Hook>, Fault> {
+    match find_workspace(connection, &id.workspace)? {
+        Some(workspace) => find_hook_in(connection, workspace, id),
+        None => Ok(None),
+    }
+}
+
+pub(crate) fn list_hooks(connection: &Connection, request: &ListHooks) -> Result<Vec<Hook>, Fault> {
+    let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };
+    let before = request.before.map_or(i64::MAX, count);
+    let source = request.source.as_ref().map(Name::as_str);
+    let status = request.status.map(Code::code);
+    let limit = request.limit.clamp(1, MAX_PAGE) as i64;
+    let mut list = connection.prepare_cached(include_str!("../sql/list_hooks.sql"))?;
+    rows::collect(list.query(params![workspace.0, before, source, status, limit])?, hook)
+}
+
+pub(crate) fn list_unprocessed_hooks(
+    connection: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Vec<Hook>, Fault> {
+    let mut list = connection.prepare_cached(include_str!("../sql/list_unprocessed_hooks.sql"))?;
+    rows::collect(list.query(params![millis(before), limit.clamp(1, MAX_PAGE) as i64])?, hook)
+}
+
+fn hook(mut row: Columns<'_>) -> Result<Hook, Fault> {
+    let place = row.count()?;
+    let workspace = rows::workspace_name(&mut row)?;
+    let source = Name::new("source", row.text()?).map_err(broken)?;
+    let event = row.get()?;
+    Ok(Hook {
+        place,
+        id: HookId { workspace, source, event },
+        received_at: row.at()?,
+        changed_at: row.at()?,
+        duplicates: row.count()?,
+        attempts: row.get()?,
+        status: row.code()?,
+        outcome: rows::maybe_payload(&mut row)?,
+        headers: Payload::from_stored(row.text()?),
+        body: row.get()?,
+    })
+}
