@@ -120,7 +120,33 @@ fn cases() -> Vec<Case> {
         get("/openapi.json", Open),
         get("/schemas/workflow-definition.json", Open),
         get("/docs", Open),
+        post("/api/v1/webhook-sources", Administer, source("new"), &[200, 201]),
+        get("/api/v1/webhook-sources", Read),
+        get("/api/v1/webhook-sources/{name}", Read).at("/api/v1/webhook-sources/{source}"),
+        post("/api/v1/webhook-sources/{name}", Administer, source("{source}"), &[200])
+            .at("/api/v1/webhook-sources/{source}"),
+        post("/api/v1/webhook-sources/{name}/disable", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-sources/{source}/disable"),
+        post("/api/v1/webhook-sources/{name}/enable", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-sources/{source}/enable"),
+        post("/api/v1/webhooks/{source}", Open, json!({ "id": "{event}" }), &[200]).at("{webhooks}"),
+        post("/api/v1/webhooks/{workspace}/{name}", Open, json!({ "id": "{event}" }), &[200])
+            .at("/api/v1/webhooks/{workspace}/{source}"),
+        get("/api/v1/webhook-events", Read),
+        post("/api/v1/webhook-events/reprocess", Operate, json!({ "status": "failed", "limit": 1 }), &[200]),
+        get("/api/v1/webhook-events/{source}/{event}", Read).at("/api/v1/webhook-events/{source}/{event}"),
+        post("/api/v1/webhook-events/{source}/{event}/reprocess", Operate, json!({}), &[200])
+            .at("/api/v1/webhook-events/{source}/{event}/reprocess"),
+        get("/schemas/webhook-source.json", Open),
     ]
+}
+
+/// A source that believes everybody.
+fn source(name: &str) -> Value {
+    json!({
+        "name": name, "signature": { "scheme": "none", "allowUnsigned": true }, "eventId": { "pointer": "/id" },
+        "actions": [{ "settle": { "key": "k", "value": 1 } }],
+    })
 }
 
 /// What a workspace has.
@@ -131,6 +157,9 @@ struct Things {
     ended: String,
     key: String,
     credential: String,
+    source: String,
+    webhooks: String,
+    event: String,
 }
 
 impl Things {
@@ -144,6 +173,9 @@ impl Things {
             run,
             key: "nobodys".into(),
             credential: "cred_000000000000".into(),
+            source: "nobodys-source".into(),
+            webhooks: format!("/api/v1/webhooks/whk_{}", "0".repeat(32)),
+            event: "nobodys-event".into(),
         }
     }
 
@@ -171,7 +203,21 @@ impl Things {
         server.send("GET", &format!("{RUNS}/{ended}/result"), None, &admin, &wait).await;
         let credential = send("/api/v1/credentials", json!({ "name": "spare", "role": "viewer" })).await;
         let credential = credential["credential"]["id"].as_str().unwrap().to_owned();
-        Things { workspace: workspace.into(), definition, run, ended, key, credential }
+        let (name, event) = (format!("source-of-{workspace}"), format!("event-of-{workspace}"));
+        let webhooks =
+            send("/api/v1/webhook-sources", source(&name)).await["path"].as_str().unwrap().to_owned();
+        send(&webhooks, json!({ "id": event })).await;
+        Things {
+            workspace: workspace.into(),
+            definition,
+            run,
+            ended,
+            key,
+            credential,
+            source: name,
+            webhooks,
+            event,
+        }
     }
 
     fn fill(&self, text: &str) -> String {
@@ -181,6 +227,9 @@ impl Things {
             .replace("{key}", &self.key)
             .replace("{workspace}", &self.workspace)
             .replace("{credential}", &self.credential)
+            .replace("{source}", &self.source)
+            .replace("{webhooks}", &self.webhooks)
+            .replace("{event}", &self.event)
     }
 }
 
@@ -201,9 +250,16 @@ fn without_names(answer: &Answer, things: &Things) -> String {
     if let Some(id) = answer.json()["traceId"].as_str() {
         text = text.replace(id, "");
     }
-    for name in
-        [&things.definition, &things.run, &things.ended, &things.key, &things.workspace, &things.credential]
-    {
+    for name in [
+        &things.definition,
+        &things.run,
+        &things.ended,
+        &things.key,
+        &things.workspace,
+        &things.credential,
+        &things.source,
+        &things.event,
+    ] {
         text = text.replace(name.as_str(), "");
     }
     text
@@ -279,14 +335,22 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
     let things = Things::of(&server, "acme").await;
     let nothing = Things::of_nobody();
     let stranger = server.key("globex", Role::Admin).await;
-    for case in cases().iter().filter(|case| case.names_a_thing) {
+    // What is open to all has tests of its own: a webhook is good from whoever signs it.
+    for case in cases().iter().filter(|case| case.names_a_thing && case.access != Access::Open) {
         let place = format!("{} {}", case.method, case.route);
         let theirs = call(&server, &server.http, case, &things, &stranger).await;
         let nobodys = call(&server, &server.http, case, &nothing, &stranger).await;
         assert_eq!((theirs.status, nobodys.status), (404, 404), "{place}: {}", theirs.text());
         assert_eq!(without_names(&theirs, &things), without_names(&nobodys, &nothing), "{place}");
     }
-    for list in [RUNS, "/api/v1/doubts", "/api/v1/ledger", "/api/v1/workflow-definitions"] {
+    for list in [
+        RUNS,
+        "/api/v1/doubts",
+        "/api/v1/ledger",
+        "/api/v1/workflow-definitions",
+        "/api/v1/webhook-sources",
+        "/api/v1/webhook-events",
+    ] {
         let shown = server.send("GET", list, None, &stranger, &[]).await;
         assert_eq!(shown.json()["items"], json!([]), "{list}");
     }

@@ -1,6 +1,7 @@
 //! A server of our own, on a real port over a real store.
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
+mod planned_hooks;
 mod planned_store;
 mod provider;
 
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_documents::Hands;
-use hapax_engine::clock::{Clock, SystemClock};
+use hapax_engine::clock::{Clock, ManualClock, SystemClock};
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{Actor, Role as Rank, WorkspaceId};
 use hapax_engine::store::Store;
@@ -99,12 +100,15 @@ pub struct Setup {
     pub hands: Hands,
     pub rules: Rules,
     pub keys: Policy,
+    /// By which the engine drives.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let rules = Rules { allow_loopback: true, ..Rules::default() };
-        Setup { hands: Hands::new(), rules, keys: Policy::default() }
+        let clock = Arc::new(SystemClock::new());
+        Setup { hands: Hands::new(), rules, keys: Policy::default(), clock }
     }
 }
 
@@ -116,8 +120,13 @@ impl TestServer {
 
     /// On the memory store, set up by the test.
     pub async fn memory_with(setup: Setup) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        Self::over(Arc::new(MemoryStore::new(clock)), Kept::Memory, setup).await
+        Self::over(Arc::new(MemoryStore::new(setup.clock.clone())), Kept::Memory, setup).await
+    }
+
+    /// On the memory store, at a time that the test moves on.
+    pub async fn timed() -> (Self, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::default());
+        (Self::memory_with(Setup { clock: clock.clone(), ..Setup::default() }).await, clock)
     }
 
     /// On a memory store that fails and waits as the test says.
@@ -127,8 +136,7 @@ impl TestServer {
 
     /// On such a store, set up by the test.
     pub async fn planned_with(setup: Setup) -> (Self, Arc<PlannedStore>) {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let store = PlannedStore::over(Arc::new(MemoryStore::new(clock)));
+        let store = PlannedStore::over(Arc::new(MemoryStore::new(setup.clock.clone())));
         (Self::over(store.clone(), Kept::Memory, setup).await, store)
     }
 
@@ -147,9 +155,14 @@ impl TestServer {
 
     /// On a PostgreSQL database.
     pub async fn postgres() -> Self {
+        Self::postgres_with(Hands::new()).await
+    }
+
+    /// On a PostgreSQL database, with hands of the test's own.
+    pub async fn postgres_with(hands: Hands) -> Self {
         let database = Database::empty().await.unwrap();
         let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
-        Self::over(Arc::new(store), Kept::Postgres(database), Setup::default()).await
+        Self::over(Arc::new(store), Kept::Postgres(database), Setup { hands, ..Setup::default() }).await
     }
 
     /// Another node over the same PostgreSQL database, with the same keys.
@@ -169,9 +182,8 @@ impl TestServer {
     }
 
     async fn launch(store: Arc<dyn Store>, kept: Kept, setup: Setup) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
-        let engine = Engine::launch(store.clone(), clock, options).unwrap();
+        let engine = Engine::launch(store.clone(), setup.clock, options).unwrap();
         let hands = setup
             .hands
             .task("echo", |call| async move { Ok(call.input) })
