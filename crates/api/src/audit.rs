@@ -35,6 +35,8 @@ pub enum JournalKind {
     WorkspaceChanged,
     /// A definition was uploaded.
     DefinitionUploaded,
+    /// A subscription to webhooks was made or changed.
+    SubscriptionChanged,
 }
 
 /// One entry. Those with `by` are the audit log, and outlive the run.

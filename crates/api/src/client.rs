@@ -7,8 +7,10 @@ mod error;
 mod event_text;
 mod follow;
 mod limits;
+mod promises;
 mod routes;
 mod sending;
+mod webhooks;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +22,9 @@ use url::Url;
 
 pub use error::ClientError;
 pub use follow::{Followed, Follower};
+pub use promises::{PromiseFilter, Settled};
 pub use routes::{Document, Made, Outcome, Paging, RunFilter};
+pub use webhooks::DeliveryFilter;
 
 /// On which terms a change is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

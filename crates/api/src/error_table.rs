@@ -65,6 +65,8 @@ errors! {
         "The key is valid, but its role is too low for this route. `requiredRole` names the one that is needed. Use another key, or ask an admin for one.";
     NeedsManager = "needs_manager", 403, false, "This cannot be taken back and needs a manager",
         "A decision that makes an effect run, or gives one up for good, needs the role manager or a second person who agrees. Ask a manager to decide, or name a second person in `secondedBy`.";
+    PromiseCompletionRefused = "promise_completion_refused", 403, false, "The durable promise was completed otherwise",
+        "The promise was completed before, under another `idempotency-key`, or, if `strict` was asked for, in another state or by its timeout. Nothing was changed. Read it with `GET /promises/{id}`.";
 
     // What is asked for.
     NotFound = "not_found", 404, false, "There is no such thing in this workspace",
@@ -119,12 +121,16 @@ errors! {
         "No code of the run waits for the step any more, so nothing can be run or undone. See to it by hand, then rule that it happened, or abandon it.";
     DeliveryUnderWay = "delivery_under_way", 409, true, "The after-effect is still being delivered",
         "It is delivered by itself. Only one that has come to its end can be delivered once more.";
+    SubscriptionDisabled = "subscription_disabled", 409, false, "The subscription is not told anything",
+        "It was disabled or deleted; `reason` says why. Mend the receiver, enable the subscription (`POST /api/v1/webhook-subscriptions/{id}/enable`), then send the request again.";
     PromiseAlreadySettled = "promise_already_settled", 409, false, "The promise holds another value",
         "The first settlement stands and was not changed. Read the promise to see its value.";
     PromiseTimedOut = "promise_timed_out", 409, false, "The promise has timed out",
         "The settlement came after the deadline and was not taken. The run went on without it; look at the run, and start what is needed anew.";
     PromiseKeyConflict = "promise_key_conflict", 409, false, "The key names another promise",
         "`holder` names the promise that the key was registered for. Use a key derived from what this promise is about.";
+    PromiseExists = "promise_exists", 409, false, "A promise with this id is there",
+        "Nothing was made and nothing was changed. Read the promise by its id; choose another id, or leave it away, if a new one is meant.";
     TooManySignals = "too_many_signals", 409, true, "The run holds as many unread signals as it may",
         "The signal was not stored. Let the run read some, then send it again under the same `signalId`.";
     NameTaken = "name_taken", 409, false, "The name is taken",

@@ -21,6 +21,8 @@ pub enum KeyScope {
 pub enum KeyStanding {
     /// The first request under it is under way.
     InFlight,
+    /// It is claimed for a promise that is still to be made: somebody settled that early.
+    Claimed,
     /// It gives what it stands for.
     Live,
     /// It has expired and is refused, for the time of grace.
@@ -85,8 +87,9 @@ pub struct KeyRecord {
     /// The status it was answered with, for a request key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_status: Option<u16>,
-    /// SHA-256 of what was asked first, in hex.
-    pub fingerprint: String,
+    /// SHA-256 of what was asked first, in hex; a key of a promise has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
     /// When it was first seen.
     #[schema(format = DateTime)]
     pub first_seen_at: String,

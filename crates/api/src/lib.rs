@@ -8,7 +8,9 @@ mod audit;
 pub mod client;
 mod credential;
 mod definition;
+mod delivery;
 mod doubt;
+mod durable_promise;
 mod error_table;
 mod event;
 mod health;
@@ -18,9 +20,11 @@ mod ledger;
 mod page;
 mod policy;
 mod problem;
+mod promise;
 mod received_webhook;
 mod run;
 mod step;
+mod subscription;
 mod webhook_source;
 mod workspace;
 
@@ -29,7 +33,12 @@ pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
 };
 pub use definition::{CreateDefinition, Definition, DefinitionProblem, DefinitionSummary, KeyRule};
+pub use delivery::{DeliveryStatus, RedeliverWebhook, WebhookDelivery};
 pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
+pub use durable_promise::{
+    CompleteDurablePromise, CreateDurablePromise, DurableCompletion, DurablePromise, DurableState,
+    DurableValue, NO_TIMEOUT,
+};
 pub use error_table::{Code, ERRORS, ErrorKind};
 pub use event::{EventKind, RunEvent};
 pub use health::{Health, HealthStatus, Readiness, ReadinessCheck};
@@ -39,6 +48,10 @@ pub use ledger::{LedgerAttempt, LedgerClass, LedgerEntry, LedgerOutcome, LedgerR
 pub use page::{DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, Page};
 pub use policy::{BusinessKeyPolicy, IdempotencyPolicy, PromiseKeyPolicy, RequestKeyPolicy};
 pub use problem::{PROBLEM_JSON, Problem};
+pub use promise::{
+    CreatePromise, CreateSettleToken, EarlySettlement, IssuedSettleToken, KeptSettlement, Promise,
+    PromiseStatus, RejectPromise, ResolvePromise, SettleByToken, SettledByToken, SettledPromise,
+};
 pub use received_webhook::{
     ReceiptStatus, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks,
     ReprocessedWebhooks, WebhookActionOutcome, WebhookActionResult, WebhookChallenge, WebhookOutcome,
@@ -50,6 +63,10 @@ pub use run::{
     WorkflowName,
 };
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
+pub use subscription::{
+    CreateSubscription, IssuedSubscription, RotateSubscription, SteerSubscription, Subscription,
+    SubscriptionState, TestedSubscription, WebhookEvent,
+};
 /// What the items of a [`Page`] can do: describe themselves in OpenAPI.
 pub use utoipa::ToSchema;
 pub use webhook_source::{

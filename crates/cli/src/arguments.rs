@@ -6,8 +6,8 @@ use hapax_server::logging::LogFormat;
 use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
-    audit, bench, completions, conformance, credentials, definitions, demo, dev, doubts, fsck, keys, ledger,
-    migrate, outbox, runs, serve, validate, workspaces,
+    audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts, fsck,
+    keys, ledger, migrate, outbox, promises, runs, serve, subscriptions, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\
@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Definitions(definitions::Options),
     /// Start runs on a server, look at them, watch them, steer them.
     Runs(runs::Options),
+    /// Make promises on a server, look at them, settle them, hand them to others.
+    Promises(promises::Options),
     /// See what an idempotency key stands for, or free it.
     Keys(keys::Options),
     /// See effects of which nobody knows whether they happened, and decide what became of them.
@@ -89,6 +91,10 @@ pub(crate) enum Command {
     Workspaces(workspaces::Options),
     /// List, make, rotate and revoke API keys of a server.
     Credentials(credentials::Options),
+    /// See who is told by webhook what becomes of runs; make, change and test subscriptions.
+    Subscriptions(subscriptions::Options),
+    /// See what became of webhooks, and have one sent once more.
+    Deliveries(deliveries::Options),
     /// Check that a store holds only what it may hold.
     Fsck(fsck::Options),
     /// Judge a service by the contract on idempotency.

@@ -16,10 +16,11 @@ use crate::words::word;
 const EXAMPLES: &str = "\
 Examples:
   hapax keys show run process-order-789
+  hapax keys show promise stripe:ch_1
   hapax keys show request 5f3c… --credential cred_1
   hapax keys release run process-order-789 --reason 'it was a test' --yes
 
-A run key is `idempotencyKey` of a run; a request key is the header `Idempotency-Key` of one credential.";
+A run key is `idempotencyKey` of a run, a promise key that of a promise; a request key is the header `Idempotency-Key` of one credential.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,6 +48,8 @@ enum Command {
 enum Scope {
     /// A run.
     Run,
+    /// A promise.
+    Promise,
     /// One request of one credential.
     Request,
 }
@@ -68,6 +71,7 @@ impl Named {
     fn scope(&self) -> KeyScope {
         match self.scope {
             Scope::Run => KeyScope::Run,
+            Scope::Promise => KeyScope::Promise,
             Scope::Request => KeyScope::Request,
         }
     }
@@ -128,7 +132,7 @@ fn sheet(key: &KeyRecord) -> String {
         ("expires", key.expires_at.clone().unwrap_or_else(|| "-".into())),
         ("replays", key.replays.to_string()),
         ("conflicts", key.conflicts.to_string()),
-        ("fingerprint", key.fingerprint.clone()),
+        ("fingerprint", or_dash(key.fingerprint.as_deref())),
     ];
     rows.map(|(name, value)| format!("{name:<12}{value}\n")).concat()
 }

@@ -10,3 +10,5 @@ pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
 pub(crate) const MAX_WORD_CHARS: usize = 1_024;
 /// Steps that are drawn at a time while a run is watched; a terminal has not more lines to spare.
 pub(crate) const MAX_LIVE_STEPS: usize = 20;
+/// Largest file that holds a sealing key, in bytes.
+pub(crate) const MAX_SEALING_KEY_BYTES: u64 = 64 * 1024;

@@ -10,6 +10,7 @@ mod confirmation;
 mod conformance;
 mod credentials;
 mod definitions;
+mod deliveries;
 mod demo;
 mod dev;
 mod doubts;
@@ -25,11 +26,13 @@ mod migrate;
 mod outbox;
 mod output;
 mod person;
+mod promises;
 mod runs;
 mod serve;
 mod server_options;
 mod spelling;
 mod store_url;
+mod subscriptions;
 mod terms;
 mod validate;
 mod words;
@@ -81,8 +84,11 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Migrate(options) => in_runtime(migrate::run(options)),
         Command::Definitions(options) => in_runtime(definitions::run(options, &server)),
         Command::Runs(options) => in_runtime(runs::run(options, &server)),
+        Command::Promises(options) => in_runtime(promises::run(options, &server)),
         Command::Keys(options) => in_runtime(keys::run(options, &server)),
         Command::Workspaces(options) => in_runtime(workspaces::run(options, &server)),
+        Command::Subscriptions(options) => in_runtime(subscriptions::run(options, &server)),
+        Command::Deliveries(options) => in_runtime(deliveries::run(options, &server)),
         Command::Credentials(options) => in_runtime(credentials::run(options, &server)),
         Command::Fsck(options) => in_runtime(fsck::run(options)),
         Command::Conformance(options) => in_runtime(conformance::run(options)),

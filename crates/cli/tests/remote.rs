@@ -2,6 +2,8 @@
 
 #[path = "remote/exits.rs"]
 mod exits;
+#[path = "remote/promises.rs"]
+mod promises;
 #[path = "remote/setup.rs"]
 mod setup;
 #[path = "remote/steering.rs"]
@@ -10,3 +12,5 @@ mod steering;
 mod support;
 #[path = "remote/watching.rs"]
 mod watching;
+#[path = "remote/webhooks.rs"]
+mod webhooks;

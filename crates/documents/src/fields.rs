@@ -26,7 +26,7 @@ pub(crate) const KINDS: &[(&str, &[&[&str]])] = &[
     ("http", &[REQUEST, EFFECT]),
     ("wait", &[&["for", "until"]]),
     ("condition", &[&["if", "then", "else"]]),
-    ("promise", &[&["timeout", "key"]]),
+    ("promise", &[&["timeout", "key", "keyTtl"]]),
     ("signal", &[&["signal", "timeout"]]),
     ("approval", &[&["by", "decisions", "show", "fields", "timeout", "onReject", "onTimeout"]]),
     ("child", &[&["workflow", "input", "onClose"]]),

@@ -165,6 +165,7 @@ pub struct Condition {
 
 /// A wait for a promise.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Promise {
     /// How long.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,6 +173,9 @@ pub struct Promise {
     /// The key by which others may settle it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Template>,
+    /// For how long the key still names it once it is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_ttl: Option<Span>,
 }
 
 /// A wait for a signal.

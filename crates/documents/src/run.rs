@@ -10,14 +10,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use hapax_engine::model::{EffectClass, RetryPolicy, Timestamp};
+use hapax_engine::model::{EffectClass, IdempotencyKey, RetryPolicy, Timestamp};
 use hapax_engine::{Ctx, Engine, Error, Failure};
 use serde_json::{Value, json};
 
 use crate::check::Checked;
 use crate::hands::Hands;
 use crate::limits::MAX_ITEMS;
-use crate::model::{Child, Condition, ForEach, Parallel, Step, StepKind, Wait};
+use crate::model::{Child, Condition, ForEach, Parallel, Promise, Step, StepKind, Wait};
 use crate::scope::Scope;
 use crate::template::Template;
 
@@ -102,14 +102,7 @@ impl<'a> Runner<'a> {
             }
             StepKind::Wait(wait) => self.wait(step, wait, scope).await?,
             StepKind::Condition(condition) => self.condition(step, condition, scope).await?,
-            StepKind::Promise(promise) => {
-                let name = scope.name(&step.name);
-                let made = self.ctx.create_promise::<Value>(&name);
-                match promise.timeout {
-                    Some(timeout) => made.timeout(timeout.get()).await?,
-                    None => made.await?,
-                }
-            }
+            StepKind::Promise(promise) => self.promise(step, promise, scope).await?,
             StepKind::Signal(signal) => {
                 let name = scope.name(&step.name);
                 let wait =
@@ -169,6 +162,28 @@ impl<'a> Runner<'a> {
             Ok(value) => Ok(value),
             Err(failed) => Err(self.fail(step, scope, failed.into()).await),
         }
+    }
+
+    /// A key that is no text, or that names another promise, is the failure of the step.
+    async fn promise(self, step: &Step, promise: &Promise, scope: &Scope) -> Result<Value, Failure> {
+        let key = match &promise.key {
+            Some(key) => match key_of(&self.render(step, key, scope).await?) {
+                Ok(key) => Some(key),
+                Err(failure) => return Err(self.fail(step, scope, failure).await),
+            },
+            None => None,
+        };
+        let mut made = self.ctx.create_promise::<Value>(&scope.name(&step.name));
+        if let Some(timeout) = promise.timeout {
+            made = made.timeout(timeout.get());
+        }
+        if let Some(key) = key {
+            made = made.with_idempotency_key(key);
+        }
+        if let Some(keep_for) = promise.key_ttl {
+            made = made.key_ttl(keep_for.get());
+        }
+        made.await
     }
 
     async fn wait(self, step: &Step, wait: &Wait, scope: &Scope) -> Result<Value, Failure> {
@@ -282,5 +297,19 @@ pub(crate) fn time_of(value: &Value) -> Result<Timestamp, String> {
         }
         Value::Number(number) => number.as_i64().map(Timestamp::from_millis).ok_or_else(wrong),
         _ => Err(wrong()),
+    }
+}
+
+/// The key that a template gave: a text, or a number, that can be one.
+fn key_of(value: &Value) -> Result<String, Failure> {
+    let bad = |why: String| Failure::permanent(why).with_code("bad_key");
+    let key = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return Err(bad("the key of a promise is a text; the template gave something else".into())),
+    };
+    match IdempotencyKey::new(&key) {
+        Ok(_) => Ok(key),
+        Err(invalid) => Err(bad(format!("the key of the promise cannot be used: {invalid}"))),
     }
 }

@@ -112,7 +112,7 @@ fn field(of: &str, name: &str) -> Value {
         (_, "output" | "input" | "body" | "items" | "result" | "show" | "key" | "until") => {
             reference("template")
         }
-        (_, "for" | "timeout" | "initialInterval" | "cap") => reference("span"),
+        (_, "for" | "timeout" | "initialInterval" | "cap" | "keyTtl") => reference("span"),
         (_, "then" | "else" | "steps") => reference("steps"),
         (_, "effect") => json!({ "enum": ["idempotent", "claimed"], "default": "idempotent" }),
         (_, "onDoubt") => json!({ "enum": ["hold", "retry", "fail"], "default": "hold" }),

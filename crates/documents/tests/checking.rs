@@ -381,8 +381,8 @@ fn waits_for_others_without_a_timeout_are_pointed_out() {
             "reserved_name at /steps/0",
         ),
         (
-            json!({ "name": "a", "type": "promise", "timeout": "1d", "key": "{{ input.id }}" }),
-            "key_not_used at /steps/0/key",
+            json!({ "name": "a", "type": "promise", "timeout": "1d", "keyTtl": "1d" }),
+            "key_not_used at /steps/0/keyTtl",
         ),
         (json!({ "name": "a", "type": "wait" }), "missing_field at /steps/0"),
         (

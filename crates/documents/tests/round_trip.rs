@@ -107,7 +107,14 @@ fn kind() -> BoxedStrategy<Map<String, Value>> {
         typed("http", vec![request(), effect()]),
         typed("wait", vec![span().prop_map(|span| Map::from_iter([("for".to_string(), span)])).boxed()]),
         typed("wait", vec![fixed(json!({ "until": "{{ input.at }}" }))]),
-        typed("promise", vec![maybe("timeout", span())]),
+        typed(
+            "promise",
+            vec![
+                maybe("timeout", span()),
+                maybe("key", Just(json!("stripe:{{ input.id }}"))),
+                maybe("keyTtl", span()),
+            ],
+        ),
         typed("signal", vec![maybe("timeout", span()), maybe("signal", Just(json!("go")))]),
         typed(
             "approval",

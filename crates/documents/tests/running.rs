@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hapax_documents::approval_signal;
 use hapax_engine::Failure;
-use hapax_engine::model::{RunStatus, StepStatus};
+use hapax_engine::model::{RunStatus, StepState, StepStatus};
 use serde_json::{Value, json};
 use support::{Running, World, answer, checked, steps};
 
@@ -152,6 +152,50 @@ async fn a_promise_and_a_signal_are_waited_for() {
         let running = Running::start(document, world.echo(), json!({})).await;
         assert_eq!(running.failed_with().await, "timed_out");
         assert_eq!(running.status_of("waits").await, StepStatus::Failed);
+    }
+}
+
+/// S4.6, G4.1: the key is made of what an earlier step gave; whoever knows only that settles the promise, also before it is made.
+#[tokio::test]
+async fn a_promise_is_settled_by_what_the_provider_calls_it() {
+    let world = World::default();
+    let charge = json!({ "name": "charge", "type": "task", "task": "echo", "input": { "id": "ch_1" } });
+    let rest = json!({ "name": "rest", "type": "wait", "for": "1h" });
+    let paid = json!({
+        "name": "paid", "type": "promise", "timeout": "3d", "key": "stripe:{{ steps.charge.output.id }}", "keyTtl": "7d",
+    });
+    // While it rests, the promise is not there yet.
+    for document in [json!([charge, paid]), json!([charge, rest, paid])] {
+        let running = Running::start(steps(document), world.echo(), json!({})).await;
+        running.lab.idle().await;
+        let settled = running.lab.engine().resolve_by_key("stripe:ch_1", &json!({ "amount": 5 })).await;
+        settled.unwrap();
+        assert_eq!(running.output().await["amount"], 5);
+        running.check().await;
+    }
+}
+
+/// S4.26, G4.5: a key that names another promise is the failure of the step, for people to see.
+#[tokio::test]
+async fn a_key_that_names_another_promise_fails_the_step() {
+    let world = World::default();
+    let document = steps(json!([{
+        "name": "both", "type": "parallel", "branches": [
+            [{ "name": "one", "type": "promise", "timeout": "1d", "key": "{{ input.key }}" }],
+            [{ "name": "other", "type": "promise", "timeout": "1d", "key": "{{ input.key }}" }],
+        ],
+    }]));
+    let running = Running::start(document.clone(), world.echo(), json!({ "key": "order/7" })).await;
+    running.lab.idle().await;
+    let log = running.lab.engine().get_log(running.run.id()).await.unwrap();
+    let other = log.steps.iter().find(|step| step.id.as_str() == "other").unwrap();
+    let StepState::Failed { failure, .. } = &other.state else { panic!("{:?}", other.state) };
+    let holder = format!("{}:one", running.run.id());
+    assert_eq!((failure.code(), failure.existing_promise()), (Some("key_conflict"), Some(holder.as_str())));
+    for (key, code) in [(json!(""), "bad_key"), (json!("caf\u{e9}"), "bad_key"), (json!(["a"]), "bad_key")] {
+        let running = Running::start(document.clone(), world.echo(), json!({ "key": key })).await;
+        assert_eq!(running.failed_with().await, code, "{key}");
+        assert_eq!(running.status_of("one").await, StepStatus::Failed, "{key}");
     }
 }
 

@@ -25,7 +25,7 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The key of a request, bare or as a quoted string; `None` if it has none.
-pub(crate) fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
+pub fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(value) = read_once(headers, &IDEMPOTENCY_KEY, Code::InvalidKey)? else { return Ok(None) };
     let refuse = || {
         let detail = "Idempotency-Key must be 1 to 255 printable ASCII characters, bare or as a quoted string. Send one such \

@@ -15,6 +15,8 @@ use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
+use crate::rate_limit::FailedAuth;
+use crate::subscriptions::Subscriptions;
 
 /// The server's parts, as handlers see them.
 pub struct App {
@@ -26,8 +28,12 @@ pub struct App {
     pub directory: Directory,
     /// Tells callers apart.
     pub authenticator: Authenticator,
+    /// Those who came with a token that settles nothing.
+    pub strangers: FailedAuth,
     /// Documents that can be run.
     pub definitions: Arc<Definitions>,
+    /// Who is told by webhook.
+    pub(crate) subscriptions: Arc<Subscriptions>,
     /// Webhooks that come in.
     pub(crate) hooks: Arc<Hooks>,
     /// Signs cursors.

@@ -1,5 +1,6 @@
 //! What the engine's refusals are called on the wire: the one place where they meet.
 
+use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
 use hapax_engine::model::{Invalid, Refusal, RulingRefused};
@@ -36,6 +37,11 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
             Problem::new(Code::IdempotencyKeySpent, detail).with("runId", run.to_string())
         }
         Error::SubjectBusy { run } => pending(run, detail),
+        Error::PromiseKeyConflict { existing, .. } => {
+            let holder = api::KeyHolder { kind: api::KeyScope::Promise, id: existing.to_string() };
+            let holder = serde_json::to_value(holder).unwrap_or_default();
+            Problem::new(Code::PromiseKeyConflict, detail).with("holder", holder)
+        }
         Error::AlreadySettled => Problem::new(Code::PromiseAlreadySettled, detail),
         Error::PromiseTimedOut => Problem::new(Code::PromiseTimedOut, detail),
         Error::Refused { refusal, .. } => of_refusal(refusal, detail),

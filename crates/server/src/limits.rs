@@ -76,6 +76,10 @@ pub const MIN_HTTP1_BUFFER: usize = 8 * 1024;
 pub const MAX_RESULT_WAIT: Duration = Duration::from_secs(60);
 /// How often a run that moves while it is read is read again, to show it as it was at one moment.
 pub const SHOW_TRIES: u32 = 5;
+/// How long a settle token works unless it is said.
+pub const SETTLE_TOKEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The longest that one may work.
+pub const MAX_SETTLE_TOKEN_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
 /// When to come again if the store could not be reached.
 pub const STORE_RETRY_AFTER_SECONDS: u64 = 1;
 /// Most credentials of a workspace, revoked ones included.
@@ -96,6 +100,34 @@ pub const MAX_DEFINITIONS: usize = 2_000;
 pub const DEFINITION_POLL: Duration = Duration::from_secs(1);
 /// How far back that look goes: longer than any write takes to become visible.
 pub const DEFINITION_OVERLAP: Duration = Duration::from_secs(60);
+/// Most subscriptions of a workspace; deleted ones do not count.
+pub const MAX_SUBSCRIPTIONS_PER_WORKSPACE: usize = 50;
+/// Most subscriptions of one installation: each look for due deliveries looks for each.
+pub const MAX_SUBSCRIPTIONS: usize = 1_000;
+/// How often subscriptions that other nodes were told of are looked for; within five seconds a change counts everywhere.
+pub const SUBSCRIPTION_POLL: Duration = Duration::from_secs(1);
+/// How far back that look goes: longer than any write takes to become visible.
+pub const SUBSCRIPTION_OVERLAP: Duration = Duration::from_secs(60);
+/// How long what still waits for a deleted subscription is looked for, to be given up: longer than any pause between two attempts.
+pub const BURY_DELETED_FOR: Duration = Duration::from_secs(3 * 24 * 3600);
+/// Most webhooks on their way to one subscription at once.
+pub const DELIVERIES_AT_ONCE: usize = 8;
+/// Longest time that one attempt to send a webhook may take.
+pub const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest address of a subscription, in characters.
+pub const MAX_WEBHOOK_URL_CHARS: usize = 2_048;
+/// Longest description of a subscription, or reason for a change of one or of a webhook source, in characters.
+pub const MAX_DESCRIPTION_CHARS: usize = 1_024;
+/// How long the secret before a rotation signs alongside, unless told otherwise.
+pub const SECRET_OVERLAP: Duration = Duration::from_secs(24 * 3600);
+/// Longest time that it may.
+pub const MAX_SECRET_OVERLAP: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Longest text that tells what came of a test, in characters.
+pub const MAX_TEST_DETAIL_CHARS: usize = 1_024;
+/// Most pages that a list of deliveries looks through for those of webhooks, before it hands out a page that is not full.
+pub const MAX_DELIVERY_LOOKS: usize = 5;
+/// Shortest secret that a sealing key is made from, in bytes.
+pub const MIN_SEALING_SECRET_BYTES: usize = 32;
 /// Largest webhook that is taken in, in bytes.
 pub const MAX_WEBHOOK_BYTES: usize = hapax_documents::limits::MAX_EVENT_BYTES;
 /// How long the sender of a webhook waits for it to be processed; past that it is told that it was received.
@@ -118,8 +150,6 @@ pub const MAX_SOURCES: usize = 2_000;
 pub const SOURCE_POLL: Duration = Duration::from_secs(1);
 /// How far back that look goes: longer than any write takes to become visible.
 pub const SOURCE_OVERLAP: Duration = Duration::from_secs(60);
-/// Longest reason for enabling or disabling a source, in characters.
-pub const MAX_STEER_REASON_CHARS: usize = 1_024;
 /// Most series of sources that metrics tell apart; the others are counted together.
 pub const MAX_SOURCE_SERIES: usize = 5_000;
 /// Most live streams of one credential.

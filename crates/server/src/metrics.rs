@@ -7,6 +7,7 @@ mod exposition;
 mod figures;
 mod key_counts;
 mod route_counts;
+mod settlement_counts;
 mod webhook_counts;
 
 use std::collections::BTreeMap;
@@ -14,8 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hapax_engine::model::{IdempotencyKey, RequestScope, Timestamp, WorkspaceId};
-use hapax_engine::runtime::Stats;
+use hapax_engine::Error;
+use hapax_engine::model::{IdempotencyKey, PromiseRef, RequestScope, Timestamp, WorkspaceId};
+use hapax_engine::runtime::{Settling, Stats};
 use hapax_engine::store::{KeyPlace, KeyUse, Store, Uses};
 use hapax_http_idempotency::{Event, Observe};
 use http::{Method, StatusCode};
@@ -28,6 +30,7 @@ use exposition::Exposition;
 use figures::{Figures, Reading};
 use key_counts::{KeyCounts, Use};
 use route_counts::RouteCounts;
+use settlement_counts::SettlementCounts;
 use webhook_counts::WebhookCounts;
 
 /// What is counted.
@@ -37,6 +40,7 @@ pub struct Metrics {
     started_at: SystemTime,
     routes: RouteCounts,
     keys: KeyCounts,
+    settlements: SettlementCounts,
     webhooks: WebhookCounts,
     figures: Figures,
     /// How keys in bodies were used since that was last written.
@@ -53,6 +57,7 @@ impl Metrics {
             started_at: SystemTime::now(),
             routes: RouteCounts::new(routes),
             keys: KeyCounts::default(),
+            settlements: SettlementCounts::default(),
             webhooks: WebhookCounts::default(),
             uses: Mutex::default(),
             uses_lost: AtomicU64::new(0),
@@ -84,7 +89,27 @@ impl Metrics {
     fn used(&self, identity: &Identity, key: Option<&str>, usage: Use) {
         let Some(Ok(key)) = key.map(IdempotencyKey::new) else { return };
         self.keys.count_run_key(&identity.request_scope(), usage);
-        let place = KeyPlace::Run { workspace: identity.workspace.clone(), key };
+        self.note_use(KeyPlace::Run { workspace: identity.workspace.clone(), key }, usage);
+    }
+
+    /// Somebody asked to settle a promise.
+    pub(crate) fn settled(
+        &self,
+        workspace: &WorkspaceId,
+        promise: &PromiseRef,
+        answer: &Result<Settling, Error>,
+    ) {
+        self.settlements.count(answer);
+        let PromiseRef::Key(key) = promise else { return };
+        let place = KeyPlace::Promise { workspace: workspace.clone(), key: key.clone() };
+        match answer {
+            Ok(Settling::AlreadySo(_)) => self.note_use(place, Use::Replayed),
+            Err(Error::AlreadySettled) => self.note_use(place, Use::Conflicted),
+            _ => {}
+        }
+    }
+
+    fn note_use(&self, place: KeyPlace, usage: Use) {
         let mut all = self.uses.lock().expect("no holder panics");
         if all.len() >= MAX_PENDING_KEY_USES && !all.contains_key(&place) {
             self.uses_lost.fetch_add(1, Ordering::Relaxed);
@@ -142,6 +167,7 @@ impl Metrics {
         self.write_process(&mut out, app);
         self.routes.write(&mut out);
         self.keys.write(&mut out);
+        self.settlements.write(&mut out);
         self.webhooks.write(&mut out);
         write_engine(&mut out, &app.engine.stats());
         out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);
@@ -159,7 +185,7 @@ impl Metrics {
         out.gauge("hapax_event_streams_open", "Live event streams open now.", app.streams.count() as f64);
         out.counter(
             "hapax_key_uses_uncounted_total",
-            "Uses of run keys that the look-up of a key does not show, because they could not be written.",
+            "Uses of run and promise keys that the look-up of a key does not show, because they could not be written.",
             self.uses_lost.load(Ordering::Relaxed),
         );
         out.counter(
@@ -221,6 +247,11 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
         ("hapax_effects_total", "Times the code of an effect was entered.", stats.effects),
         ("hapax_step_retries_total", "Attempts that failed and will be made again.", stats.retries),
         ("hapax_doubts_total", "Times an effect came to be in doubt.", stats.doubts),
+        (
+            "hapax_early_settlements_expired_total",
+            "Settlements that were kept for a promise which never came.",
+            stats.early_expired,
+        ),
         ("hapax_after_effects_delivered_total", "After-effects delivered.", stats.delivered),
         (
             "hapax_after_effect_failures_total",

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use hapax_api as api;
+use hapax_engine::limits::KEEP_PROMISE_KEY_FOR;
 use hapax_http_idempotency::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Policy, RELEASING,
 };
+use hapax_outgoing::Outgoing;
 
 use crate::drain::Draining;
+use crate::sealing::SealingKey;
 
 /// How a server is set up.
 #[derive(Debug, Clone)]
@@ -18,6 +21,11 @@ pub struct ServerOptions {
     pub draining: Draining,
     /// How long runs in flight may take to come to a boundary when the server stops.
     pub grace: Duration,
+    /// Sends webhooks, within the same rules as http steps.
+    pub outgoing: Outgoing,
+    /// What secrets in the store are sealed with: the first seals, all of them open. If there are none, a key that lies in the store is
+    /// used, which keeps secrets from those who see a part of it, not from those who have all of it.
+    pub sealing_keys: Vec<SealingKey>,
 }
 
 impl ServerOptions {
@@ -49,7 +57,7 @@ impl ServerOptions {
                 retention_seconds: None,
                 released_on_failure: false,
             },
-            promise_keys: api::PromiseKeyPolicy { ttl_seconds: 86_400 },
+            promise_keys: api::PromiseKeyPolicy { ttl_seconds: KEEP_PROMISE_KEY_FOR.as_secs() },
             fingerprint: "SHA-256 over method, path with query, and the body in the canonical form of RFC 8785; for keys in the body, \
                           over the definition's name and the input, less what the definition ignores"
                 .into(),

@@ -124,7 +124,7 @@ impl FailedAuth {
         let by_address = locked(&self.by_address).wait_for(&address_group(address), now);
         let by_key = key_id.and_then(|id| locked(&self.by_key).wait_for(&id.to_owned(), now));
         match by_address.max(by_key) {
-            Some(wait) => Err(refuse("Too many requests with a wrong API key.", wait)),
+            Some(wait) => Err(refuse("Too many requests with a wrong key or token.", wait)),
             None => Ok(()),
         }
     }

@@ -2,14 +2,19 @@
 
 pub(crate) mod approvals;
 pub(crate) mod definitions;
+pub(crate) mod deliveries;
 pub(crate) mod doubts;
+pub(crate) mod durable_promises;
 pub(crate) mod events;
 pub(crate) mod evidence;
 pub(crate) mod keys;
 pub(crate) mod meta;
+pub(crate) mod promises;
 mod request;
 pub(crate) mod runs;
+pub(crate) mod settle_links;
 pub(crate) mod setup;
+pub(crate) mod subscriptions;
 pub(crate) mod webhook_events;
 pub(crate) mod webhook_sources;
 pub(crate) mod webhooks;
@@ -21,7 +26,7 @@ use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, get, patch, post};
 use hapax_api::Code;
 use hapax_http_idempotency::IdempotencyLayer;
 use http::Method;
@@ -63,14 +68,15 @@ where
     Route { method: Method::POST, path, access, takes_keys: true, handler: post(handler) }
 }
 
-impl Route {
-    /// Whoever calls it has no credential to be told apart by, or knows `idempotency-key` by another meaning; sending it twice is safe
-    /// by other means.
-    fn without_request_keys(mut self) -> Self {
-        self.takes_keys = false;
-        self
-    }
+fn change<H, T>(path: &'static str, access: Access, handler: H) -> Route
+where
+    H: Handler<T, Arc<App>>,
+    T: 'static,
+{
+    Route { method: Method::PATCH, path, access, takes_keys: true, handler: patch(handler) }
+}
 
+impl Route {
     /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
     fn is_negotiated(&self) -> bool {
         let is_of_providers = self.path.starts_with("/api/v1/webhooks/");
@@ -79,6 +85,13 @@ impl Route {
 
     /// Its answer holds a secret, which must not be kept; so it is not given twice.
     fn answers_with_a_secret(mut self) -> Self {
+        self.takes_keys = false;
+        self
+    }
+
+    /// Whoever calls it has no credential to be told apart by, or knows `idempotency-key` by another meaning; sending it twice is safe
+    /// by other means.
+    fn without_request_keys(mut self) -> Self {
         self.takes_keys = false;
         self
     }
@@ -129,6 +142,32 @@ pub(crate) fn table() -> Vec<Route> {
         read("/openapi.json", Open, meta::openapi),
         read("/schemas/workflow-definition.json", Open, meta::document_schema),
         read("/docs", Open, meta::docs),
+        write("/api/v1/webhook-subscriptions", Administer, subscriptions::create).answers_with_a_secret(),
+        read("/api/v1/webhook-subscriptions", Read, subscriptions::list),
+        read("/api/v1/webhook-subscriptions/{id}", Read, subscriptions::show),
+        write("/api/v1/webhook-subscriptions/{id}/rotate", Administer, subscriptions::rotate)
+            .answers_with_a_secret(),
+        write("/api/v1/webhook-subscriptions/{id}/enable", Administer, subscriptions::enable),
+        write("/api/v1/webhook-subscriptions/{id}/disable", Administer, subscriptions::disable),
+        write("/api/v1/webhook-subscriptions/{id}/delete", Administer, subscriptions::delete),
+        write("/api/v1/webhook-subscriptions/{id}/test", Administer, subscriptions::test),
+        read("/api/v1/webhook-deliveries", Read, deliveries::list),
+        write("/api/v1/webhook-deliveries/{id}/redeliver", Operate, deliveries::redeliver),
+        write("/api/v1/promises", Operate, promises::create),
+        read("/api/v1/promises", Read, promises::list),
+        read("/api/v1/promises/{ref}", Read, promises::show),
+        write("/api/v1/promises/{ref}/resolve", Operate, promises::resolve),
+        write("/api/v1/promises/{ref}/reject", Operate, promises::reject),
+        write("/api/v1/promises/{ref}/tokens", Operate, settle_links::issue).answers_with_a_secret(),
+        read("/api/v1/early-settlements", Read, promises::list_early),
+        read("/api/tenants/{slug}/promises/{ref}", Read, promises::show_of_tenant),
+        write("/api/tenants/{slug}/promises/{ref}/resolve", Operate, promises::resolve_of_tenant),
+        write("/api/tenants/{slug}/promises/{ref}/reject", Operate, promises::reject_of_tenant),
+        write("/settle/{token}", Open, settle_links::settle).without_request_keys(),
+        read("/settle/{token}", Open, settle_links::explain),
+        write("/promises", Operate, durable_promises::create).without_request_keys(),
+        read("/promises/{id}", Read, durable_promises::show),
+        change("/promises/{id}", Operate, durable_promises::complete).without_request_keys(),
         write("/api/v1/webhook-sources", Administer, webhook_sources::create),
         read("/api/v1/webhook-sources", Read, webhook_sources::list),
         read("/api/v1/webhook-sources/{name}", Read, webhook_sources::show),

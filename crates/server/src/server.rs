@@ -5,10 +5,9 @@ use std::sync::Arc;
 use hapax_api::{Problem, Role};
 use hapax_documents::Hands;
 use hapax_engine::Engine;
-use hapax_engine::model::{Actor, ItemKind, Name, Payload, Role as Rank, Timestamp, WorkspaceId};
-use hapax_engine::store::{PutItem, PutOutcome, Store, StoreError};
+use hapax_engine::model::{Actor, Role as Rank, Timestamp, WorkspaceId};
+use hapax_engine::store::{Store, StoreError};
 use hapax_http_idempotency::{IdempotencyLayer, LayerError};
-use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
 use crate::app::App;
@@ -20,11 +19,15 @@ use crate::directory::{Directory, NewCredential};
 use crate::event_stream::Streams;
 use crate::hooks::Hooks;
 use crate::identity::INSTALLATION;
+use crate::installation_secret::installation_secret;
 use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
 use crate::problems::ServerProblems;
+use crate::rate_limit::FailedAuth;
 use crate::routes::{metrics_router, router, templates};
+use crate::sealing::{Sealer, SealingKey};
+use crate::subscriptions::Subscriptions;
 
 /// Why a server cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +72,13 @@ impl Server {
         let keys = IdempotencyLayer::new(store.clone(), options.keys.clone())?
             .refusing_with(ServerProblems)
             .observed_by(KeysObserved(metrics.clone()));
-        let cursors = Cursors::new(cursor_secret(&*store).await?);
+        let cursors = Cursors::new(installation_secret(&*store, "cursor-secret").await?);
+        let sealer = sealer(&*store, &options.sealing_keys).await?;
+        // Before any run can be driven here, so that none ends untold.
+        let subscriptions =
+            Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
+        subscriptions.learn_all().await?;
+        tokio::spawn(Subscriptions::keep_learning(Arc::downgrade(&subscriptions)));
         let hands = Arc::new(hands);
         let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone());
         definitions.learn_all().await?;
@@ -80,13 +89,16 @@ impl Server {
         tokio::spawn(Hooks::keep_sweeping(Arc::downgrade(&hooks)));
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
+        let strangers = FailedAuth::default();
         let app = App {
             engine,
             store,
             directory,
             authenticator,
+            strangers,
             definitions,
             hooks,
+            subscriptions,
             cursors,
             streams,
             metrics,
@@ -169,40 +181,11 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// The secret that signs cursors: made once, the same on all nodes.
-async fn cursor_secret(store: &dyn Store) -> Result<[u8; 32], LaunchError> {
-    #[derive(Serialize, Deserialize)]
-    struct Kept {
-        secret: [u8; 32],
-    }
-    let catalog = store.catalog().ok_or(LaunchError::NoCatalog)?;
-    let id = Name::new("setting", "cursor-secret").expect("a plain word");
-    if let Some(item) = catalog.find_item(ItemKind::Setting, &id).await?
-        && let Ok(Kept { secret }) = item.body.to()
-    {
-        return Ok(secret);
-    }
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|error| LaunchError::NoRandom(error.to_string()))?;
-    let body = Payload::of(&Kept { secret }).expect("bytes are JSON");
-    let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
-    let request = PutItem {
-        workspace,
-        kind: ItemKind::Setting,
-        name: id.to_string(),
-        id,
-        body,
-        expected: None,
-        note: None,
-    };
-    match catalog.put_item(request).await? {
-        PutOutcome::Put(_) => Ok(secret),
-        // Another node was faster; its secret counts.
-        PutOutcome::Exists(item) | PutOutcome::NameTaken(item) | PutOutcome::Stale(item) => item
-            .body
-            .to()
-            .map(|Kept { secret }| secret)
-            .map_err(|error| StoreError::Broken(error.to_string()).into()),
-        PutOutcome::Missing => Err(StoreError::Broken("the secret of cursors vanished".into()).into()),
-    }
+/// Seals with the newest key of the operator, if there is one; opens with all, and with the one that lies in the store.
+async fn sealer(store: &dyn Store, keys: &[SealingKey]) -> Result<Sealer, LaunchError> {
+    let own = installation_secret(store, "sealing-secret").await?;
+    let own = SealingKey::from_secret(&own).expect("it is long enough");
+    let mut keys = keys.iter().cloned().chain([own]);
+    let newest = keys.next().expect("there is at least our own");
+    Ok(Sealer::new(newest, keys.collect()))
 }

@@ -1,14 +1,22 @@
 //! From the words of the engine to those of the wire, and back. No rule lives here.
 
+mod deliveries;
 mod doubts;
+mod durable_promises;
 mod journal;
 mod ledger;
+mod promises;
 mod runs;
 mod steps;
 
+pub(crate) use deliveries::{delivery_status_named, shown_delivery};
 pub(crate) use doubts::{ruling, shown_doubt};
+pub(crate) use durable_promises::{completion, new_promise, shown_durable};
 pub(crate) use journal::shown_note;
 pub(crate) use ledger::shown_effect;
+pub(crate) use promises::{
+    deadline_of, promise_named, promise_status_named, rejection, shown_early, shown_promise, value_of,
+};
 pub(crate) use runs::{shown_event, shown_run, shown_run_with_steps, status_named};
 pub(crate) use steps::{shown_failure, shown_steps};
 

@@ -1,4 +1,4 @@
-//! The contract on idempotency, clause by clause, over HTTP (CONTRACT §2 to §5).
+//! The contract on idempotency, clause by clause, over HTTP (CONTRACT §2 to §5), and on promises (§7).
 
 mod support;
 
@@ -10,12 +10,20 @@ mod business_keys;
 mod conformance;
 #[path = "contract/crowds.rs"]
 mod crowds;
+#[path = "contract/durable_promises.rs"]
+mod durable_promises;
 #[path = "contract/faults.rs"]
 mod faults;
 #[path = "contract/key_desk.rs"]
 mod key_desk;
+#[path = "contract/promise_keys.rs"]
+mod promise_keys;
+#[path = "contract/promises.rs"]
+mod promises;
 #[path = "contract/request_keys.rs"]
 mod request_keys;
+#[path = "contract/settle_links.rs"]
+mod settle_links;
 
 use serde_json::{Value, json};
 use support::{Answer, TestServer};

@@ -24,6 +24,13 @@ WITH won AS (
         AND (r.lease_owner IS NOT NULL OR i.n < 0)
         -- The end of a run with children has more consequences than fit in here.
         AND (i.closed_at IS NULL OR NOT r.has_children)
+        -- So has the opening of a promise that is there with a key, which it was not opened with this time.
+        AND (i.n IN (
+            SELECT o.n
+            FROM (SELECT * FROM unnest($52::int4[], $53::int4[], $55::text[]) AS u (n, workspace, id) LIMIT $1::int8) AS o
+                JOIN promises AS p ON p.workspace = o.workspace AND p.id = o.id
+            WHERE p.key IS NOT NULL
+        )) IS NOT TRUE
     RETURNING i.n, r.arrivals > i.seen AS is_due
 ), recorded AS (
     INSERT INTO steps (workspace, run, generation, step, kind, status, attempts, started_at, started_version,
@@ -62,16 +69,17 @@ WITH won AS (
     WHERE k.workspace = i.workspace AND k.kind = 0 AND k.key = i.key AND k.run = i.run
         AND (i.n IN (SELECT n FROM won)) IS TRUE
 ), opened AS (
-    INSERT INTO promises (workspace, run, id, deadline_at, status)
-    SELECT workspace, run, id, deadline_at, 0
-    FROM unnest($52::int4[], $53::int4[], $54::uuid[], $55::text[], $56::int8[]) AS u (n, workspace, run, id, deadline_at)
+    INSERT INTO promises (workspace, run, id, deadline_at, created_at, status)
+    SELECT workspace, run, id, deadline_at, created_at, 0
+    FROM unnest($52::int4[], $53::int4[], $54::uuid[], $55::text[], $56::int8[], $57::int8[])
+        AS u (n, workspace, run, id, deadline_at, created_at)
     WHERE (n IN (SELECT n FROM won)) IS TRUE
     -- One that is there already is left as it is.
     ON CONFLICT (workspace, id) DO NOTHING
 ), consumed AS (
     DELETE FROM signals AS s
     USING (
-        SELECT * FROM unnest($57::int4[], $58::int4[], $59::uuid[], $60::int8[]) AS u (n, workspace, run, seq) LIMIT $1::int8
+        SELECT * FROM unnest($58::int4[], $59::int4[], $60::uuid[], $61::int8[]) AS u (n, workspace, run, seq) LIMIT $1::int8
     ) AS i
     WHERE s.workspace = i.workspace AND s.run = i.run AND s.seq = i.seq AND (i.n IN (SELECT n FROM won)) IS TRUE
 )

@@ -1,5 +1,5 @@
 -- In the order of workspace names, not of their numbers, after a place.
-SELECT s.name, k.kind, k.key, k.run, k.fingerprint, k.first_seen_at, k.expires_at
+SELECT s.name, k.kind, k.key, k.run, k.fingerprint, k.promise, k.first_seen_at, k.expires_at
 FROM (SELECT id, name FROM workspaces WHERE name >= $1 ORDER BY name) AS s
     CROSS JOIN LATERAL (
         SELECT *

@@ -7,12 +7,14 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::AdvanceOutcome;
 
-use crate::codes::{Code, count, millis, millis_of};
+use crate::alone::stop_waiting;
+use crate::codes::{Code, count, millis};
 use crate::ending::{follow_ending, insert_result};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
 use crate::numbers::WorkspaceNo;
+use crate::open_promise::open_promise;
 use crate::outbox::insert_posts;
 use crate::rows::{self, StoredHead, uuid};
 use crate::session::{Session, params};
@@ -34,6 +36,10 @@ impl Verb for Advance {
         let elsewhere = self.posts.iter().map(|post| &post.workspace).filter(|workspace| *workspace != here);
         needs.workspaces.extend(elsewhere.cloned());
         needs.promises.extend(self.timed_out.iter().map(|id| (here.clone(), id.clone())));
+        for promise in &self.promises {
+            needs.promises.push((here.clone(), promise.id.clone()));
+            needs.promise_keys.extend(promise.key.iter().map(|key| (here.clone(), key.key.clone())));
+        }
     }
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<AdvanceOutcome, Fault> {
@@ -46,13 +52,19 @@ impl Verb for Advance {
             return Ok(AdvanceOutcome::LeaseLost);
         };
         if let Some(refused) = refuse(self, &stored) {
-            return Ok(refused);
+            return match refused {
+                AdvanceOutcome::Advanced { woken, .. } => {
+                    let opened = opened_since(session, workspace, self).await?;
+                    Ok(AdvanceOutcome::Advanced { woken, opened })
+                }
+                AdvanceOutcome::Stale(_) | AdvanceOutcome::LeaseLost => Ok(refused),
+            };
         }
         if !all_pending(session, workspace, self).await? {
             return Ok(AdvanceOutcome::Stale(stored.head));
         }
-        let woken = write(session, self, &children, stored).await?;
-        Ok(AdvanceOutcome::Advanced { woken })
+        let (woken, opened) = write(session, self, &children, stored).await?;
+        Ok(AdvanceOutcome::Advanced { woken, opened })
     }
 }
 
@@ -69,14 +81,15 @@ pub(crate) fn check_children(advance: &Advance) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's.
+/// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's. What there is to know about its
+/// promises is not said here.
 pub(crate) fn refuse(advance: &Advance, stored: &StoredHead) -> Option<AdvanceOutcome> {
     let holds = stored.head.state.lease().is_some() && stored.head.fence == advance.fence;
     if holds && stored.head.version == advance.expected {
         return None;
     }
     Some(match stored.token == Some(advance.token) {
-        true => AdvanceOutcome::Advanced { woken: Vec::new() },
+        true => AdvanceOutcome::Advanced { woken: Vec::new(), opened: Vec::new() },
         false if holds => AdvanceOutcome::Stale(stored.head.clone()),
         false => AdvanceOutcome::LeaseLost,
     })
@@ -117,16 +130,42 @@ async fn list_new_children<'a>(
     Ok(new)
 }
 
-/// The write takes effect; answers with the runs it made due.
+/// What there is to know now about the promises of a write that took effect before.
+async fn opened_since(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    advance: &Advance,
+) -> Result<Vec<Promise>, Fault> {
+    let mut opened = Vec::new();
+    for promise in &advance.promises {
+        let stored = session.find_promise(workspace, &promise.id).await?;
+        opened.extend(stored.filter(|promise| promise.is_worth_telling(session.now)));
+    }
+    Ok(opened)
+}
+
+/// The write takes effect; answers with the runs it made due, and what there is to know about its promises.
 async fn write(
     session: &mut Session<'_>,
     advance: &Advance,
     children: &[&NewRun],
     stored: StoredHead,
-) -> Result<Vec<RunId>, Fault> {
-    let workspace = stored.workspace;
+) -> Result<(Vec<RunId>, Vec<Promise>), Fault> {
+    let (workspace, run) = (stored.workspace, advance.run());
     let mut woken = Vec::new();
-    let head = next_head(advance, &stored.head, session.now, &mut woken);
+    if advance.input.is_some() {
+        let of_run = params![workspace.0, uuid(run)];
+        session.keep_back(include_str!("../sql/delete_promises_of_run.sql"), of_run);
+        session.forget_promises();
+        stop_waiting(session, workspace, run);
+    }
+    let mut opened = Vec::new();
+    for promise in &advance.promises {
+        let promise = open_promise(session, workspace, run, promise).await?;
+        opened.extend(Some(promise).filter(|promise| promise.is_worth_telling(session.now)));
+    }
+    let arrivals = stored.head.arrivals + opened.len() as u64;
+    let head = next_head(advance, &stored.head, arrivals, session.now, &mut woken);
     let has_children = stored.has_children || !advance.children.is_empty();
     let written = StoredHead { head, token: Some(advance.token), has_children, workspace };
     session.write_head(written.clone());
@@ -141,29 +180,35 @@ async fn write(
         }
     }
     if let RunState::Closed { .. } = written.head.state {
-        follow_ending(session, written, &mut woken).await?;
+        follow_ending(session, written, &advance.announce, &mut woken).await?;
     }
     session.has_woken |= !woken.is_empty();
-    Ok(woken)
+    Ok((woken, opened))
 }
 
 /// The run after the write: what its holder computed, but for what others move without telling it.
-fn next_head(advance: &Advance, before: &RunHead, now: Timestamp, woken: &mut Vec<RunId>) -> RunHead {
+fn next_head(
+    advance: &Advance,
+    before: &RunHead,
+    arrivals: u64,
+    now: Timestamp,
+    woken: &mut Vec<RunId>,
+) -> RunHead {
     let mut head = RunHead { facts: before.facts.clone(), ..advance.head.clone() };
     if let RunState::Waiting { .. } = head.state
-        && head.arrivals < before.arrivals
+        && head.arrivals < arrivals
     {
         head.state = RunState::Waiting { wake_at: Some(now) };
         woken.push(head.id());
     }
-    head.arrivals = before.arrivals;
+    head.arrivals = arrivals;
     if let RunState::Running(Drive::Leased(_)) = head.state {
         head.state = before.state;
     }
     head
 }
 
-/// Everything beside the run row: steps, events, promises, signals, input and result.
+/// Everything beside the run row and the promises it opens: steps, events, timeouts, signals, input and result.
 async fn write_parts(
     session: &mut Session<'_>,
     workspace: WorkspaceNo,
@@ -187,41 +232,16 @@ async fn write_parts(
     if let Some(input) = &advance.input {
         let older = params![workspace.0, uuid(run), advance.head.generation.get().cast_signed()];
         session.keep_back(include_str!("../sql/delete_older_steps.sql"), older);
-        session.keep_back(include_str!("../sql/delete_promises_of_run.sql"), params![workspace.0, uuid(run)]);
-        session.forget_promises();
         let replaced = params![workspace.0, uuid(run), input.as_str().to_owned()];
         session.keep_back(include_str!("../sql/replace_input.sql"), replaced);
-    }
-    write_promises(session, workspace, advance).await?;
-    if let Some(result) = &advance.result {
-        insert_result(session, workspace, run, result)?;
-    }
-    Ok(())
-}
-
-async fn write_promises(
-    session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
-) -> Result<(), Fault> {
-    for promise in &advance.promises {
-        let (status, settled_at, value) = rows::promise_columns(&promise.state)?;
-        let opened = params![
-            workspace.0,
-            promise.id.as_str().to_owned(),
-            uuid(promise.run),
-            millis_of(promise.deadline_at),
-            status.code(),
-            settled_at,
-            value,
-        ];
-        session.keep_back(include_str!("../sql/open_promise.sql"), opened);
-        session.forget_promise(workspace, &promise.id);
     }
     for id in &advance.timed_out {
         if let Some(promise) = session.find_promise(workspace, id).await? {
             write_promise(session, workspace, Promise { state: PromiseState::TimedOut, ..promise })?;
         }
+    }
+    if let Some(result) = &advance.result {
+        insert_result(session, workspace, run, result)?;
     }
     Ok(())
 }

@@ -17,7 +17,6 @@ use crate::rows::{self, uuid};
 
 /// Does the write concern nothing but its own run? Everything else reads before it writes.
 pub(crate) fn is_plain(advance: &Advance) -> bool {
-    let is_pending = |promise: &Promise| promise.state == PromiseState::Pending;
     let facts = &advance.head.facts;
     let ends_quietly = match advance.head.state {
         RunState::Closed { .. } => facts.parent.is_none() && facts.subject.is_none(),
@@ -27,8 +26,20 @@ pub(crate) fn is_plain(advance: &Advance) -> bool {
         && advance.children.is_empty()
         && advance.input.is_none()
         && advance.timed_out.is_empty()
-        && advance.promises.iter().all(is_pending)
+        && advance.promises.iter().all(says_nothing_more)
         && !advance.events.iter().any(|event| event.kind == EventKind::ContinuedAsNew)
+}
+
+/// Is there no more to say of the promise than that it is open?
+fn says_nothing_more(promise: &Promise) -> bool {
+    let Promise { state, key, create_key, about, complete_key, said, .. } = promise;
+    !promise.stands_alone()
+        && *state == PromiseState::Pending
+        && key.is_none()
+        && create_key.is_none()
+        && about.is_none()
+        && complete_key.is_none()
+        && said.is_none()
 }
 
 /// The columns of `advance_runs.sql`, each a list with one entry per row. `n` says which write a row belongs to.
@@ -42,7 +53,7 @@ pub(crate) struct AdvanceColumns<'a> {
     promises: PromiseColumns<'a>,
     consumed: ConsumedColumns,
     now: i64,
-    /// At least as many as there are rows of runs, expiries or consumed signals.
+    /// At least as many as there are rows of runs, expiries, promises or consumed signals.
     limit: i64,
 }
 
@@ -122,6 +133,7 @@ struct PromiseColumns<'a> {
     run: Vec<Uuid>,
     id: Vec<&'a str>,
     deadline_at: Vec<Option<i64>>,
+    created_at: Vec<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -145,7 +157,8 @@ impl<'a> AdvanceColumns<'a> {
         for (n, workspace, advance) in ended {
             columns.push_expiry(*n, *workspace, advance);
         }
-        columns.limit = columns.runs.n.len().max(columns.consumed.n.len()) as i64;
+        let lengths = [columns.runs.n.len(), columns.consumed.n.len(), columns.promises.n.len()];
+        columns.limit = lengths.into_iter().max().unwrap_or(0) as i64;
         Ok(columns)
     }
 
@@ -179,6 +192,7 @@ impl<'a> AdvanceColumns<'a> {
             self.promises.run.push(uuid(promise.run));
             self.promises.id.push(promise.id.as_str());
             self.promises.deadline_at.push(millis_of(promise.deadline_at));
+            self.promises.created_at.push(millis(promise.created_at));
         }
         for seq in &advance.consumed {
             self.consumed.n.push(n);
@@ -325,6 +339,7 @@ impl<'a> AdvanceColumns<'a> {
             &p.run,
             &p.id,
             &p.deadline_at,
+            &p.created_at,
             &c.n,
             &c.workspace,
             &c.run,

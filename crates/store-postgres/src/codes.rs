@@ -2,8 +2,8 @@
 //! only add.
 
 use hapax_engine::model::{
-    Asked, Ending, EventKind, ItemKind, KeyKind, PostStatus, Priority, Role, RunStatus, StepKind, StepStatus,
-    Timestamp,
+    Asked, Ending, EventKind, HookStatus, ItemKind, KeyKind, PostStatus, Priority, PromiseStatus, Role,
+    RunStatus, StepKind, StepStatus, Timestamp,
 };
 
 use crate::fault::Fault;
@@ -145,11 +145,12 @@ impl Code for EventKind {
 
 impl Code for KeyKind {
     const WHAT: &'static str = "the kind of a key";
-    const ALL: &'static [Self] = &[KeyKind::Run];
+    const ALL: &'static [Self] = &KeyKind::ALL;
 
     fn code(self) -> i16 {
         match self {
             KeyKind::Run => 0,
+            KeyKind::Promise => 1,
         }
     }
 }
@@ -180,19 +181,9 @@ impl Code for Role {
     }
 }
 
-/// Where a promise stands, without its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PromiseStatus {
-    Pending,
-    Resolved,
-    Rejected,
-    TimedOut,
-}
-
 impl Code for PromiseStatus {
     const WHAT: &'static str = "the status of a promise";
-    const ALL: &'static [Self] =
-        &[PromiseStatus::Pending, PromiseStatus::Resolved, PromiseStatus::Rejected, PromiseStatus::TimedOut];
+    const ALL: &'static [Self] = &PromiseStatus::ALL;
 
     fn code(self) -> i16 {
         match self {
@@ -200,6 +191,23 @@ impl Code for PromiseStatus {
             PromiseStatus::Resolved => 1,
             PromiseStatus::Rejected => 2,
             PromiseStatus::TimedOut => 3,
+            PromiseStatus::Cancelled => 4,
+            PromiseStatus::KeyTaken => 5,
+        }
+    }
+}
+
+impl Code for HookStatus {
+    const WHAT: &'static str = "the status of a webhook";
+    const ALL: &'static [Self] = &HookStatus::ALL;
+
+    fn code(self) -> i16 {
+        match self {
+            HookStatus::Received => 0,
+            HookStatus::Applied => 1,
+            HookStatus::Ignored => 2,
+            HookStatus::Unmatched => 3,
+            HookStatus::Failed => 4,
         }
     }
 }
@@ -233,6 +241,8 @@ impl Code for ItemKind {
             ItemKind::Credential => 1,
             ItemKind::Definition => 2,
             ItemKind::Setting => 3,
+            ItemKind::Source => 4,
+            ItemKind::Subscription => 5,
         }
     }
 }
@@ -277,6 +287,7 @@ mod tests {
         check::<EventKind>();
         check::<KeyKind>();
         check::<PromiseStatus>();
+        check::<HookStatus>();
         check::<PostStatus>();
         check::<Role>();
         check::<RequestStatus>();

@@ -214,7 +214,7 @@ impl Committer {
                     let is_ready = matches!(moved.advance.head.state, RunState::Running(Drive::Ready { .. }));
                     has_woken |= *is_due || is_ready;
                     let woken = if *is_due { vec![moved.advance.run()] } else { Vec::new() };
-                    let _ = moved.reply.send(Ok(AdvanceOutcome::Advanced { woken }));
+                    let _ = moved.reply.send(Ok(AdvanceOutcome::Advanced { woken, opened: Vec::new() }));
                 }
                 (None, Some(workspace)) => moves.push((workspace, moved)),
                 (None, None) => drop(moved.reply.send(Ok(AdvanceOutcome::LeaseLost))),
@@ -271,8 +271,12 @@ impl Committer {
             match heads.get(&uuid(advance.run())) {
                 None => drop(reply.send(Ok(AdvanceOutcome::LeaseLost))),
                 Some(stored) => match refuse(&advance, stored) {
+                    // There may be something to know now about the promises it opened then.
+                    Some(AdvanceOutcome::Advanced { .. }) if !advance.promises.is_empty() => {
+                        self.consider(Job::boxed(*advance, reply, entered)).await;
+                    }
                     Some(outcome) => drop(reply.send(Ok(outcome))),
-                    // Nothing is wrong with it, so it was held back because its end concerns children.
+                    // Nothing is wrong with it, so it was held back because its end concerns children, or a promise has a key.
                     None => self.consider(Job::boxed(*advance, reply, entered)).await,
                 },
             }

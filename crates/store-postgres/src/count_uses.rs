@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hapax_engine::model::KeyKind;
+use hapax_engine::model::{IdempotencyKey, KeyKind};
 use hapax_engine::store::{KeyPlace, KeyUse, Uses};
 
 use crate::codes::{Code, count};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, WorkspaceNo};
 use crate::pools::Held;
 use crate::read::query;
 use crate::rows;
@@ -35,6 +35,20 @@ impl Verb for CountUses {
     }
 }
 
+/// The keys of promises among those that are counted: they are locked like those that are looked at.
+pub(crate) async fn promise_keys(
+    session: &mut Session<'_>,
+    uses: &BTreeMap<KeyPlace, Uses>,
+) -> Result<Vec<(WorkspaceNo, IdempotencyKey)>, Fault> {
+    let mut keys = Vec::new();
+    for place in uses.keys() {
+        if let KeyPlace::Promise { workspace, key } = place {
+            keys.extend(session.find_workspace(workspace).await?.map(|workspace| (workspace, key.clone())));
+        }
+    }
+    Ok(keys)
+}
+
 /// Adds up what all operations of a transaction counted, in the order of the keys, so that no two transactions wait for each other.
 pub(crate) async fn add(session: &mut Session<'_>, uses: &BTreeMap<KeyPlace, Uses>) -> Result<(), Fault> {
     for (place, uses) in uses {
@@ -44,6 +58,10 @@ pub(crate) async fn add(session: &mut Session<'_>, uses: &BTreeMap<KeyPlace, Use
             KeyPlace::Run { key, .. } => session.keep_back(
                 include_str!("../sql/count_key_uses.sql"),
                 params![workspace.0, KeyKind::Run.code(), key.as_str().to_owned(), replays, conflicts],
+            ),
+            KeyPlace::Promise { key, .. } => session.keep_back(
+                include_str!("../sql/count_key_uses.sql"),
+                params![workspace.0, KeyKind::Promise.code(), key.as_str().to_owned(), replays, conflicts],
             ),
             KeyPlace::Request { scope, key } => session.keep_back(
                 include_str!("../sql/count_request_uses.sql"),
@@ -72,6 +90,10 @@ pub(crate) async fn find_uses(
         KeyPlace::Run { key, .. } => {
             let sql = include_str!("../sql/find_key_uses.sql");
             query(&held, sql, &[&workspace.0, &KeyKind::Run.code(), &key.as_str()]).await?
+        }
+        KeyPlace::Promise { key, .. } => {
+            let sql = include_str!("../sql/find_key_uses.sql");
+            query(&held, sql, &[&workspace.0, &KeyKind::Promise.code(), &key.as_str()]).await?
         }
         KeyPlace::Request { scope, key } => {
             let sql = include_str!("../sql/find_request_uses.sql");

@@ -4,20 +4,23 @@
 use std::collections::VecDeque;
 
 use hapax_engine::model::{
-    Drive, KeyKind, RunHead, RunId, RunResult, RunState, Steer, decide_key_expiry, decide_steer,
+    Drive, KeyKind, RunHead, RunId, RunResult, RunState, Steer, Subscribers, decide_key_expiry, decide_steer,
 };
 
 use crate::arrival::arrive;
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
 use crate::numbers::WorkspaceNo;
+use crate::outbox::insert_posts;
 use crate::rows::{self, StoredHead, uuid};
 use crate::session::{Session, params};
 
-/// Carries out the consequences of the end of a run, also of those that end by it; adds the runs made due to `woken`.
+/// Carries out the consequences of the end of a run, also of those that end by it, of which `announce` says who is told; adds the runs
+/// made due to `woken`.
 pub(crate) async fn follow_ending(
     session: &mut Session<'_>,
     ended: StoredHead,
+    announce: &Subscribers,
     woken: &mut Vec<RunId>,
 ) -> Result<(), Fault> {
     let workspace = ended.workspace;
@@ -37,7 +40,10 @@ pub(crate) async fn follow_ending(
         for child in lock_children_to_cancel(session, workspace, head.id()).await? {
             let Some(child) = cancel_child(session, workspace, head.id(), child).await? else { continue };
             match child.head.state {
-                RunState::Closed { .. } => ended.push_back(child),
+                RunState::Closed { .. } => {
+                    announce_ending(session, &child.head, announce).await?;
+                    ended.push_back(child);
+                }
                 RunState::Running(Drive::Ready { .. }) => woken.push(child.head.id()),
                 RunState::Running(Drive::Leased(_))
                 | RunState::Pending { .. }
@@ -48,6 +54,17 @@ pub(crate) async fn follow_ending(
     }
     session.has_woken |= !woken.is_empty();
     Ok(())
+}
+
+/// Leaves word of the end of a run for those who want to know.
+pub(crate) async fn announce_ending(
+    session: &mut Session<'_>,
+    head: &RunHead,
+    announce: &Subscribers,
+) -> Result<(), Fault> {
+    let RunState::Closed { ending, .. } = head.state else { return Ok(()) };
+    let told = announce.tell_ending(&head.facts, head.generation, ending, session.now);
+    insert_posts(session, &told).await
 }
 
 fn expire_key(session: &mut Session<'_>, workspace: WorkspaceNo, head: &RunHead) {

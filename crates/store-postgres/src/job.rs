@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hapax_engine::model::{BeginRequest, Name, Note, PromiseId, RunId, SignalId, WorkspaceId};
+use hapax_engine::model::{
+    BeginRequest, IdempotencyKey, Name, Note, PromiseId, RunId, SignalId, WorkspaceId,
+};
 use hapax_engine::store::{KeyPlace, StoreError, StoreResult, Uses};
 use tokio::sync::oneshot;
 
@@ -23,8 +25,10 @@ pub(crate) struct Needs {
     /// Workspaces that rows are written of, though no run of theirs is looked at: they must have numbers.
     pub(crate) workspaces: Vec<WorkspaceId>,
     pub(crate) runs: Vec<(WorkspaceId, RunId)>,
-    /// With the runs that wait for them.
+    /// With the runs that wait for them, and the keys that name them.
     pub(crate) promises: Vec<(WorkspaceId, PromiseId)>,
+    /// Keys of promises, with the promises that they name.
+    pub(crate) promise_keys: Vec<(WorkspaceId, IdempotencyKey)>,
     pub(crate) signal_ids: Vec<(WorkspaceId, RunId, SignalId)>,
     /// Requests that come in.
     pub(crate) begins: Vec<BeginRequest>,

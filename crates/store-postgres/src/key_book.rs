@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::numbers::Numbers;
 use crate::pools::Held;
 use crate::read::query;
-use crate::release_key::{ReleaseRequestKey, ReleaseRunKey};
+use crate::release_key::{ReleasePromiseKey, ReleaseRequestKey, ReleaseRunKey};
 use crate::requests;
 use crate::rows;
 use crate::store::PostgresStore;
@@ -52,6 +52,9 @@ impl KeyBook for PostgresStore {
         let note = request.note;
         match request.place {
             KeyPlace::Run { workspace, key } => self.consider(ReleaseRunKey { workspace, key, note }).await,
+            KeyPlace::Promise { workspace, key } => {
+                self.consider(ReleasePromiseKey { workspace, key, note }).await
+            }
             KeyPlace::Request { scope, key } => {
                 self.write_request(ReleaseRequestKey { scope, key, note }).await
             }

@@ -6,8 +6,10 @@
 //! the model decides, and all of a batch commit together. Requests under their keys have a lane of that kind to themselves, in
 //! which the keys are locked in one order. Reads, renewals, maintenance and deliveries have connections of their own.
 //!
-//! - One order for locks (by run id, parents before children) keeps transactions from waiting for each other in a circle.
-//! - Whatever is written to a run, its steps, promises and signals is written under the lock of the run's row.
+//! - One order for locks keeps transactions from waiting for each other in a circle: promises that stand alone, then runs (by run
+//!   id, parents before children), then keys.
+//! - Whatever is written to a run, its steps, promises and signals is written under the lock of the run's row; to a promise that
+//!   stands alone, and to who waits for it, under the lock of its own.
 //! - A call that outlives its deadline costs its connection, so that no transaction is ever left behind.
 //! - `now` is a parameter of every statement: the server's clock as [`ServerClock`] knows it, or a test's.
 //!
@@ -19,6 +21,7 @@
 
 mod advance_run;
 mod advance_runs;
+mod alone;
 mod append_notes;
 mod arrival;
 mod batch;
@@ -32,11 +35,14 @@ mod committer;
 mod connect;
 mod considered;
 mod count_uses;
+mod create_promise;
 mod encryption;
 mod ending;
 mod fault;
 mod finish_post;
 mod hints;
+mod hook_book;
+mod hooks;
 mod items;
 mod job;
 mod journal;
@@ -51,12 +57,17 @@ mod migrate;
 mod numbers;
 mod open;
 mod open_error;
+mod open_promise;
 mod options;
 mod outbox;
 #[cfg(test)]
 mod plans;
 mod pools;
+mod promise_book;
+mod promise_keys;
+mod promises;
 mod purge;
+mod purge_promises;
 mod put_item;
 mod read;
 mod redeliver;
@@ -68,6 +79,7 @@ mod send_signal;
 mod server_clock;
 mod session;
 mod settle_promise;
+mod settle_tokens;
 mod start_run;
 mod start_runs;
 mod start_within;

@@ -34,6 +34,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0002_requests_catalog.sql"),
         oldest_program: 1,
     },
+    Migration {
+        name: "0003_promise_keys_webhooks",
+        sql: include_str!("../migrations/0003_promise_keys_webhooks.sql"),
+        oldest_program: 2,
+    },
 ];
 
 /// The version this program works with.

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    IdempotencyKey, KeyKind, Promise, PromiseId, RunEvent, RunId, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, KeyKind, KeyRecord, Promise, PromiseId, RunEvent, RunId, Timestamp, Version, WorkspaceId,
 };
-use hapax_engine::store::{KeyRecord, RunLog, RunView, StoredKey};
+use hapax_engine::store::{RunLog, RunView, StoredKey};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::codes::{Code, count};
 use crate::fault::Fault;
 use crate::pools::Held;
+use crate::promises::promise;
 use crate::rows::{self, uuid};
 
 /// Several statements that see the same; read-only, so that the server need not keep anything of it.
@@ -72,7 +73,7 @@ pub(crate) async fn find_log(
         head,
         input,
         steps: rows::collect(&steps, rows::step)?,
-        promises: rows::collect(&promises, rows::promise)?,
+        promises: rows::collect(&promises, promise)?,
         signals: rows::collect(&signals, rows::signal)?,
         children: rows::collect(&children, rows::child)?,
     }))
@@ -128,6 +129,6 @@ pub(crate) async fn find_promise(
 ) -> Result<Option<Promise>, Fault> {
     let place: [&(dyn ToSql + Sync); 2] = [&workspace.as_str(), &id.as_str()];
     let found = query(&held, include_str!("../sql/find_named_promise.sql"), &place).await?;
-    let promise = rows::at_most_one(&found, rows::promise)?;
-    Ok(promise.map(|promise| Promise { state: promise.state_at(now), ..promise }))
+    let promise = rows::at_most_one(&found, promise)?;
+    Ok(promise.map(|promise| promise.seen_at(now)))
 }

@@ -1,15 +1,19 @@
 //! Freeing keys before their time.
 
-use hapax_engine::model::{IdempotencyKey, KeyKind, Note, RequestScope, WorkspaceId};
+use hapax_engine::model::{
+    IdempotencyKey, KeyKind, KeyRecord, Note, PromiseState, RequestScope, WorkspaceId,
+};
 use hapax_engine::store::ReleaseOutcome;
 
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
+use crate::promise_keys::{delete_early, find_key, write_key};
 use crate::requests::delete_request;
 use crate::rows::{self, uuid};
 use crate::session::{Session, params};
+use crate::start_run::run_key;
 
 /// The key of a run is to be freed.
 pub(crate) struct ReleaseRunKey {
@@ -39,7 +43,8 @@ impl Verb for ReleaseRunKey {
         let place = params![workspace.0, KeyKind::Run.code(), self.key.as_str().to_owned()];
         let found = session.query(include_str!("../sql/find_key.sql"), place).await?;
         let found = rows::at_most_one(&found, |mut row| rows::key_record(&mut row))?;
-        let Some(record) = found.filter(|record| record.is_live(session.now)) else {
+        let Some(record) = found.map(run_key).transpose()?.filter(|record| record.is_live(session.now))
+        else {
             return Ok(ReleaseOutcome::NoSuchKey);
         };
         // Locked: a run that is over stays so, and its key names it, until this is committed.
@@ -50,6 +55,52 @@ impl Verb for ReleaseRunKey {
         let (kind, key) = (KeyKind::Run.code(), self.key.as_str().to_owned());
         let expired = params![workspace.0, kind, key, uuid(record.run), millis(session.now)];
         session.keep_back(include_str!("../sql/expire_key.sql"), expired);
+        insert_notes(session, std::slice::from_ref(&self.note)).await?;
+        Ok(ReleaseOutcome::Released)
+    }
+}
+
+/// The key of a promise, or one that is claimed for a promise, is to be freed.
+pub(crate) struct ReleasePromiseKey {
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) key: IdempotencyKey,
+    pub(crate) note: Note,
+}
+
+impl Verb for ReleasePromiseKey {
+    type Outcome = ReleaseOutcome;
+
+    fn foresee(&self, needs: &mut Needs) {
+        needs.workspaces.push(self.note.workspace.clone());
+        needs.promise_keys.push((self.workspace.clone(), self.key.clone()));
+    }
+
+    async fn apply(&self, session: &mut Session<'_>) -> Result<ReleaseOutcome, Fault> {
+        let Some(workspace) = session.find_workspace(&self.workspace).await? else {
+            return Ok(ReleaseOutcome::NoSuchKey);
+        };
+        let known = find_key(session, workspace, &self.key).await?;
+        let Some(record) = known.record.filter(|record| record.is_live(session.now)) else {
+            return Ok(ReleaseOutcome::NoSuchKey);
+        };
+        let promise = match record.promise() {
+            Some(id) => session.find_promise(workspace, id).await?,
+            None => None,
+        };
+        let pending = promise.filter(|promise| promise.state_at(session.now) == PromiseState::Pending);
+        if let Some(promise) = pending {
+            let run = (!promise.stands_alone()).then_some(promise.run);
+            let holder = match run {
+                Some(run) => session.find_head(workspace, run).await?,
+                None => return Ok(ReleaseOutcome::InUse { run }),
+            };
+            if holder.is_some_and(|stored| !stored.head.status().is_closed()) {
+                return Ok(ReleaseOutcome::InUse { run });
+            }
+        }
+        delete_early(session, workspace, &self.key);
+        let expired = KeyRecord { expires_at: Some(session.now), ..record };
+        write_key(session, workspace, &self.key, expired);
         insert_notes(session, std::slice::from_ref(&self.note)).await?;
         Ok(ReleaseOutcome::Released)
     }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    ClosePolicy, Drive, Failure, Fence, Fingerprint, Generation, IdempotencyKey, KeyOnFailure, KeyRetention,
-    Lease, Name, OwnerId, Parent, Payload, Promise, PromiseId, PromiseState, RunEvent, RunFacts, RunHead,
-    RunId, RunResult, RunState, RunStatus, Settlement, Signal, SignalId, StepId, StepRecord, StepState,
-    StepStatus, Subject, Timestamp, Version, WorkflowRef, WorkspaceId, WriteToken,
+    ClosePolicy, Drive, Failure, Fence, Fingerprint, Generation, IdempotencyKey, KeyOnFailure, KeyRecord,
+    KeyRetention, KeyTarget, Lease, Name, OwnerId, Parent, Payload, PromiseId, RunEvent, RunFacts, RunHead,
+    RunId, RunResult, RunState, RunStatus, Signal, SignalId, StepId, StepRecord, StepState, StepStatus,
+    Subject, Timestamp, Version, WorkflowRef, WorkspaceId, WriteToken,
 };
-use hapax_engine::store::{KeyRecord, RunView};
+use hapax_engine::store::RunView;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 
-use crate::codes::{Code, PromiseStatus, ending_of};
+use crate::codes::{Code, ending_of};
 use crate::fault::Fault;
 use crate::numbers::WorkspaceNo;
 
@@ -106,6 +106,14 @@ impl<'r> Columns<'r> {
         self.get()
     }
 
+    pub(crate) fn maybe_key(&mut self) -> Result<Option<IdempotencyKey>, Fault> {
+        self.maybe_text()?.map(IdempotencyKey::new).transpose().map_err(broken)
+    }
+
+    pub(crate) fn maybe_payload(&mut self) -> Result<Option<Payload>, Fault> {
+        Ok(self.maybe_text()?.map(Payload::from_stored))
+    }
+
     fn maybe_fingerprint(&mut self) -> Result<Option<Fingerprint>, Fault> {
         self.get::<Option<&[u8]>>()?.map(fingerprint).transpose()
     }
@@ -194,7 +202,7 @@ fn head(row: &mut Columns<'_>) -> Result<RunHead, Fault> {
     let changed_at = row.at()?;
     let closed_at = row.maybe_at()?;
     let created_at = row.at()?;
-    let key = row.maybe_text()?.map(IdempotencyKey::new).transpose().map_err(broken)?;
+    let key = row.maybe_key()?;
     let fingerprint = row.maybe_fingerprint()?;
     let retention = retention(row.get()?, row.get()?);
     let subject = row.maybe_text()?.map(Subject::new).transpose().map_err(broken)?;
@@ -371,21 +379,44 @@ pub(crate) fn event(mut row: Columns<'_>) -> Result<RunEvent, Fault> {
 }
 
 pub(crate) fn key_record(row: &mut Columns<'_>) -> Result<KeyRecord, Fault> {
-    Ok(KeyRecord {
-        run: row.run()?,
-        fingerprint: fingerprint(row.get()?)?,
-        first_seen_at: row.at()?,
-        expires_at: row.maybe_at()?,
-    })
+    let (run, fingerprint, promise) = (row.maybe_run()?, row.maybe_fingerprint()?, row.maybe_text()?);
+    let target = match (run, fingerprint, promise) {
+        (Some(run), Some(fingerprint), None) => KeyTarget::Run { run, fingerprint },
+        (None, None, Some(promise)) => KeyTarget::Promise(PromiseId::from_stored(promise)),
+        (None, None, None) => KeyTarget::Nothing,
+        _ => return Err(broken("a key that names more than one thing")),
+    };
+    Ok(KeyRecord { target, first_seen_at: row.at()?, expires_at: row.maybe_at()? })
 }
 
-/// The columns of a key, all empty if there is none.
-pub(crate) fn maybe_key_record(row: &mut Columns<'_>) -> Result<Option<KeyRecord>, Fault> {
+/// What the key of a run stands for.
+#[derive(Debug, Clone)]
+pub(crate) struct RunKey {
+    pub(crate) run: RunId,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) first_seen_at: Timestamp,
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+impl RunKey {
+    /// Does the key still stand for it at `now`?
+    pub(crate) fn is_live(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
+/// The columns of a run's key, all empty if there is none.
+pub(crate) fn maybe_run_key(row: &mut Columns<'_>) -> Result<Option<RunKey>, Fault> {
     if row.is_empty_here()? {
         row.next += 4;
         return Ok(None);
     }
-    key_record(row).map(Some)
+    Ok(Some(RunKey {
+        run: row.run()?,
+        fingerprint: fingerprint(row.get()?)?,
+        first_seen_at: row.at()?,
+        expires_at: row.maybe_at()?,
+    }))
 }
 
 pub(crate) fn key_text(row: &mut Columns<'_>) -> Result<IdempotencyKey, Fault> {
@@ -399,42 +430,6 @@ pub(crate) fn workspace_name(row: &mut Columns<'_>) -> Result<WorkspaceId, Fault
 /// The name of a workspace, or nothing.
 pub(crate) fn maybe_workspace_name(row: &mut Columns<'_>) -> Result<Option<WorkspaceId>, Fault> {
     row.maybe_text()?.map(WorkspaceId::new).transpose().map_err(broken)
-}
-
-pub(crate) fn promise(mut row: Columns<'_>) -> Result<Promise, Fault> {
-    let id = PromiseId::from_stored(row.text()?);
-    let run = row.run()?;
-    let deadline_at = row.maybe_at()?;
-    let status: PromiseStatus = row.code()?;
-    let settled_at = row.maybe_at()?;
-    let value = row.maybe_text()?;
-    let value = || value.ok_or_else(|| broken("a settled promise without its value"));
-    let settlement = match status {
-        PromiseStatus::Pending => return Ok(Promise { id, run, deadline_at, state: PromiseState::Pending }),
-        PromiseStatus::TimedOut => {
-            return Ok(Promise { id, run, deadline_at, state: PromiseState::TimedOut });
-        }
-        PromiseStatus::Resolved => Settlement::Resolved(Payload::from_stored(value()?)),
-        PromiseStatus::Rejected => Settlement::Rejected(failure(value()?)?),
-    };
-    let at = settled_at.ok_or_else(|| broken("a settled promise without its instant"))?;
-    Ok(Promise { id, run, deadline_at, state: PromiseState::Settled { at, settlement } })
-}
-
-/// The state of a promise as three columns.
-pub(crate) fn promise_columns(
-    state: &PromiseState,
-) -> Result<(PromiseStatus, Option<i64>, Option<String>), Fault> {
-    Ok(match state {
-        PromiseState::Pending => (PromiseStatus::Pending, None, None),
-        PromiseState::TimedOut => (PromiseStatus::TimedOut, None, None),
-        PromiseState::Settled { at, settlement: Settlement::Resolved(value) } => {
-            (PromiseStatus::Resolved, Some(at.as_millis()), Some(value.as_str().to_owned()))
-        }
-        PromiseState::Settled { at, settlement: Settlement::Rejected(failure) } => {
-            (PromiseStatus::Rejected, Some(at.as_millis()), Some(failure_text(failure)?))
-        }
-    })
 }
 
 pub(crate) fn signal_id(row: &mut Columns<'_>) -> Result<SignalId, Fault> {

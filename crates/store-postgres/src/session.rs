@@ -1,6 +1,6 @@
 //! What an operation works with inside a transaction: locked runs, the time, names as numbers, and writes that go out together.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -10,12 +10,15 @@ use hapax_engine::model::{Name, Promise, PromiseId, RunEvent, RunId, SignalId, T
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use crate::alone::{self, KnownAlone, PromisePlace};
 use crate::codes::{Code, count, millis, millis_of};
 use crate::count_uses;
 use crate::fault::Fault;
 use crate::job::Needs;
 use crate::link::Link;
 use crate::numbers::{Numbers, WorkflowNo, WorkspaceNo};
+use crate::promise_keys::{self, KnownKeys};
+use crate::promises::promise;
 use crate::requests::{self, KnownRequests};
 use crate::rows::{self, Columns, StoredHead, uuid};
 
@@ -44,8 +47,12 @@ pub(crate) struct Session<'c> {
     is_begun: bool,
     /// Runs locked so far, as they are with the writes of this session; `None` if there is none.
     runs: HashMap<(WorkspaceNo, RunId), Option<StoredHead>>,
-    /// Promises of locked runs, as they are with the writes of this session; `None` if there is none.
-    promises: HashMap<(WorkspaceNo, PromiseId), Option<Promise>>,
+    /// Promises of locked runs, or locked themselves, as they are with the writes of this session; `None` if there is none.
+    promises: HashMap<PromisePlace, Option<Promise>>,
+    /// Promises that stand alone and are locked.
+    pub(crate) alone: KnownAlone,
+    /// Keys of promises.
+    pub(crate) promise_keys: KnownKeys,
     /// Whether locked runs have seen these ids.
     signal_ids: HashMap<(WorkspaceNo, RunId, SignalId), bool>,
     /// Requests that were foreseen.
@@ -73,6 +80,8 @@ impl<'c> Session<'c> {
             is_begun: !matches!(client, Link::Own(_)),
             runs: HashMap::new(),
             promises: HashMap::new(),
+            alone: KnownAlone::new(),
+            promise_keys: KnownKeys::new(),
             signal_ids: HashMap::new(),
             requests: KnownRequests::new(),
             kept_back: Vec::new(),
@@ -100,6 +109,8 @@ impl<'c> Session<'c> {
     }
 
     /// Locks and reads everything that is foreseen, so that the operations themselves hardly ever wait.
+    ///
+    /// One order of locks for all nodes: promises that stand alone, then runs, then keys of promises.
     pub(crate) async fn prepare_for(&mut self, needs: &Needs) -> Result<(), Fault> {
         let mut runs = Vec::with_capacity(needs.runs.len() + needs.promises.len());
         for (workspace, run) in &needs.runs {
@@ -109,10 +120,27 @@ impl<'c> Session<'c> {
         for (workspace, id) in &needs.promises {
             promises.extend(self.find_workspace(workspace).await?.map(|workspace| (workspace, id.clone())));
         }
+        let mut keys = BTreeSet::new();
+        for (workspace, key) in &needs.promise_keys {
+            keys.extend(self.find_workspace(workspace).await?.map(|workspace| (workspace, key.clone())));
+        }
+        promises.extend(promise_keys::find_named(self, &keys).await?);
+        keys.extend(count_uses::promise_keys(self, &needs.uses).await?);
+        let mut alone = Vec::new();
         for row in &self.read_promises(&promises).await? {
             let mut row = Columns::of(row);
             let workspace = WorkspaceNo(row.get()?);
-            runs.push((workspace, rows::promise(row)?.run));
+            let promise = promise(row)?;
+            match promise.stands_alone() {
+                true => alone.push((workspace, promise.id)),
+                false => runs.push((workspace, promise.run)),
+            }
+            keys.extend(promise.key.map(|key| (workspace, key.key)));
+        }
+        if !alone.is_empty() {
+            alone::lock(self, alone).await?;
+            let waiters = self.alone.iter();
+            runs.extend(waiters.flat_map(|((workspace, _), runs)| runs.iter().map(|run| (*workspace, *run))));
         }
         self.lock(&runs).await?;
         // Once more, since only under the locks do they stay as they are.
@@ -121,17 +149,26 @@ impl<'c> Session<'c> {
         for row in &found {
             let mut row = Columns::of(row);
             let workspace = WorkspaceNo(row.get()?);
-            let promise = rows::promise(row)?;
-            if self.runs.contains_key(&(workspace, promise.run)) {
+            let promise = promise(row)?;
+            if self.is_locked(workspace, &promise) {
                 self.note_promise(workspace, promise);
             } else {
                 // Opened between the two reads, for a run that is not locked.
                 self.forget_promise(workspace, &promise.id);
             }
         }
+        promise_keys::lock(self, &keys).await?;
         self.read_signal_ids(&needs.signal_ids).await?;
         requests::prepare(self, needs).await?;
         count_uses::add(self, &needs.uses).await
+    }
+
+    /// Does what a promise lies under, its run or its own row, belong to this session?
+    fn is_locked(&self, workspace: WorkspaceNo, promise: &Promise) -> bool {
+        match promise.stands_alone() {
+            true => self.alone.contains_key(&(workspace, promise.id.clone())),
+            false => self.runs.contains_key(&(workspace, promise.run)),
+        }
     }
 
     async fn read_promises(&mut self, places: &[(WorkspaceNo, PromiseId)]) -> Result<Vec<Row>, Fault> {
@@ -167,7 +204,7 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    /// A promise, with its run locked, as it is with the writes of this session.
+    /// A promise, with its run or itself locked, as it is with the writes of this session.
     pub(crate) async fn find_promise(
         &mut self,
         workspace: WorkspaceNo,
@@ -181,13 +218,14 @@ impl<'c> Session<'c> {
             let found = self.read_promises(std::slice::from_ref(&place)).await?;
             let promise = rows::at_most_one(&found, |mut row| {
                 row.get::<i32>()?;
-                rows::promise(row)
+                promise(row)
             })?;
             match promise {
-                // Only under the lock of its run does it stay as it is.
-                Some(promise) if !self.runs.contains_key(&(workspace, promise.run)) => {
-                    self.lock(&[(workspace, promise.run)]).await?;
-                }
+                // Only under the lock does it stay as it is.
+                Some(promise) if !self.is_locked(workspace, &promise) => match promise.stands_alone() {
+                    true => alone::lock(self, vec![place.clone()]).await?,
+                    false => self.lock(&[(workspace, promise.run)]).await?,
+                },
                 known => drop(self.promises.insert(place.clone(), known)),
             }
         }
@@ -203,9 +241,10 @@ impl<'c> Session<'c> {
         self.promises.remove(&(workspace, id.clone()));
     }
 
-    /// What this session knows of any promise no longer holds.
+    /// What this session knows of any promise and its key no longer holds.
     pub(crate) fn forget_promises(&mut self) {
         self.promises.clear();
+        self.promise_keys.clear();
     }
 
     /// Has a locked run seen a signal with this id?

@@ -1,22 +1,32 @@
 //! Settling a promise: the first commit wins.
 
-use hapax_engine::model::{Promise, PromiseState};
+use hapax_engine::model::{
+    EarlyDecision, IdempotencyKey, Promise, PromiseRef, SettleDecision, decide_early, decide_settle,
+};
 use hapax_engine::store::{SettleOutcome, SettlePromise};
 
 use crate::arrival::arrive;
-use crate::codes::Code;
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
 use crate::numbers::WorkspaceNo;
-use crate::rows;
-use crate::session::{Session, params};
+use crate::promise_keys::{self, KnownKey, age_key};
+use crate::promises::settled_promise;
+use crate::session::Session;
 
 impl Verb for SettlePromise {
     type Outcome = SettleOutcome;
 
     fn foresee(&self, needs: &mut Needs) {
-        needs.promises.push((self.workspace.clone(), self.id.clone()));
+        match &self.promise {
+            PromiseRef::Id(id) => needs.promises.push((self.workspace.clone(), id.clone())),
+            PromiseRef::Key(key) => {
+                needs.promise_keys.push((self.workspace.clone(), key.clone()));
+                if self.keep_for.is_some() {
+                    needs.workspaces.push(self.workspace.clone());
+                }
+            }
+        }
         needs.bring(&self.workspace, self.note.as_slice());
     }
 
@@ -24,24 +34,74 @@ impl Verb for SettlePromise {
         let Some(workspace) = session.find_workspace(&self.workspace).await? else {
             return Ok(SettleOutcome::NoSuchPromise);
         };
-        let Some(promise) = session.find_promise(workspace, &self.id).await? else {
+        let id = match &self.promise {
+            PromiseRef::Id(id) => id.clone(),
+            PromiseRef::Key(key) => {
+                let known = promise_keys::find_key(session, workspace, key).await?;
+                match known.promise(session.now) {
+                    Some(id) => id.clone(),
+                    None => return keep_early(session, workspace, key, known, self).await,
+                }
+            }
+        };
+        let Some(promise) = session.find_promise(workspace, &id).await? else {
             return Ok(SettleOutcome::NoSuchPromise);
         };
-        match promise.state_at(session.now) {
-            PromiseState::TimedOut => Ok(SettleOutcome::TimedOut),
-            PromiseState::Settled { settlement, .. } => {
-                let same = settlement.says_same(&self.settlement);
-                Ok(SettleOutcome::AlreadySettled { same, settlement })
+        match decide_settle(&promise, self.wish.clone(), session.now) {
+            SettleDecision::TimedOut => {
+                Ok(SettleOutcome::TimedOut { promise: Box::new(promise.seen_at(session.now)) })
             }
-            PromiseState::Pending => {
-                let run = promise.run;
-                let state = PromiseState::Settled { at: session.now, settlement: self.settlement.clone() };
-                write_promise(session, workspace, Promise { state, ..promise })?;
-                insert_notes(session, self.note.as_slice()).await?;
-                let arrival = arrive(session, workspace, run, self.grant.as_ref()).await?;
-                let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));
-                Ok(SettleOutcome::Settled { granted })
+            SettleDecision::AlreadySettled { same } => {
+                Ok(SettleOutcome::AlreadySettled { same, promise: Box::new(promise) })
             }
+            SettleDecision::KeyTaken => Ok(SettleOutcome::NoSuchPromise),
+            SettleDecision::Settle(promise) => settle(session, workspace, promise, self).await,
+        }
+    }
+}
+
+/// Writes a settled promise, and wakes those who wait for it.
+async fn settle(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    promise: Box<Promise>,
+    request: &SettlePromise,
+) -> Result<SettleOutcome, Fault> {
+    write_promise(session, workspace, (*promise).clone())?;
+    age_key(session, workspace, &promise).await?;
+    insert_notes(session, request.note.as_slice()).await?;
+    if !promise.stands_alone() {
+        let arrival = arrive(session, workspace, promise.run, request.grant.as_ref()).await?;
+        let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));
+        return Ok(SettleOutcome::Settled { promise, granted, waiters: Vec::new() });
+    }
+    let waiters = session.alone.get(&(workspace, promise.id.clone())).cloned().unwrap_or_default();
+    for waiter in &waiters {
+        arrive(session, workspace, *waiter, None).await?;
+    }
+    Ok(SettleOutcome::Settled { promise, granted: None, waiters })
+}
+
+/// Keeps a settlement whose promise is still to be made.
+async fn keep_early(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    key: &IdempotencyKey,
+    known: KnownKey,
+    request: &SettlePromise,
+) -> Result<SettleOutcome, Fault> {
+    let Some(keep_for) = request.keep_for else { return Ok(SettleOutcome::NoSuchPromise) };
+    let (now, kept) = (session.now, known.early.as_ref());
+    match decide_early(request.wish.clone(), kept, now, now.plus(keep_for)) {
+        EarlyDecision::AlreadyKept { same } => {
+            let until = kept.map_or(now, |kept| kept.expires_at);
+            Ok(SettleOutcome::AlreadyKept { same, until })
+        }
+        EarlyDecision::Keep(early) => {
+            let until = early.expires_at;
+            promise_keys::keep_early(session, workspace, key, early)?;
+            insert_notes(session, request.note.as_slice()).await?;
+            Ok(SettleOutcome::Kept { until })
         }
     }
 }
@@ -52,8 +112,7 @@ pub(crate) fn write_promise(
     workspace: WorkspaceNo,
     promise: Promise,
 ) -> Result<(), Fault> {
-    let (status, settled_at, value) = rows::promise_columns(&promise.state)?;
-    let settled = params![workspace.0, promise.id.as_str().to_owned(), status.code(), settled_at, value];
+    let settled = settled_promise(workspace, &promise)?;
     session.keep_back(include_str!("../sql/settle_promise.sql"), settled);
     session.note_promise(workspace, promise);
     Ok(())

@@ -1,13 +1,15 @@
 //! Making runs exist, one at a time: what the hot path leaves, because something may stand against it.
 
-use hapax_engine::model::{ClosePolicy, KeyKind, NewRun, RunFacts, RunId, decide_start};
-use hapax_engine::store::{KeyRecord, StartOutcome};
+use hapax_engine::model::{
+    ClosePolicy, KeyKind, KeyRecord, KeyTarget, NewRun, RunFacts, RunId, decide_start,
+};
+use hapax_engine::store::StartOutcome;
 
 use crate::codes::{Code, count, millis, millis_of};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::numbers::{WorkflowNo, WorkspaceNo};
-use crate::rows::{self, StoredHead, uuid};
+use crate::rows::{self, RunKey, StoredHead, uuid};
 use crate::session::{Session, params};
 
 impl Verb for NewRun {
@@ -75,8 +77,8 @@ pub(crate) enum KeySays {
 }
 
 /// The answer of a live key.
-pub(crate) fn ask_key(record: KeyRecord, facts: &RunFacts) -> KeySays {
-    let KeyRecord { run, fingerprint, first_seen_at, .. } = record;
+pub(crate) fn ask_key(record: RunKey, facts: &RunFacts) -> KeySays {
+    let RunKey { run, fingerprint, first_seen_at, .. } = record;
     match facts.fingerprint == Some(fingerprint) {
         true => KeySays::Same(run),
         false => KeySays::Otherwise(StartOutcome::KeyConflict { run, first_seen_at, fingerprint }),
@@ -105,11 +107,21 @@ async fn key_record(
     session: &mut Session<'_>,
     workspace: WorkspaceNo,
     facts: &RunFacts,
-) -> Result<Option<KeyRecord>, Fault> {
+) -> Result<Option<RunKey>, Fault> {
     let Some(key) = &facts.key else { return Ok(None) };
     let place = params![workspace.0, KeyKind::Run.code(), key.as_str().to_owned()];
     let found = session.query(include_str!("../sql/find_key.sql"), place).await?;
-    rows::at_most_one(&found, |mut row| rows::key_record(&mut row))
+    let record = rows::at_most_one(&found, |mut row| rows::key_record(&mut row))?;
+    record.map(run_key).transpose()
+}
+
+/// The key of a run names one.
+pub(crate) fn run_key(record: KeyRecord) -> Result<RunKey, Fault> {
+    let KeyRecord { target, first_seen_at, expires_at } = record;
+    match target {
+        KeyTarget::Run { run, fingerprint } => Ok(RunKey { run, fingerprint, first_seen_at, expires_at }),
+        KeyTarget::Promise(_) | KeyTarget::Nothing => Err(rows::broken("the key of a run that names none")),
+    }
 }
 
 /// Another run that the key of these facts names and still protects.

@@ -144,7 +144,7 @@ pub(crate) fn read_obstacle(
     let mut row = Columns::of(row);
     row.get::<i32>()?;
     let taken_in = row.get::<Option<i32>>()?.map(WorkspaceNo);
-    let record = rows::maybe_key_record(&mut row)?;
+    let record = rows::maybe_run_key(&mut row)?;
     let head = rows::maybe_stored_head(&mut row)?.map(|stored| stored.head);
     Ok(match (taken_in, record) {
         (Some(taken), _) if taken != workspace => Obstacle::Refused(refuse_id(new.facts.id)),

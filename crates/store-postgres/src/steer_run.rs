@@ -3,7 +3,7 @@
 use hapax_engine::model::{Refusal, Steer, Steered, StepRecord, decide_steer};
 use hapax_engine::store::{SteerOutcome, SteerRun};
 
-use crate::ending::{follow_ending, insert_result};
+use crate::ending::{announce_ending, follow_ending, insert_result};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
@@ -51,8 +51,9 @@ impl Verb for SteerRun {
         session.has_woken |= written.head.state.wake_at().is_some();
         if let Some(result) = &steered.result {
             insert_result(session, workspace, self.run, result)?;
+            announce_ending(session, &written.head, &self.announce).await?;
             // The runs that this makes due are found by the next claim; a person has no workers to tell.
-            follow_ending(session, written, &mut Vec::new()).await?;
+            follow_ending(session, written, &self.announce, &mut Vec::new()).await?;
         }
         Ok(SteerOutcome::Steered(steered.head))
     }

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId, Timestamp,
-    Version, WorkspaceId,
+    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
+    Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, KeyBook, KeyRecord,
-    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, Purge, Purged, Redeliver,
-    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
-    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt,
-    StoredKey, Transact, TransactOutcome,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, HookBook, KeyBook,
+    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged,
+    Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome,
+    SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult,
+    StoredDoubt, StoredKey, Transact, TransactOutcome,
 };
 use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -230,6 +230,17 @@ impl PostgresStore {
         self.pools.reads.run(self.deadline, read).await.map_err(Fault::into_store_error)
     }
 
+    /// Writes what one statement can write, on a connection of its own.
+    pub(crate) async fn write_at_once<T: Send + 'static, F>(
+        &self,
+        work: impl FnOnce(Arc<crate::pools::Held>) -> F,
+    ) -> StoreResult<T>
+    where
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        self.pools.deliveries.run(self.deadline, work).await.map_err(Fault::into_commit_error)
+    }
+
     /// Deletes what need not be kept.
     pub(crate) async fn maintain<T: Send + 'static, F>(
         &self,
@@ -277,6 +288,14 @@ impl Store for PostgresStore {
     }
 
     fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
+    }
+
+    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        Some(self)
+    }
+
+    fn hook_book(&self) -> Option<&dyn HookBook> {
         Some(self)
     }
 

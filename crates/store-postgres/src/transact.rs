@@ -148,7 +148,7 @@ impl Works {
                 (TransactOutcome::WorkFailed(Failure::permanent(illegal).with_code("illegal_change")), false)
             }
             Ok(advance) => match self.write(&transaction, &advance).await {
-                Ok((AdvanceOutcome::Advanced { woken }, has_woken)) => {
+                Ok((AdvanceOutcome::Advanced { woken, .. }, has_woken)) => {
                     (TransactOutcome::Done { output, advance: Box::new(advance), woken }, has_woken)
                 }
                 Ok((AdvanceOutcome::Stale(head), _)) => (TransactOutcome::Stale(Box::new(head)), false),

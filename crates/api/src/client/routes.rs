@@ -347,7 +347,7 @@ impl Client {
         Ok(Made { value: answer.json()?, is_new: answer.status == StatusCode::CREATED })
     }
 
-    async fn page<T: DeserializeOwned + ToSchema>(
+    pub(super) async fn page<T: DeserializeOwned + ToSchema>(
         &self,
         path: String,
         paging: &Paging,
@@ -370,7 +370,7 @@ fn key_path(scope: KeyScope, key: &str, rest: &str, credential: Option<&str>) ->
 }
 
 /// One part of a path, encoded. Dots alone would be taken for another folder, encoded or not.
-fn segment(text: &str) -> Result<String, ClientError> {
+pub(super) fn segment(text: &str) -> Result<String, ClientError> {
     match text {
         "" | "." | ".." => Err(ClientError::Setup(format!("{text:?} names nothing on a server"))),
         _ => Ok(utf8_percent_encode(text, KEPT).to_string()),
@@ -388,7 +388,7 @@ fn with_query(path: String, query: &[(&'static str, String)]) -> String {
 }
 
 /// A word as the wire spells it.
-fn spelled<T: Serialize>(word: &T) -> String {
+pub(super) fn spelled<T: Serialize>(word: &T) -> String {
     match serde_json::to_value(word) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),

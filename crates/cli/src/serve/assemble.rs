@@ -25,9 +25,15 @@ pub(crate) async fn assemble(store: &str, settings: &Settings, draining: Drainin
     let secrets = NamedSecrets { folder: settings.secrets_dir.clone() };
     let hands = Hands::new()
         .task("echo", |call| async move { Ok(call.input) })
-        .http(Arc::new(GuardedCaller::new(outgoing)))
+        .http(Arc::new(GuardedCaller::new(outgoing.clone())))
         .secrets(Arc::new(secrets));
-    let options = ServerOptions { keys: settings.keys.clone(), draining, grace: settings.drain };
+    let options = ServerOptions {
+        keys: settings.keys.clone(),
+        draining,
+        grace: settings.drain,
+        outgoing,
+        sealing_keys: settings.sealing_keys.clone(),
+    };
     let server = Server::launch((*engine).clone(), hands, options).await?;
     Ok(Assembly { server, engine })
 }

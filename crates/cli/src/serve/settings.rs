@@ -10,9 +10,12 @@ use hapax_documents::Span;
 use hapax_outgoing::{Place, Rules};
 use hapax_server::http_idempotency::Policy;
 use hapax_server::listen::ListenOptions;
+use hapax_server::sealing::SealingKey;
 use serde::Deserialize;
 
 use super::config_file;
+use crate::bounded_file;
+use crate::limits::MAX_SEALING_KEY_BYTES;
 
 /// Where `hapax serve` and `hapax dev` listen unless told otherwise.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7171";
@@ -63,6 +66,9 @@ pub(crate) struct ServeOptions {
     /// A folder with one file per secret, for `secret://NAME` in documents; HAPAX_SECRET_<NAME> in the environment goes before it.
     #[arg(long, value_name = "FOLDER", env = "HAPAX_SECRETS_DIR")]
     pub(crate) secrets_dir: Option<PathBuf>,
+    /// Files with keys that secrets in the store are sealed with, such as those that webhooks are signed with; the first seals, all open.
+    #[arg(long, value_name = "FILES", env = "HAPAX_SEALING_KEY_FILE", value_delimiter = ',')]
+    pub(crate) sealing_key_file: Option<Vec<PathBuf>>,
     /// How long answers under a request key are given again, at least a day [default: 24h].
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_RETENTION")]
     pub(crate) key_retention: Option<String>,
@@ -105,6 +111,7 @@ pub(crate) struct Settings {
     pub(crate) behind_proxy: bool,
     pub(crate) rules: Rules,
     pub(crate) secrets_dir: Option<PathBuf>,
+    pub(crate) sealing_keys: Vec<SealingKey>,
     pub(crate) keys: Policy,
     pub(crate) engine: EngineOptions,
     pub(crate) max_connections: Option<usize>,
@@ -188,6 +195,7 @@ impl Settings {
             behind_proxy: said.behind_proxy.or(file.behind_proxy).unwrap_or(false),
             rules,
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
+            sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
             keys,
             engine,
             max_connections,
@@ -205,6 +213,16 @@ impl Settings {
             ..defaults
         }
     }
+}
+
+fn sealing_keys(files: &[PathBuf]) -> Result<Vec<SealingKey>> {
+    let read = |path: &PathBuf| {
+        let about = || format!("sealing-key-file: {}", path.display());
+        let text = bounded_file::read_text(path, MAX_SEALING_KEY_BYTES).with_context(about)?;
+        // Editors end files with a line end, which is never meant.
+        SealingKey::from_secret(text.trim_end().as_bytes()).with_context(about)
+    };
+    files.iter().map(read).collect()
 }
 
 /// A span of time as people write it: `24h`, `5m`, `1h30m`.
@@ -260,11 +278,22 @@ mod tests {
             ("max-connections = 0", "max-connections"),
             ("tls-cert = \"chain.pem\"", "tls-key"),
             ("allow = [\"exa mple\"]", "allow"),
+            ("sealing-key-file = [\"/nowhere/key\"]", "sealing-key-file"),
         ];
         for (file, named) in bad {
             let error = with_file(file, ServeOptions::default()).unwrap_err();
             assert!(format!("{error:#}").contains(named), "{file}: {error:#}");
         }
+        let folder = tempfile::tempdir().unwrap();
+        let (short, fine) = (folder.path().join("short"), folder.path().join("fine"));
+        std::fs::write(&short, "too short\n").unwrap();
+        std::fs::write(&fine, format!("{}\n", "k".repeat(44))).unwrap();
+        let sealed_with = |files: &[&PathBuf]| {
+            let sealing_key_file = Some(files.iter().map(|path| path.to_path_buf()).collect());
+            gathered(ServeOptions { sealing_key_file, ..ServeOptions::default() })
+        };
+        assert!(format!("{:#}", sealed_with(&[&fine, &short]).unwrap_err()).contains("at least 32 bytes"));
+        assert_eq!(sealed_with(&[&fine]).unwrap().sealing_keys.len(), 1);
         let meant = with_file("key-retention = \"1h\"\nshort-key-retention = true", ServeOptions::default());
         assert_eq!(meant.unwrap().keys.keep_for, Duration::from_secs(3600));
     }

@@ -9,6 +9,7 @@ use hapax::model::{Actor, Role as Rank};
 use hapax::{Engine, EngineOptions, Failure, WorkspaceId, open_store};
 use hapax_api::Role;
 use hapax_documents::Hands;
+use hapax_outgoing::{Outgoing, Rules};
 use hapax_server::directory::NewCredential;
 use hapax_server::drain::{Drain, drain};
 use hapax_server::listen::ListenOptions;
@@ -89,7 +90,14 @@ impl TestServer {
             })
             .task("lose", |_| async { Err(Failure::unknown("the answer was lost")) });
         let (drain, draining) = drain();
-        let options = ServerOptions { keys: Default::default(), draining, grace: Duration::from_secs(5) };
+        let rules = Rules { allow_loopback: true, ..Rules::default() };
+        let options = ServerOptions {
+            keys: Default::default(),
+            draining,
+            grace: Duration::from_secs(5),
+            outgoing: Outgoing::new(rules).unwrap(),
+            sealing_keys: Vec::new(),
+        };
         let server = Server::launch(engine, hands, options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

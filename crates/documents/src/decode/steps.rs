@@ -178,13 +178,17 @@ impl Decoder<'_> {
 
     fn promise(&mut self, fields: &mut Fields<'_>) -> Promise {
         let timeout = self.wait_limit(fields, "a promise");
-        let place = fields.take("key");
-        if let Some(place) = &place {
-            let message = "keys of promises are not used yet: settle it by its id, <run id>:<step name>";
-            self.warn(place, "key_not_used", message);
+        let key = self.maybe_template(fields.take("key"), &[]);
+        let place = fields.take("keyTtl");
+        if let (None, Some(place)) = (&key, &place) {
+            self.warn(
+                place,
+                "key_not_used",
+                "there is no key that could live so long; say `key`, or leave this away",
+            );
         }
-        let key = self.maybe_template(place, &[]);
-        Promise { timeout, key }
+        let key_ttl = self.span(place);
+        Promise { timeout, key, key_ttl }
     }
 
     /// The timeout of something that waits for others; without one it may wait for ever, which somebody should know.

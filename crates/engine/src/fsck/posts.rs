@@ -1,4 +1,4 @@
-//! After-effects: each was left by a step of its run, and each step that left one still has it.
+//! After-effects: each was left by a step of its run or tells what became of it, and each step that left one still has it.
 
 use super::Found;
 use super::invariant::LEFT_BY_ITS_STEP;
@@ -6,7 +6,7 @@ use super::report::{Report, Violation};
 use super::snapshot::Snapshot;
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    EffectKey, EventKind, Post, RunId, StepId, StepKind, StepRecord, StepStatus, WorkspaceId,
+    Announced, EffectKey, EventKind, Post, RunId, StepId, StepKind, StepRecord, StepStatus, WorkspaceId,
 };
 use crate::store::{ListPosts, RunLog, Store, StoreError, StoreResult};
 
@@ -53,16 +53,35 @@ pub(super) fn check_own(snapshot: &Snapshot, found: &mut Found) {
             found.push((LEFT_BY_ITS_STEP, format!("what step {} left is not there", step.id)));
         }
     }
+    for post in &snapshot.posts {
+        if let Some((what, at)) = post.id.announced()
+            && let Some(kind) = ending_told_by(what)
+            && !snapshot.events.iter().any(|event| (event.kind, event.at) == (kind, at))
+        {
+            found.push((LEFT_BY_ITS_STEP, format!("{} tells of an end that did not happen", post.id)));
+        }
+    }
     // A retry may have deleted the records of steps that left something; when they run again, they find it there.
     if was_retried(snapshot) {
         return;
     }
     let current = EffectKey::new(head.id(), head.generation, &StepId::from_stored(""));
-    for post in snapshot.posts.iter().filter(|post| post.id.as_str().starts_with(current.as_str())) {
+    let of_steps = snapshot.posts.iter().filter(|post| post.id.announced().is_none());
+    for post in of_steps.filter(|post| post.id.as_str().starts_with(current.as_str())) {
         let left_it = |step: &StepRecord| step.kind == StepKind::AfterEffect && key_of(step) == post.id;
         if !snapshot.log.steps.iter().any(left_it) {
             found.push((LEFT_BY_ITS_STEP, format!("no step left the after-effect {}", post.id)));
         }
+    }
+}
+
+/// The entry of the history that an announcement of an end tells of.
+fn ending_told_by(what: Announced) -> Option<EventKind> {
+    match what {
+        Announced::RunCompleted => Some(EventKind::Completed),
+        Announced::RunFailed => Some(EventKind::Failed),
+        Announced::RunCancelled => Some(EventKind::Cancelled),
+        Announced::EffectInDoubt => None,
     }
 }
 

@@ -77,12 +77,22 @@ impl State {
                 let until = early.expires_at;
                 let record =
                     KeyRecord { target: KeyTarget::Nothing, first_seen_at: now, expires_at: Some(until) };
-                self.put_key(promise_key(workspace, &place.1), record);
+                self.give_promise_key(workspace, &place.1, record);
                 self.early.insert(place, early);
                 self.append_notes(request.note);
                 SettleOutcome::Kept { until }
             }
         }
+    }
+
+    /// Writes what a key stands for; one that is seen anew is counted anew.
+    fn give_promise_key(&mut self, workspace: &WorkspaceId, key: &IdempotencyKey, record: KeyRecord) {
+        let place = promise_key(workspace, key);
+        let is_known = |known: &KeyRecord| known.first_seen_at == record.first_seen_at;
+        if !self.keys().get(&place).is_some_and(is_known) {
+            self.uses.remove(&place.clone().into());
+        }
+        self.put_key(place, record);
     }
 
     /// The key of a promise that is over lives for as long as its maker asked.
@@ -126,7 +136,7 @@ impl State {
     fn write_opening(&mut self, workspace: &WorkspaceId, opening: Opening) {
         if let (Some(record), Some(key)) = (opening.key, &opening.promise.key) {
             self.early.remove(&(workspace.clone(), key.key.clone()));
-            self.put_key(promise_key(workspace, &key.key), record);
+            self.give_promise_key(workspace, &key.key, record);
         }
         self.put_promise(workspace, opening.promise);
     }

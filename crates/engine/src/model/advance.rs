@@ -300,6 +300,7 @@ impl Advancing {
 mod tests {
     use super::*;
     use crate::model::tests::{closed, leased};
+    use crate::model::{Announced, Name, Subscriber};
 
     const NOW: Timestamp = Timestamp::from_millis(100);
 
@@ -348,6 +349,20 @@ mod tests {
         assert_eq!((write.steps.len(), write.events.len()), (1, 1));
         assert_eq!(write.head.version.get(), head.version.get() + 3);
         assert_eq!(write.head.status(), super::super::RunStatus::Completed);
+    }
+
+    /// A probe may doubt again what was in doubt; that is no news.
+    #[test]
+    fn a_doubt_is_told_once_however_often_it_is_written() {
+        let mut write = Advancing::new(&leased(), NOW);
+        let target = Name::new("target", "people").unwrap();
+        let wants = [Announced::EffectInDoubt].into();
+        write.announce(Subscribers::new(vec![Subscriber { target, wants }]));
+        let doubted = || StepState::InDoubt { since: NOW, failure: Failure::unknown("the line was cut") };
+        let begun = write.step(change(None, StepTransition::Begin, StepState::Running)).unwrap();
+        let first = write.step(change(Some(begun), StepTransition::Doubt, doubted())).unwrap();
+        write.step(change(Some(first), StepTransition::Doubt, doubted())).unwrap();
+        assert_eq!(write.finish().posts.len(), 1);
     }
 
     /// S0.37, invariant 31: a final record is never replaced.

@@ -32,6 +32,13 @@ impl EffectKey {
         EffectKey::new(run, generation, &step)
     }
 
+    /// What it tells, and of when, if it is the key of an announcement.
+    pub fn announced(&self) -> Option<(Announced, Timestamp)> {
+        let mut parts = self.0.split_once(':')?.1.rsplitn(4, '~');
+        let (_target, at, what, _step) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        Some((Announced::from_name(what)?, Timestamp::from_millis(at.parse().ok()?)))
+    }
+
     /// Sorts before every key of the run.
     pub fn before(run: RunId) -> Self {
         EffectKey(run.to_string().into())

@@ -1,107 +1,24 @@
 //! Delivers after-effects: claims those that are due, hands them to the target's code, and writes how it went.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
 
 use super::drive::panic_text;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
+use super::targets::{Delivery, Receive, Target, TargetOptions};
 use super::{Engine, Error};
-use crate::limits::{MAX_DELIVERIES_PER_TARGET, MAX_DELIVERY};
+use crate::limits::{MAX_DELIVERY, MAX_PAGE};
 use crate::model::{
-    Actor, EffectKey, Failure, Name, Note, Noted, Payload, Post, PostStatus, RetryPolicy, RulingRefused,
-    StepId, Timestamp, WorkspaceId, decide_post,
+    Actor, EffectKey, Failure, Name, Note, Noted, Payload, Post, PostStatus, RulingRefused, StepId,
+    Timestamp, decide_post,
 };
 use crate::store::{ClaimPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
-
-type Delivering = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
-type Receive = Arc<dyn Fn(Delivery, Payload) -> Delivering + Send + Sync>;
-
-/// One attempt to deliver an after-effect, as the target's code sees it.
-#[derive(Debug, Clone)]
-pub struct Delivery {
-    id: EffectKey,
-    attempt: u32,
-}
-
-impl Delivery {
-    /// The same in every attempt: hand it to the receiver, so that it can tell them to be one.
-    pub fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    /// Which attempt this is, from 1.
-    pub fn attempt(&self) -> u32 {
-        self.attempt
-    }
-}
-
-/// How a target wants to be served.
-#[derive(Debug, Clone)]
-pub struct TargetOptions {
-    /// How often and when to try again.
-    pub retry: RetryPolicy,
-    /// How many may be on their way at once.
-    pub at_once: usize,
-    /// How long one attempt may take.
-    pub timeout: Duration,
-}
-
-impl Default for TargetOptions {
-    /// Ten attempts over about a day, 16 at once, 30 s each.
-    fn default() -> Self {
-        let retry = RetryPolicy::default()
-            .max_attempts(10)
-            .first_wait(Duration::from_secs(5))
-            .factor(4.0)
-            .max_wait(Duration::from_secs(6 * 3600));
-        TargetOptions { retry, at_once: 16, timeout: Duration::from_secs(30) }
-    }
-}
-
-/// Who receives after-effects here.
-#[derive(Default)]
-pub(crate) struct Targets(RwLock<HashMap<Name, Arc<Target>>>);
-
-struct Target {
-    receive: Receive,
-    options: TargetOptions,
-    room: Arc<Semaphore>,
-}
-
-impl Targets {
-    fn add(&self, name: Name, target: Target) -> Result<(), Error> {
-        let mut targets = self.0.write().expect("no holder panics");
-        match targets.contains_key(&name) {
-            true => Err(Error::AlreadyRegistered(format!("target {name}"))),
-            false => {
-                targets.insert(name, Arc::new(target));
-                Ok(())
-            }
-        }
-    }
-
-    fn find(&self, name: &Name) -> Option<Arc<Target>> {
-        self.0.read().expect("no holder panics").get(name).cloned()
-    }
-
-    /// How many more each target may be given.
-    fn room(&self) -> Vec<(Name, usize)> {
-        let targets = self.0.read().expect("no holder panics");
-        let room = targets.iter().map(|(name, target)| (name.clone(), target.room.available_permits()));
-        let mut room: Vec<(Name, usize)> = room.filter(|(_, room)| *room > 0).collect();
-        room.sort();
-        room
-    }
-}
 
 impl Engine {
     /// Registers the code that receives after-effects for `target`. It may be called more than once for the same
@@ -140,11 +57,15 @@ impl Engine {
                 Box::pin(async move { Err(failure.with_code("payload_mismatch")) })
             }
         });
-        let at_once = options.at_once.clamp(1, MAX_DELIVERIES_PER_TARGET);
-        let options = TargetOptions { timeout: options.timeout.min(MAX_DELIVERY), ..options };
-        self.inner.targets.add(name, Target { receive, options, room: Arc::new(Semaphore::new(at_once)) })?;
+        self.inner.targets.add(name, Target::new(receive, options))?;
         self.inner.posted.notify_one();
         Ok(())
+    }
+
+    /// Takes a target away; answers whether it was there. What is on its way to it comes to its end, and what is due waits until
+    /// somebody receives for it again.
+    pub fn remove_target(&self, target: &str) -> bool {
+        Name::new("target", target).is_ok_and(|name| self.inner.targets.remove(&name))
     }
 
     /// After-effects in the order of their ids, after `after`.
@@ -154,9 +75,30 @@ impl Engine {
         after: Option<EffectKey>,
         limit: usize,
     ) -> Result<Vec<Post>, Error> {
+        self.list_posts(None, status, after, limit).await
+    }
+
+    /// The same, of one target.
+    pub async fn list_after_effects_to(
+        &self,
+        target: &str,
+        status: Option<PostStatus>,
+        after: Option<EffectKey>,
+        limit: usize,
+    ) -> Result<Vec<Post>, Error> {
+        self.list_posts(Some(Name::new("target", target)?), status, after, limit).await
+    }
+
+    async fn list_posts(
+        &self,
+        target: Option<Name>,
+        status: Option<PostStatus>,
+        after: Option<EffectKey>,
+        limit: usize,
+    ) -> Result<Vec<Post>, Error> {
         let after = after.map(|id| (self.workspace.clone(), id));
         let workspace = Some(self.workspace.clone());
-        let request = ListPosts { workspace, status, target: None, after, limit };
+        let request = ListPosts { workspace, status, target, after, limit };
         Ok(self.inner.answer(self.inner.store.list_posts(request)).await?)
     }
 
@@ -171,7 +113,7 @@ impl Engine {
         // What not every store can keep is refused before anything is asked of it.
         Payload::of(&(&by.name, reason))?;
         let workspace = self.workspace.clone();
-        let known = self.find_post(&workspace, id).await?;
+        let known = self.get_after_effect(id).await?;
         let note = Note {
             workspace: workspace.clone(),
             run: known.run,
@@ -194,27 +136,20 @@ impl Engine {
         }
     }
 
-    async fn find_post(&self, workspace: &WorkspaceId, id: &EffectKey) -> Result<Post, Error> {
+    /// One after-effect.
+    pub async fn get_after_effect(&self, id: &EffectKey) -> Result<Post, Error> {
         let missing = || Error::NoSuchPost(id.as_str().chars().take(200).collect());
         let run =
             id.as_str().split([':', '.']).next().and_then(|text| text.parse().ok()).ok_or_else(missing)?;
-        let mut after = Some((workspace.clone(), EffectKey::before(run)));
+        let mut after = EffectKey::before(run);
         loop {
-            let request = ListPosts {
-                workspace: Some(workspace.clone()),
-                status: None,
-                target: None,
-                after,
-                limit: crate::limits::MAX_PAGE,
-            };
-            let page = self.inner.answer(self.inner.store.list_posts(request)).await?;
+            let page = self.list_posts(None, None, Some(after), MAX_PAGE).await?;
             match page.iter().find(|post| post.id >= *id) {
                 Some(post) if post.id == *id => return Ok(post.clone()),
                 Some(_) => return Err(missing()),
                 None => {}
             }
-            after =
-                Some(page.last().map(|last| (last.workspace.clone(), last.id.clone())).ok_or_else(missing)?);
+            after = page.last().map(|last| last.id.clone()).ok_or_else(missing)?;
         }
     }
 }
@@ -270,7 +205,7 @@ async fn claim(inner: &Arc<Inner>) -> crate::store::StoreResult<Option<Timestamp
 }
 
 async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post) {
-    let delivery = Delivery { id: post.id.clone(), attempt: post.attempts };
+    let delivery = Delivery::of(&post);
     let receiving =
         AssertUnwindSafe(async { (target.receive)(delivery, post.payload.clone()).await }).catch_unwind();
     let patience = target.options.timeout;

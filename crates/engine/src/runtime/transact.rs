@@ -13,7 +13,7 @@ use super::drive::{Driver, End};
 use super::inner::Inner;
 use super::point::Point;
 use super::stats::Counters;
-use crate::model::{Failure, Payload, StepId, StepKind, StepState, StepTransition, Subscribers, Timestamp};
+use crate::model::{Failure, Payload, StepId, StepKind, StepState, StepTransition, Timestamp};
 use crate::store::{StoreError, StoreResult, Transact, TransactOutcome};
 
 /// A step's work, waiting to be done by the driver when no other write is in flight.
@@ -58,6 +58,7 @@ impl Driver {
         let (head, open) = (desk.head.clone(), desk.open.clone());
         let now = self.activation.now();
         drop(desk);
+        let announce = engine.subscribers(&head.facts.workspace);
         let collected = changes.clone();
         let Pending { step, work, attempts, started_at, reply } = pending;
         let record = Box::new(move |output: Payload| {
@@ -70,8 +71,8 @@ impl Driver {
                 attempts,
                 started_at,
             ));
-            // It does not end the run, so there is nothing to tell of.
-            build(&head, &open, &changes, &Closing::GoOn, Subscribers::default(), now)
+            // It does not end the run, but another branch may have come into doubt.
+            build(&head, &open, &changes, &Closing::GoOn, announce.clone(), now)
         });
         engine.reached(|| Point::BeforeRecord(self.activation.facts.id));
         let store = engine.store.clone();

@@ -115,7 +115,9 @@ impl Hooks {
         let keep_for = keep_for.unwrap_or(KEEP_EARLY_FOR);
         let applied = ActionOutcome::new("settle", ActionResult::Applied);
         let unmatched = ActionOutcome::new("settle", ActionResult::Unmatched);
-        match engine.settle_early(promise, Wish::new(settlement), Some(keep_for)).await {
+        let answer = engine.settle_early(promise.clone(), Wish::new(settlement), Some(keep_for)).await;
+        self.metrics.settled(workspace, &promise, &answer);
+        match answer {
             Ok(Settling::Done(promise)) => Ok(applied.of_promise(promise.id)),
             Ok(Settling::AlreadySo(promise)) => {
                 Ok(applied.of_promise(promise.id).because("it was settled so before"))

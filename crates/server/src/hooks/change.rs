@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::Hooks;
 use super::source::{Kept, StoredSource};
 use crate::errors::{of_invalid, of_store};
-use crate::limits::{MAX_SOURCES, MAX_SOURCES_PER_WORKSPACE, MAX_STEER_REASON_CHARS};
+use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_SOURCES, MAX_SOURCES_PER_WORKSPACE};
 use crate::uploaded::Uploaded;
 
 /// How often a change that met another one is tried anew.
@@ -105,9 +105,9 @@ impl Hooks {
         by: Actor,
     ) -> Result<Arc<StoredSource>, Problem> {
         if let Some(reason) = reason
-            && (reason.trim().is_empty() || reason.chars().count() > MAX_STEER_REASON_CHARS)
+            && (reason.trim().is_empty() || reason.chars().count() > MAX_DESCRIPTION_CHARS)
         {
-            let detail = format!("Use 1 to {MAX_STEER_REASON_CHARS} characters.");
+            let detail = format!("Use 1 to {MAX_DESCRIPTION_CHARS} characters.");
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/reason"));
         }
         let verb = match to {

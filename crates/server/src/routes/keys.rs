@@ -7,7 +7,8 @@ use axum::extract::State;
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{
-    IdempotencyKey, KeyKind, Name, Note, Noted, RequestRecord, RequestScope, RequestState, Timestamp,
+    IdempotencyKey, KeyKind, KeyRecord, KeyTarget, Name, Note, Noted, RequestRecord, RequestScope,
+    RequestState, Timestamp,
 };
 use hapax_engine::store::{KeyPlace, ReleaseKey, ReleaseOutcome, Uses};
 use serde::Deserialize;
@@ -33,7 +34,7 @@ pub(crate) struct Of {
 #[utoipa::path(
     get, path = "/api/v1/keys/{scope}/{key}", tag = "keys",
     params(
-        ("scope" = String, Path, description = "`run` or `request`"),
+        ("scope" = String, Path, description = "`run`, `promise` or `request`"),
         ("key" = String, Path, description = "The key, percent-encoded"),
         Of,
     ),
@@ -57,7 +58,7 @@ pub(crate) async fn show(
 #[utoipa::path(
     post, path = "/api/v1/keys/{scope}/{key}/release", tag = "keys", request_body = api::ReleaseKey,
     params(
-        ("scope" = String, Path, description = "`run` or `request`"),
+        ("scope" = String, Path, description = "`run`, `promise` or `request`"),
         ("key" = String, Path, description = "The key, percent-encoded"),
         Of,
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
@@ -81,7 +82,7 @@ pub(crate) async fn release(
     let place = place(&identity, &scope, &key, of)?;
     let before = shown(&app, &place).await?;
     let caller = match &place {
-        KeyPlace::Run { .. } => None,
+        KeyPlace::Run { .. } | KeyPlace::Promise { .. } => None,
         KeyPlace::Request { scope, .. } => Some(scope.caller.to_string()),
     };
     let what = Noted::KeyReleased { kind: scope, key, caller, reason: asked.reason };
@@ -91,7 +92,10 @@ pub(crate) async fn release(
         ReleaseOutcome::Released => Ok(Json(before)),
         ReleaseOutcome::InUse { run } => {
             let detail = "What the key names is not over. Wait for it, or cancel it, then free the key.";
-            let pending = serde_json::json!({ "kind": before.scope, "id": run.map(|run| run.to_string()) });
+            let pending = match before.holder.filter(|_| before.scope == api::KeyScope::Promise) {
+                Some(holder) => serde_json::json!(holder),
+                None => serde_json::json!({ "kind": before.scope, "id": run.map(|run| run.to_string()) }),
+            };
             Err(Refused::new(Code::OperationPending, detail).with("pending", pending))
         }
         ReleaseOutcome::NoSuchKey => Err(absent()),
@@ -106,6 +110,7 @@ fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyPlace
     let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
     match scope {
         "run" => Ok(KeyPlace::Run { workspace: identity.workspace.clone(), key }),
+        "promise" => Ok(KeyPlace::Promise { workspace: identity.workspace.clone(), key }),
         "request" => {
             let caller = match of.credential_id {
                 Some(id) => Name::new("credential id", &id).map_err(|_| absent())?,
@@ -116,7 +121,7 @@ fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyPlace
                 key,
             })
         }
-        _ => Err(Refused::new(Code::NotFound, "A key is looked up under `run` or `request`.")),
+        _ => Err(Refused::new(Code::NotFound, "A key is looked up under `run`, `promise` or `request`.")),
     }
 }
 
@@ -128,32 +133,60 @@ async fn shown(app: &App, place: &KeyPlace) -> Result<api::KeyRecord, Refused> {
         KeyPlace::Run { workspace, key } => {
             let found = app.store.find_key(workspace, KeyKind::Run, key).await;
             let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
-            let run = app.store.find_run(workspace, record.run).await.map_err(|error| of_store(&error))?;
-            let standing = match (record.is_live(app.store.now()), run) {
-                (false, _) => api::KeyStanding::Expired,
-                (true, None) => api::KeyStanding::Tombstone,
-                (true, Some(_)) => api::KeyStanding::Live,
+            let run = record.run().ok_or_else(absent)?;
+            let view = app.store.find_run(workspace, run).await.map_err(|error| of_store(&error))?;
+            let holder = (api::KeyScope::Run, Some(run.to_string()));
+            Ok(shown_business_key(key, &record, holder, view.is_some(), uses, app.store.now()))
+        }
+        KeyPlace::Promise { workspace, key } => {
+            let found = app.store.find_key(workspace, KeyKind::Promise, key).await;
+            let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
+            let promise = match record.promise() {
+                Some(id) => app.store.find_promise(workspace, id).await.map_err(|error| of_store(&error))?,
+                None => None,
             };
-            Ok(api::KeyRecord {
-                scope: api::KeyScope::Run,
-                key: key.to_string(),
-                standing,
-                holder: Some(api::KeyHolder { kind: api::KeyScope::Run, id: record.run.to_string() }),
-                credential_id: None,
-                request: None,
-                answer_status: None,
-                fingerprint: record.fingerprint.to_string(),
-                first_seen_at: record.first_seen_at.to_string(),
-                expires_at: record.expires_at.map(|at| at.to_string()),
-                replays: uses.replays,
-                conflicts: uses.conflicts,
-            })
+            let holder = (api::KeyScope::Promise, record.promise().map(ToString::to_string));
+            Ok(shown_business_key(key, &record, holder, promise.is_some(), uses, app.store.now()))
         }
         KeyPlace::Request { scope, key } => {
             let found = app.key_book().find_request(scope, key).await;
             let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
             Ok(shown_request(&record, uses, app.store.now()))
         }
+    }
+}
+
+fn shown_business_key(
+    key: &IdempotencyKey,
+    record: &KeyRecord,
+    (scope, id): (api::KeyScope, Option<String>),
+    is_there: bool,
+    uses: Uses,
+    now: Timestamp,
+) -> api::KeyRecord {
+    let standing = match (record.is_live(now), &id, is_there) {
+        (false, _, _) => api::KeyStanding::Expired,
+        (true, None, _) => api::KeyStanding::Claimed,
+        (true, Some(_), false) => api::KeyStanding::Tombstone,
+        (true, Some(_), true) => api::KeyStanding::Live,
+    };
+    let fingerprint = match &record.target {
+        KeyTarget::Run { fingerprint, .. } => Some(fingerprint.to_string()),
+        KeyTarget::Promise(_) | KeyTarget::Nothing => None,
+    };
+    api::KeyRecord {
+        scope,
+        key: key.to_string(),
+        standing,
+        holder: id.map(|id| api::KeyHolder { kind: scope, id }),
+        credential_id: None,
+        request: None,
+        answer_status: None,
+        fingerprint,
+        first_seen_at: record.first_seen_at.to_string(),
+        expires_at: record.expires_at.map(|at| at.to_string()),
+        replays: uses.replays,
+        conflicts: uses.conflicts,
     }
 }
 
@@ -177,7 +210,7 @@ fn shown_request(record: &RequestRecord, uses: Uses, now: Timestamp) -> api::Key
         credential_id: Some(record.scope.caller.to_string()),
         request: Some(format!("{} {}", record.summary.method, record.summary.path)),
         answer_status,
-        fingerprint: record.fingerprint.to_string(),
+        fingerprint: Some(record.fingerprint.to_string()),
         first_seen_at: record.first_seen_at.to_string(),
         expires_at,
         replays: uses.replays,

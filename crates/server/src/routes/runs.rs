@@ -10,7 +10,8 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
 use hapax_engine::model::{
-    IdempotencyKey, KeyKind, Name, Outline, Payload, Priority, RunId, RunResult, Steer, StepId, Version,
+    IdempotencyKey, KeyKind, KeyTarget, Name, Outline, Payload, Priority, RunId, RunResult, Steer, StepId,
+    Version,
 };
 use hapax_engine::store::{ListRuns, RunView};
 use hapax_http_idempotency::{OperationId, Outcome};
@@ -213,8 +214,9 @@ async fn conflict(
     };
     if let Some(Ok(key)) = key.as_deref().map(IdempotencyKey::new)
         && let Ok(Some(record)) = app.store.find_key(&identity.workspace, KeyKind::Run, &key).await
+        && let KeyTarget::Run { fingerprint, .. } = record.target
     {
-        stored.fingerprint = record.fingerprint.to_string();
+        stored.fingerprint = fingerprint.to_string();
     }
     if let Ok(view) = engine.get(run).await {
         stored.definition = Some(view.head.facts.workflow.to_string());

@@ -70,6 +70,7 @@ pub(crate) fn shown_note(note: &Note) -> api::JournalEntry {
             entry.what = match kind.as_str() {
                 "credential" => api::JournalKind::CredentialChanged,
                 "workspace" => api::JournalKind::WorkspaceChanged,
+                "subscription" => api::JournalKind::SubscriptionChanged,
                 _ => api::JournalKind::DefinitionUploaded,
             };
             entry.target = Some(id.clone());

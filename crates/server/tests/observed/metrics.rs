@@ -106,6 +106,45 @@ async fn duplicate_effects_and_doubts_are_counted_by_class() {
     assert_eq!(duplicates, 2, "the ledger says the same: {counted:?}");
 }
 
+/// CONTRACT §11: what came of settlements, and of those that came early.
+#[tokio::test]
+async fn settlements_are_counted_by_what_came_of_them() {
+    let server = TestServer::memory().await;
+    for id in ["a", "b", "c"] {
+        server.post("/api/v1/promises", &json!({ "id": id }), &[]).await;
+    }
+    let resolve = async |promise: &str, value: u32| {
+        let body = json!({ "value": value });
+        server.post(&format!("/api/v1/promises/{promise}/resolve"), &body, &[]).await.status
+    };
+    let told = [
+        resolve("id:a", 1).await,
+        resolve("id:a", 1).await,
+        resolve("id:a", 2).await,
+        resolve("key:early", 1).await,
+        resolve("id:none", 1).await,
+    ];
+    assert_eq!(told, [200, 200, 409, 202, 404]);
+    server.post("/api/v1/promises/id:b/reject", &json!({ "message": "no" }), &[]).await;
+    let cancel = json!({ "state": "REJECTED_CANCELED" }).to_string();
+    server.send("PATCH", "/promises/c", Some(cancel), &server.admin, &[]).await;
+    let scrape = Scrape::of(&server).await;
+    for (outcome, count) in [
+        ("resolved", 1.0),
+        ("rejected", 1.0),
+        ("cancelled", 1.0),
+        ("repeated", 1.0),
+        ("kept", 1.0),
+        ("conflicted", 1.0),
+        ("timed_out", 0.0),
+        ("unmatched", 1.0),
+    ] {
+        let series = format!("hapax_promise_settlements_total{{outcome=\"{outcome}\"}}");
+        assert_eq!(scrape.value(&series), count, "{outcome}");
+    }
+    assert_eq!(scrape.value("hapax_early_settlements_expired_total"), 0.0);
+}
+
 /// Invariant 54: figures about all workspaces are told to none of them.
 #[tokio::test]
 async fn only_the_installation_reads_metrics_and_they_hold_no_secret() {

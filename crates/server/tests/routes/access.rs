@@ -33,6 +33,10 @@ fn post(route: &'static str, access: Access, body: Value, answers: &'static [u16
     Case { method: "POST", route, path: route, body: Some(body), access, answers, names_a_thing }
 }
 
+fn patch(route: &'static str, access: Access, body: Value, answers: &'static [u16]) -> Case {
+    Case { method: "PATCH", ..post(route, access, body, answers) }
+}
+
 impl Case {
     fn at(mut self, path: &'static str) -> Self {
         self.path = path;
@@ -120,6 +124,58 @@ fn cases() -> Vec<Case> {
         get("/openapi.json", Open),
         get("/schemas/workflow-definition.json", Open),
         get("/docs", Open),
+        post(
+            "/api/v1/webhook-subscriptions",
+            Administer,
+            json!({ "name": "new", "url": "https://example.com/hooks", "events": ["run.failed"] }),
+            &[201],
+        ),
+        get("/api/v1/webhook-subscriptions", Read),
+        get("/api/v1/webhook-subscriptions/{id}", Read).at("/api/v1/webhook-subscriptions/{subscription}"),
+        post("/api/v1/webhook-subscriptions/{id}/rotate", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/rotate"),
+        post("/api/v1/webhook-subscriptions/{id}/disable", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/disable"),
+        post("/api/v1/webhook-subscriptions/{id}/enable", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/enable"),
+        post("/api/v1/webhook-subscriptions/{id}/test", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/test"),
+        get("/api/v1/webhook-deliveries", Read),
+        post(
+            "/api/v1/webhook-deliveries/{id}/redeliver",
+            Operate,
+            json!({ "reason": "why not" }),
+            &[200, 409],
+        )
+        .at("/api/v1/webhook-deliveries/{delivery}/redeliver"),
+        post("/api/v1/webhook-subscriptions/{id}/delete", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-subscriptions/{subscription}/delete"),
+        post("/api/v1/promises", Operate, json!({}), &[201]),
+        get("/api/v1/promises", Read),
+        get("/api/v1/promises/{ref}", Read).at("/api/v1/promises/id:{promise}"),
+        post("/api/v1/promises/{ref}/tokens", Operate, json!({}), &[201])
+            .at("/api/v1/promises/id:{promise}/tokens"),
+        post("/api/v1/promises/{ref}/resolve", Operate, json!({ "value": 1 }), &[200])
+            .at("/api/v1/promises/id:{promise}/resolve"),
+        post("/api/v1/promises/{ref}/reject", Operate, json!({ "message": "no" }), &[200])
+            .at("/api/v1/promises/id:{promise}-2/reject"),
+        get("/api/v1/early-settlements", Read),
+        get("/api/tenants/{slug}/promises/{ref}", Read).at("/api/tenants/{workspace}/promises/id:{promise}"),
+        post("/api/tenants/{slug}/promises/{ref}/resolve", Operate, json!({ "value": 1 }), &[200])
+            .at("/api/tenants/{workspace}/promises/id:{promise}/resolve"),
+        post("/api/tenants/{slug}/promises/{ref}/reject", Operate, json!({ "message": "no" }), &[200])
+            .at("/api/tenants/{workspace}/promises/id:{promise}-2/reject"),
+        post("/settle/{token}", Open, json!({ "value": 3 }), &[200]).at("/settle/{token}"),
+        get("/settle/{token}", Open),
+        post(
+            "/promises",
+            Operate,
+            json!({ "id": "made", "timeout": 9_007_199_254_740_991_i64 }),
+            &[201, 409],
+        ),
+        get("/promises/{id}", Read).at("/promises/{promise}"),
+        patch("/promises/{id}", Operate, json!({ "state": "RESOLVED" }), &[200, 403])
+            .at("/promises/{promise}-4"),
         post("/api/v1/webhook-sources", Administer, source("new"), &[200, 201]),
         get("/api/v1/webhook-sources", Read),
         get("/api/v1/webhook-sources/{name}", Read).at("/api/v1/webhook-sources/{source}"),
@@ -157,6 +213,10 @@ struct Things {
     ended: String,
     key: String,
     credential: String,
+    subscription: String,
+    delivery: String,
+    promise: String,
+    token: String,
     source: String,
     webhooks: String,
     event: String,
@@ -170,9 +230,13 @@ impl Things {
             workspace: "umbrella".into(),
             definition: format!("def_{}", "0".repeat(32)),
             ended: run.clone(),
+            delivery: format!("{run}:~run.completed~0~webhook.sub_0"),
             run,
             key: "nobodys".into(),
             credential: "cred_000000000000".into(),
+            subscription: format!("sub_{}", "0".repeat(32)),
+            promise: "nobodys-promise".into(),
+            token: "hps_0".into(),
             source: "nobodys-source".into(),
             webhooks: format!("/api/v1/webhooks/whk_{}", "0".repeat(32)),
             event: "nobodys-event".into(),
@@ -197,12 +261,24 @@ impl Things {
             send(RUNS, json!({ "definitionId": definition })).await["run"]["id"].as_str().unwrap().to_owned();
         let says = json!({ "name": "says", "version": 1, "steps": [{ "name": "say", "type": "task", "task": "echo" }] });
         let says = send("/api/v1/workflow-definitions", says).await["id"].as_str().unwrap().to_owned();
+        // Nobody listens there.
+        let told = json!({ "name": "told", "url": "http://127.0.0.1:9/", "events": ["run.completed"] });
+        let subscription = send("/api/v1/webhook-subscriptions", told).await["subscription"]["id"].clone();
         let ended = send(RUNS, json!({ "definitionId": says, "idempotencyKey": key })).await;
         let ended = ended["run"]["id"].as_str().unwrap().to_owned();
         let wait = [("prefer", "wait=20")];
         server.send("GET", &format!("{RUNS}/{ended}/result"), None, &admin, &wait).await;
         let credential = send("/api/v1/credentials", json!({ "name": "spare", "role": "viewer" })).await;
         let credential = credential["credential"]["id"].as_str().unwrap().to_owned();
+        let subscription = subscription.as_str().unwrap().to_owned();
+        let deliveries = server.send("GET", "/api/v1/webhook-deliveries", None, &admin, &[]).await.json();
+        let delivery = deliveries["items"][0]["id"].as_str().unwrap().to_owned();
+        let promise = format!("promise-of-{workspace}");
+        for id in [promise.clone(), format!("{promise}-2"), format!("{promise}-3"), format!("{promise}-4")] {
+            send("/api/v1/promises", json!({ "id": id })).await;
+        }
+        let token = send(&format!("/api/v1/promises/id:{promise}-3/tokens"), json!({})).await;
+        let token = token["token"].as_str().unwrap().to_owned();
         let (name, event) = (format!("source-of-{workspace}"), format!("event-of-{workspace}"));
         let webhooks =
             send("/api/v1/webhook-sources", source(&name)).await["path"].as_str().unwrap().to_owned();
@@ -214,6 +290,10 @@ impl Things {
             ended,
             key,
             credential,
+            subscription,
+            delivery,
+            promise,
+            token,
             source: name,
             webhooks,
             event,
@@ -227,6 +307,10 @@ impl Things {
             .replace("{key}", &self.key)
             .replace("{workspace}", &self.workspace)
             .replace("{credential}", &self.credential)
+            .replace("{subscription}", &self.subscription)
+            .replace("{delivery}", &self.delivery)
+            .replace("{promise}", &self.promise)
+            .replace("{token}", &self.token)
             .replace("{source}", &self.source)
             .replace("{webhooks}", &self.webhooks)
             .replace("{event}", &self.event)
@@ -251,12 +335,15 @@ fn without_names(answer: &Answer, things: &Things) -> String {
         text = text.replace(id, "");
     }
     for name in [
+        &things.delivery,
+        &things.promise,
         &things.definition,
         &things.run,
         &things.ended,
         &things.key,
         &things.workspace,
         &things.credential,
+        &things.subscription,
         &things.source,
         &things.event,
     ] {
@@ -335,7 +422,7 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
     let things = Things::of(&server, "acme").await;
     let nothing = Things::of_nobody();
     let stranger = server.key("globex", Role::Admin).await;
-    // What is open to all has tests of its own: a webhook is good from whoever signs it.
+    // What is open to all has tests of its own: a token is good for whoever has it, a webhook from whoever signs it.
     for case in cases().iter().filter(|case| case.names_a_thing && case.access != Access::Open) {
         let place = format!("{} {}", case.method, case.route);
         let theirs = call(&server, &server.http, case, &things, &stranger).await;
@@ -348,6 +435,10 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
         "/api/v1/doubts",
         "/api/v1/ledger",
         "/api/v1/workflow-definitions",
+        "/api/v1/webhook-subscriptions",
+        "/api/v1/webhook-deliveries",
+        "/api/v1/promises",
+        "/api/v1/early-settlements",
         "/api/v1/webhook-sources",
         "/api/v1/webhook-events",
     ] {

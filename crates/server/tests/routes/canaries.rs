@@ -8,7 +8,7 @@ use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::RUNS;
-use super::support::{Answer, Role, TestServer};
+use super::support::{Answer, Receiver, Role, TestServer};
 
 #[derive(Clone, Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
@@ -60,6 +60,21 @@ async fn secrets_and_payloads_are_only_where_they_belong() {
         assert_eq!(made.status, 201);
         server.end(made.json()["run"]["id"].as_str().unwrap()).await;
     }
+    // A secret that webhooks are signed with, before and after it is rotated.
+    let receiver = Receiver::start().await;
+    let subscription = json!({ "name": "told", "url": receiver.url(), "events": ["run.completed"] });
+    let made = server.post("/api/v1/webhook-subscriptions", &subscription, &[]).await.json();
+    let path = format!("/api/v1/webhook-subscriptions/{}", made["subscription"]["id"].as_str().unwrap());
+    let rotated = server.post(&format!("{path}/rotate"), &json!({}), &[]).await.json();
+    let signing = [&made, &rotated].map(|issued| issued["secret"].as_str().unwrap().to_owned());
+    let made = server.send("POST", RUNS, Some(body(PAYLOAD)), &operator, &[]).await;
+    server.end(made.json()["run"]["id"].as_str().unwrap()).await;
+    let webhook = receiver.until(1).await.remove(0);
+    assert!(signing.iter().all(|secret| webhook.is_signed_with(secret)));
+    assert!(!holds(&webhook.body, PAYLOAD), "a webhook tells of a run, not what it works on");
+    said.push(server.get(&path).await);
+    said.push(server.get("/api/v1/webhook-deliveries").await);
+    said.push(server.get("/api/v1/audit").await);
     // What goes wrong tells neither.
     let conflict = [("idempotency-key", "k1")];
     let other = format!("{PAYLOAD}-other");
@@ -69,6 +84,15 @@ async fn secrets_and_payloads_are_only_where_they_belong() {
     let bent = format!("{}x", &operator[..operator.len() - 1]);
     said.push(server.send("GET", RUNS, None, &bent, &[]).await);
     said.push(server.send("GET", &format!("{RUNS}/nothing"), None, &operator, &[]).await);
+    // A settle token is in its own answer, and nowhere else.
+    server.post("/api/v1/promises", &json!({ "id": "p" }), &[]).await;
+    let token = server.post("/api/v1/promises/id:p/tokens", &json!({}), &[]).await.json();
+    let token = token["token"].as_str().unwrap().to_owned();
+    let link = format!("/settle/{token}");
+    let paid = json!({ "value": PAYLOAD }).to_string();
+    for (method, body) in [("GET", None), ("POST", Some(paid)), ("POST", Some("{\"value\":2}".to_owned()))] {
+        said.push(server.send(method, &link, body, "", &[]).await);
+    }
     let watcher = server.key(INSTALLATION, Role::Viewer).await;
     let metrics = server.send("GET", "/metrics", None, &watcher, &[]).await;
     assert_eq!(metrics.status, 200);
@@ -80,7 +104,7 @@ async fn secrets_and_payloads_are_only_where_they_belong() {
     assert!(holds(&kept, PAYLOAD), "the payload is in the database, so the scan sees what there is");
     assert!(holds(&logged, "TRACE"), "the logs are at their most talkative");
     assert!(holds(&logged, "effect ended key=run_"), "S2.37: an effect is logged with its key");
-    for key in [&server.admin, &operator] {
+    for key in [&server.admin, &operator, &token].into_iter().chain(&signing) {
         let secret = &key[key.len() - 30..];
         assert!(!holds(&kept, secret), "a secret is in the database");
         assert!(!holds(&logged, secret), "a secret is in the logs");

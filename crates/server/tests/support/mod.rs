@@ -4,6 +4,7 @@
 mod planned_hooks;
 mod planned_store;
 mod provider;
+mod receiver;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use hapax_server::directory::NewCredential;
 use hapax_server::drain::{Drain, drain};
 use hapax_server::http_caller::GuardedCaller;
 use hapax_server::listen::ListenOptions;
+use hapax_server::sealing::SealingKey;
 use hapax_server::{Server, ServerOptions};
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
@@ -30,6 +32,7 @@ use serde_json::{Value, json};
 pub use hapax_api::Role;
 pub use planned_store::PlannedStore;
 pub use provider::Provider;
+pub use receiver::{Received, Receiver};
 
 /// Nothing may take longer; a test that would hang fails instead.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -102,13 +105,14 @@ pub struct Setup {
     pub keys: Policy,
     /// By which the engine drives.
     pub clock: Arc<dyn Clock>,
+    pub sealing_keys: Vec<SealingKey>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let rules = Rules { allow_loopback: true, ..Rules::default() };
         let clock = Arc::new(SystemClock::new());
-        Setup { hands: Hands::new(), rules, keys: Policy::default(), clock }
+        Setup { hands: Hands::new(), rules, keys: Policy::default(), clock, sealing_keys: Vec::new() }
     }
 }
 
@@ -127,6 +131,11 @@ impl TestServer {
     pub async fn timed() -> (Self, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::default());
         (Self::memory_with(Setup { clock: clock.clone(), ..Setup::default() }).await, clock)
+    }
+
+    /// On a memory store whose time the test moves.
+    pub async fn memory_at(clock: Arc<dyn Clock>) -> Self {
+        Self::over(Arc::new(MemoryStore::new(clock)), Kept::Memory, Setup::default()).await
     }
 
     /// On a memory store that fails and waits as the test says.
@@ -184,13 +193,20 @@ impl TestServer {
     async fn launch(store: Arc<dyn Store>, kept: Kept, setup: Setup) -> Self {
         let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
         let engine = Engine::launch(store.clone(), setup.clock, options).unwrap();
+        let outgoing = Outgoing::new(setup.rules).unwrap();
         let hands = setup
             .hands
             .task("echo", |call| async move { Ok(call.input) })
             .task("fail", |_| async { Err(hapax_engine::Failure::permanent("it always fails")) })
-            .http(Arc::new(GuardedCaller::new(Outgoing::new(setup.rules).unwrap())));
+            .http(Arc::new(GuardedCaller::new(outgoing.clone())));
         let (drain, draining) = drain();
-        let options = ServerOptions { keys: setup.keys, draining, grace: Duration::from_secs(5) };
+        let options = ServerOptions {
+            keys: setup.keys,
+            draining,
+            grace: Duration::from_secs(5),
+            outgoing,
+            sealing_keys: setup.sealing_keys,
+        };
         let server = Server::launch(engine.clone(), hands, options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -152,6 +152,10 @@ impl Store for PlannedStore {
         Some(self)
     }
 
+    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        self.inner.promise_book()
+    }
+
     fn hook_book(&self) -> Option<&dyn HookBook> {
         Some(self)
     }

@@ -288,6 +288,11 @@ pub(super) async fn a_promise_key_is_freed_by_people(t: &Stage) {
     let uses = KeyUse { place: place("left"), uses: Uses { replays: 2, conflicts: 1 } };
     t.book().count_uses(vec![uses]).await.unwrap();
     assert_eq!(t.book().find_uses(&place("left")).await.unwrap(), Uses { replays: 2, conflicts: 1 });
+    must!(settle(t, "left", "1").await, SettleOutcome::Settled { .. });
+    assert_eq!(t.book().find_uses(&place("left")).await.unwrap(), Uses { replays: 2, conflicts: 1 });
+    t.pass(DAY);
+    parked(t, "left").await;
+    assert_eq!(t.book().find_uses(&place("left")).await.unwrap(), Uses::default(), "counted anew");
 }
 
 /// A promise that stands alone is made once, with all that its maker says, and settled like any other.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use hapax_engine::model::{Noted, PostState, RunHead, Steer, Version, WorkspaceId};
+use hapax_engine::model::{Noted, PostState, RunHead, Steer, Subscribers, Version, WorkspaceId};
 use hapax_engine::store::{ClaimPosts, ClaimRuns, ListDoubts, ListRuns, Purge, Redeliver, SteerRun};
 use hapax_store_conformance::fixture::{
     ANN, LEASE, Stage, finish_of, grant, name, note_of, settlement_of, signal_to,
@@ -58,6 +58,7 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
         command: Steer::Cancel { reason: "no".into() },
         expected: None,
         note: None,
+        announce: Subscribers::default(),
     };
     let purge = Purge { runs_closed_before: Some(t.now()), after: None, limit: 10 };
     let subject = t.order().subject(&format!("s{polls}")).new_run();

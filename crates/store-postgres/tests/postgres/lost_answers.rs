@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{EventKind, Noted, PostState, Steer};
+use hapax_engine::model::{EventKind, Noted, PostState, Steer, Subscribers};
 use hapax_engine::store::{
     AdvanceOutcome, SettleOutcome, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, StoreError,
     StoreResult,
@@ -112,6 +112,7 @@ async fn considered_operations_whose_answers_were_lost_are_recognised() {
         command: Steer::Cancel { reason: "no".into() },
         expected: None,
         note: None,
+        announce: Subscribers::default(),
     };
     let outcome = send_until_known(&proxy, async || t.store.steer_run(steer.clone()).await).await;
     must!(outcome, SteerOutcome::Refused(..) | SteerOutcome::Steered(_));

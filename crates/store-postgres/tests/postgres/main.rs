@@ -13,6 +13,7 @@ mod many_nodes;
 mod migrating;
 mod opening;
 mod poison;
+mod promise_keys;
 mod proxy;
 mod purging;
 mod requests;

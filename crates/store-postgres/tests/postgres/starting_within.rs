@@ -62,7 +62,7 @@ impl Shop {
     async fn run_of_key(&self, key: &str) -> Option<RunId> {
         let key = IdempotencyKey::new(key).unwrap();
         let found = self.store.find_key(&WorkspaceId::default(), KeyKind::Run, &key).await.unwrap();
-        found.map(|record| record.run)
+        found.and_then(|record| record.run())
     }
 
     /// Waits until a statement waits for a lock.

@@ -1,0 +1,129 @@
+//! Promises, one method per route.
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+
+use super::routes::{Paging, segment, spelled};
+use super::sending::Ask;
+use super::{Client, ClientError, Terms};
+use crate::{
+    CreatePromise, CreateSettleToken, EarlySettlement, IssuedSettleToken, KeptSettlement, Page, Promise,
+    PromiseStatus, RejectPromise, ResolvePromise, SettledPromise,
+};
+
+/// Which promises to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PromiseFilter {
+    /// Only of this run.
+    pub run: Option<String>,
+    /// Only those that stand so now.
+    pub status: Option<PromiseStatus>,
+    /// Only those that belong to no run.
+    pub stand_alone: bool,
+}
+
+/// What a settlement came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    /// The promise is settled so.
+    Promise(Box<SettledPromise>),
+    /// Its key names no promise yet; the settlement is kept for it.
+    Kept(KeptSettlement),
+}
+
+impl Client {
+    /// Makes a promise that belongs to no run.
+    pub async fn create_promise(&self, asked: &CreatePromise, terms: Terms) -> Result<Promise, ClientError> {
+        self.call(Ask::change("/api/v1/promises".into(), asked, terms)?).await
+    }
+
+    /// Promises, in the order of their ids.
+    pub async fn list_promises(
+        &self,
+        filter: &PromiseFilter,
+        paging: &Paging,
+    ) -> Result<Page<Promise>, ClientError> {
+        let mut query = Vec::new();
+        query.extend(filter.run.clone().map(|run| ("runId", run)));
+        query.extend(filter.status.map(|status| ("status", spelled(&status))));
+        query.extend(filter.stand_alone.then(|| ("standAlone", "true".to_owned())));
+        self.page("/api/v1/promises".into(), paging, &query).await
+    }
+
+    /// One promise, by `id:…` or `key:…`, after waiting for it to be settled for up to `wait`.
+    pub async fn get_promise(&self, promise: &str, wait: Duration) -> Result<Promise, ClientError> {
+        let mut ask = Ask::read(promise_path(promise, "")?);
+        if !wait.is_zero() {
+            ask = ask.header("prefer", format!("wait={}", wait.as_secs()));
+        }
+        self.call(ask).await
+    }
+
+    /// Gives a promise its value.
+    pub async fn resolve_promise(
+        &self,
+        promise: &str,
+        asked: &ResolvePromise,
+        terms: Terms,
+    ) -> Result<Settled, ClientError> {
+        self.settle(Ask::change(promise_path(promise, "/resolve")?, asked, terms)?).await
+    }
+
+    /// Says that there will be no value.
+    pub async fn reject_promise(
+        &self,
+        promise: &str,
+        asked: &RejectPromise,
+        terms: Terms,
+    ) -> Result<Settled, ClientError> {
+        self.settle(Ask::change(promise_path(promise, "/reject")?, asked, terms)?).await
+    }
+
+    /// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once; so it is not sent
+    /// twice. The address in the answer is made whole.
+    pub async fn create_settle_token(
+        &self,
+        promise: &str,
+        asked: &CreateSettleToken,
+    ) -> Result<IssuedSettleToken, ClientError> {
+        let ask = Ask::change_once(promise_path(promise, "/tokens")?, asked)?;
+        let mut issued: IssuedSettleToken = self.call(ask).await?;
+        issued.url = format!("{}{}", self.base, issued.url);
+        Ok(issued)
+    }
+
+    /// Settlements that came before their promise and wait for it, in the order of their keys.
+    pub async fn list_early_settlements(
+        &self,
+        paging: &Paging,
+    ) -> Result<Page<EarlySettlement>, ClientError> {
+        self.page("/api/v1/early-settlements".into(), paging, &[]).await
+    }
+
+    async fn settle(&self, ask: Ask) -> Result<Settled, ClientError> {
+        let answer = self.send(ask).await?;
+        match answer.status {
+            StatusCode::ACCEPTED => Ok(Settled::Kept(answer.json()?)),
+            _ => Ok(Settled::Promise(Box::new(answer.json()?))),
+        }
+    }
+}
+
+fn promise_path(promise: &str, rest: &str) -> Result<String, ClientError> {
+    Ok(format!("/api/v1/promises/{}{rest}", segment(promise)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S4.30: keys hold colons, and may hold slashes.
+    #[test]
+    fn a_key_is_encoded_once() {
+        assert_eq!(
+            promise_path("key:stripe:ch/1%2F", "/resolve").unwrap(),
+            "/api/v1/promises/key%3Astripe%3Ach%2F1%252F/resolve"
+        );
+    }
+}

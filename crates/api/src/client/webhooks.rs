@@ -1,0 +1,110 @@
+//! Subscriptions and deliveries of webhooks, one method per route.
+
+use super::routes::{Paging, segment};
+use super::sending::Ask;
+use super::{Client, ClientError, Terms};
+use crate::{
+    CreateSubscription, DeliveryStatus, IssuedSubscription, Page, RedeliverWebhook, RotateSubscription,
+    SteerSubscription, Subscription, TestedSubscription, WebhookDelivery,
+};
+
+/// Which deliveries to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeliveryFilter {
+    /// Only to this subscription.
+    pub subscription: Option<String>,
+    /// Only those that stand there.
+    pub status: Option<DeliveryStatus>,
+}
+
+impl Client {
+    /// Makes a subscription. Its secret is in the answer, this once; so it is not sent twice.
+    pub async fn create_subscription(
+        &self,
+        asked: &CreateSubscription,
+    ) -> Result<IssuedSubscription, ClientError> {
+        self.call(Ask::change_once("/api/v1/webhook-subscriptions".into(), asked)?).await
+    }
+
+    /// Subscriptions, without their secrets and without those that were deleted.
+    pub async fn list_subscriptions(&self, paging: &Paging) -> Result<Page<Subscription>, ClientError> {
+        self.page("/api/v1/webhook-subscriptions".into(), paging, &[]).await
+    }
+
+    /// One subscription, without its secret.
+    pub async fn get_subscription(&self, id: &str) -> Result<Subscription, ClientError> {
+        self.call(Ask::read(subscription_path(id, "")?)).await
+    }
+
+    /// Gives a subscription a new secret. It is in the answer, this once; so it is not sent twice.
+    pub async fn rotate_subscription(
+        &self,
+        id: &str,
+        asked: &RotateSubscription,
+    ) -> Result<IssuedSubscription, ClientError> {
+        self.call(Ask::change_once(subscription_path(id, "/rotate")?, asked)?).await
+    }
+
+    /// Has a subscription be told again.
+    pub async fn enable_subscription(
+        &self,
+        id: &str,
+        asked: &SteerSubscription,
+        terms: Terms,
+    ) -> Result<Subscription, ClientError> {
+        self.call(Ask::change(subscription_path(id, "/enable")?, asked, terms)?).await
+    }
+
+    /// Has a subscription be told nothing for now.
+    pub async fn disable_subscription(
+        &self,
+        id: &str,
+        asked: &SteerSubscription,
+        terms: Terms,
+    ) -> Result<Subscription, ClientError> {
+        self.call(Ask::change(subscription_path(id, "/disable")?, asked, terms)?).await
+    }
+
+    /// Ends a subscription.
+    pub async fn delete_subscription(
+        &self,
+        id: &str,
+        asked: &SteerSubscription,
+        terms: Terms,
+    ) -> Result<Subscription, ClientError> {
+        self.call(Ask::change(subscription_path(id, "/delete")?, asked, terms)?).await
+    }
+
+    /// Sends a subscription a `test.ping` now, and tells what came of it.
+    pub async fn test_subscription(&self, id: &str, terms: Terms) -> Result<TestedSubscription, ClientError> {
+        let nothing = serde_json::json!({});
+        self.call(Ask::change(subscription_path(id, "/test")?, &nothing, terms)?).await
+    }
+
+    /// Deliveries, in the order of their runs.
+    pub async fn list_deliveries(
+        &self,
+        filter: &DeliveryFilter,
+        paging: &Paging,
+    ) -> Result<Page<WebhookDelivery>, ClientError> {
+        let subscription = filter.subscription.clone().map(|id| ("subscription", id));
+        let status = filter.status.map(|status| ("status", status.as_str().to_owned()));
+        let query: Vec<_> = subscription.into_iter().chain(status).collect();
+        self.page("/api/v1/webhook-deliveries".into(), paging, &query).await
+    }
+
+    /// Has a delivery that came to its end be sent once more.
+    pub async fn redeliver_webhook(
+        &self,
+        id: &str,
+        asked: &RedeliverWebhook,
+        terms: Terms,
+    ) -> Result<WebhookDelivery, ClientError> {
+        let path = format!("/api/v1/webhook-deliveries/{}/redeliver", segment(id)?);
+        self.call(Ask::change(path, asked, terms)?).await
+    }
+}
+
+fn subscription_path(id: &str, rest: &str) -> Result<String, ClientError> {
+    Ok(format!("/api/v1/webhook-subscriptions/{}{rest}", segment(id)?))
+}

@@ -1,0 +1,83 @@
+//! `hapax promises`: make promises on a server, look at them, settle them, hand them to others.
+
+mod create;
+mod early;
+mod list;
+mod settle;
+mod sheet;
+mod show;
+mod token;
+
+use anyhow::Result;
+
+use crate::server_options::ServerOptions;
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax promises list --status PENDING
+  hapax promises resolve key:stripe:ch_1 --value '{\"paid\":true}'
+  hapax promises reject id:run_018f…:payment --message 'the card was declined'
+  hapax promises token key:stripe:ch_1 --expires-in-seconds 3600
+  hapax promises early
+
+A promise is named id:ID, or key:KEY by its business key.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Make a promise that belongs to no run.
+    Create(create::Options),
+    /// List promises.
+    List(list::Options),
+    /// Show one promise.
+    Show(show::Options),
+    /// Give a promise its value.
+    Resolve(settle::ResolveOptions),
+    /// Say that there will be no value.
+    Reject(settle::RejectOptions),
+    /// Make an address by which somebody without an API key may settle a promise, and print it, this once.
+    Token(token::Options),
+    /// List settlements that came before their promise and wait for it.
+    Early(early::Options),
+}
+
+pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    match options.command {
+        Command::Create(options) => create::run(options, server).await,
+        Command::List(options) => list::run(options, server).await,
+        Command::Show(options) => show::run(options, server).await,
+        Command::Resolve(options) => settle::resolve(options, server).await,
+        Command::Reject(options) => settle::reject(options, server).await,
+        Command::Token(options) => token::run(options, server).await,
+        Command::Early(options) => early::run(options, server).await,
+    }
+}
+
+/// The name of a promise: `id:…` or `key:…`.
+fn promise(text: &str) -> Result<String, String> {
+    let word = crate::words::word(text)?;
+    match word.starts_with("id:") || word.starts_with("key:") {
+        true => Ok(word),
+        false => Err("name it id:ID, or key:KEY by its business key".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S4.30: what is behind the prefix may hold colons.
+    #[test]
+    fn a_promise_is_named_by_id_or_by_key() {
+        assert_eq!(promise("key:stripe:ch_1").as_deref(), Ok("key:stripe:ch_1"));
+        assert!(promise("id:run_1:paid").is_ok());
+        assert!(promise("stripe:ch_1").unwrap_err().contains("key:KEY"));
+        assert!(promise("").is_err());
+    }
+}

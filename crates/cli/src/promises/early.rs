@@ -1,0 +1,52 @@
+//! `hapax promises early`.
+
+use anyhow::Result;
+use hapax_api::EarlySettlement;
+
+use super::sheet::json;
+use crate::listing::LimitOptions;
+use crate::output::for_people;
+use crate::output::shape::ShapeOptions;
+use crate::server_options::ServerOptions;
+use crate::spelling::spelled;
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax promises early
+  hapax promises early --json | jq -r .idempotencyKey
+
+Each waits for a promise with its key. `hapax keys release promise KEY` throws one away.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Options {
+    #[command(flatten)]
+    limit: LimitOptions,
+    #[command(flatten)]
+    shape: ShapeOptions,
+}
+
+pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    let client = server.connect()?;
+    let found = options.limit.read(async |paging| client.list_early_settlements(&paging).await).await?;
+    options.shape.show_all(&found, || table(&found))
+}
+
+fn table(found: &[EarlySettlement]) -> String {
+    if found.is_empty() {
+        return "no settlement waits for its promise\n".into();
+    }
+    let mut table = for_people::table(["key", "status", "came", "kept until", "value or failure"]);
+    for early in found {
+        let failure = early.failure.as_ref().map(|failure| for_people::plain(&failure.message));
+        let said = early.value.as_ref().map(json).or(failure);
+        table.add_row([
+            for_people::plain(&early.idempotency_key),
+            spelled(&early.status),
+            early.received_at.clone(),
+            early.expires_at.clone(),
+            said.unwrap_or_else(|| "-".into()),
+        ]);
+    }
+    format!("{table}\n")
+}

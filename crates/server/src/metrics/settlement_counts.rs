@@ -1,0 +1,71 @@
+//! What comes of settlements that are asked for from outside.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hapax_engine::Error;
+use hapax_engine::model::PromiseStatus;
+use hapax_engine::runtime::Settling;
+
+use super::exposition::Exposition;
+
+/// What came of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Resolved,
+    Rejected,
+    Cancelled,
+    Repeated,
+    Kept,
+    Conflicted,
+    TimedOut,
+    Unmatched,
+}
+
+const OUTCOMES: [(Outcome, &str); 8] = [
+    (Outcome::Resolved, "resolved"),
+    (Outcome::Rejected, "rejected"),
+    (Outcome::Cancelled, "cancelled"),
+    (Outcome::Repeated, "repeated"),
+    (Outcome::Kept, "kept"),
+    (Outcome::Conflicted, "conflicted"),
+    (Outcome::TimedOut, "timed_out"),
+    (Outcome::Unmatched, "unmatched"),
+];
+
+#[derive(Debug, Default)]
+pub(super) struct SettlementCounts([AtomicU64; OUTCOMES.len()]);
+
+impl SettlementCounts {
+    pub(super) fn count(&self, answer: &Result<Settling, Error>) {
+        if let Some(outcome) = outcome_of(answer) {
+            self.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut Exposition) {
+        let help = "What came of settlements of promises: resolved, rejected and cancelled are settled now, repeated was settled so \
+                    before, kept came before its promise, conflicted says something else than what stands, timed_out came too late, \
+                    unmatched names no promise.";
+        let mut family = out.family("hapax_promise_settlements_total", "counter", help);
+        for (outcome, name) in OUTCOMES {
+            family.count(&[("outcome", name)], self.0[outcome as usize].load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// What came of it; `None` if nobody knows, or if what was asked could not be understood.
+fn outcome_of(answer: &Result<Settling, Error>) -> Option<Outcome> {
+    match answer {
+        Ok(Settling::Done(promise)) => Some(match promise.state.status() {
+            PromiseStatus::Rejected => Outcome::Rejected,
+            PromiseStatus::Cancelled => Outcome::Cancelled,
+            _ => Outcome::Resolved,
+        }),
+        Ok(Settling::AlreadySo(_)) => Some(Outcome::Repeated),
+        Ok(Settling::Kept { .. }) => Some(Outcome::Kept),
+        Err(Error::AlreadySettled) => Some(Outcome::Conflicted),
+        Err(Error::PromiseTimedOut) => Some(Outcome::TimedOut),
+        Err(Error::NoSuchPromise(_)) => Some(Outcome::Unmatched),
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,158 @@
+//! Deliveries of webhooks: what became of each, and sending one once more.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{EffectKey, Post, PostStatus};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::problem_of;
+use crate::identity::Identity;
+use crate::limits::MAX_DELIVERY_LOOKS;
+use crate::strict_json::StrictJson;
+use crate::subscriptions::{subscription_of, target_of};
+use crate::translate::{delivery_status_named, shown_delivery};
+
+/// Which deliveries.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Wanted {
+    /// Only to this subscription.
+    subscription: Option<String>,
+    /// Only with this status: due, claimed, delivered or dead.
+    #[param(value_type = Option<api::DeliveryStatus>)]
+    status: Option<String>,
+    /// How many at most, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+}
+
+/// Deliveries in the order of their runs. A page may be short though there are more: `nextCursor` tells.
+#[utoipa::path(
+    get, path = "/api/v1/webhook-deliveries", tag = "webhooks", operation_id = "list_deliveries", params(Wanted),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::WebhookDelivery>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(wanted): QueryOf<Wanted>,
+) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
+    let limit = page_limit(wanted.limit.as_deref())?;
+    let named = |text: &String| {
+        delivery_status_named(text).ok_or_else(|| {
+            Refused::new(Code::InvalidRequest, "`status` is due, claimed, delivered or dead.")
+                .with("path", "/status")
+        })
+    };
+    let status = wanted.status.as_ref().map(named).transpose()?;
+    let (of, spelled) = (wanted.subscription.as_deref(), wanted.status.as_deref());
+    let filter = format!("{} {}", of.unwrap_or_default(), spelled.unwrap_or_default());
+    let pages = app.list(&identity, "webhook-deliveries", &filter);
+    let after = wanted.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = after.map(|place: String| EffectKey::from_stored(&place));
+    let (found, next) = match of {
+        Some(id) => of_one(&app, &identity, id, status, after, limit).await?,
+        None => of_all(&app, &identity, status, after, limit).await?,
+    };
+    let shown = |post: &Post| Some(shown_delivery(post, subscription_of(&post.target)?));
+    let next_cursor = next.map(|next| pages.seal(next.as_str()));
+    Ok(Json(api::Page { items: found.iter().filter_map(shown).collect(), next_cursor }))
+}
+
+type Found = (Vec<Post>, Option<EffectKey>);
+
+async fn of_one(
+    app: &App,
+    identity: &Identity,
+    id: &str,
+    status: Option<PostStatus>,
+    after: Option<EffectKey>,
+    limit: usize,
+) -> Result<Found, Refused> {
+    let target = target_of(&app.subscriptions.get(&identity.workspace, id).await?.id);
+    let engine = app.engine_for(identity);
+    let found = engine.list_after_effects_to(target.as_str(), status, after, limit).await;
+    let found = found.map_err(|error| problem_of(&error))?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| last.id.clone());
+    Ok((found, next))
+}
+
+/// Looks through all after-effects for those of webhooks, so far as one request may.
+async fn of_all(
+    app: &App,
+    identity: &Identity,
+    status: Option<PostStatus>,
+    mut after: Option<EffectKey>,
+    limit: usize,
+) -> Result<Found, Refused> {
+    let engine = app.engine_for(identity);
+    let mut found: Vec<Post> = Vec::new();
+    for _ in 0..MAX_DELIVERY_LOOKS {
+        let page = engine.list_after_effects(status, after.clone(), MAX_PAGE).await;
+        let page = page.map_err(|error| problem_of(&error))?;
+        let is_last = page.len() < MAX_PAGE;
+        for post in page {
+            if found.len() == limit {
+                return Ok((found, after));
+            }
+            after = Some(post.id.clone());
+            if subscription_of(&post.target).is_some() {
+                found.push(post);
+            }
+        }
+        if is_last {
+            return Ok((found, None));
+        }
+    }
+    Ok((found, after))
+}
+
+/// Sends one that was delivered or given up once more, under the same `webhook-id`.
+#[utoipa::path(
+    post, path = "/api/v1/webhook-deliveries/{id}/redeliver", tag = "webhooks", operation_id = "redeliver_webhook",
+    request_body = api::RedeliverWebhook,
+    params(
+        ("id" = String, Path, description = "The delivery"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is due again", body = api::WebhookDelivery),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn redeliver(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::RedeliverWebhook>,
+) -> Result<Json<api::WebhookDelivery>, Refused> {
+    let absent = || {
+        let detail =
+            "There is no such delivery in this workspace; list them with GET /api/v1/webhook-deliveries.";
+        Refused::new(Code::NotFound, detail)
+    };
+    let engine = app.engine_for(&identity);
+    let id = EffectKey::from_stored(&id);
+    let post = engine.get_after_effect(&id).await.map_err(|error| problem_of(&error))?;
+    let subscription = subscription_of(&post.target).ok_or_else(absent)?.to_owned();
+    app.subscriptions.get(&identity.workspace, &subscription).await?.require_enabled()?;
+    let by = identity.actor(asked.by.as_deref());
+    let post = engine.redeliver(&id, by, &asked.reason).await.map_err(|error| problem_of(&error))?;
+    Ok(Json(shown_delivery(&post, &subscription)))
+}

@@ -1,0 +1,382 @@
+//! Promises: made, found, waited for and settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::Error;
+use hapax_engine::limits::KEEP_EARLY_FOR;
+use hapax_engine::model::{
+    IdempotencyKey, PromiseId, PromiseRef, RunId, Settlement, Wish, WorkspaceId, is_same_creation,
+};
+use hapax_engine::runtime::{Made, NewPromise, Settling};
+use hapax_engine::store::ListPromises;
+use hapax_http_idempotency::OperationId;
+use http::{HeaderMap, StatusCode, header};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::doubts::PageOf;
+use super::request::{Caller, PathOf, QueryOf, page_limit, preferred_wait};
+use super::runs::run_id;
+use crate::answer::{Refused, echo};
+use crate::app::App;
+use crate::errors::problem_of;
+use crate::identity::Identity;
+use crate::limits::MAX_RESULT_WAIT;
+use crate::strict_json::StrictJson;
+use crate::translate::{
+    deadline_of, promise_named, promise_status_named, rejection, shown_early, shown_promise, value_of,
+};
+
+/// Makes a promise that belongs to no run: anybody may settle it, and any number of runs and callers may wait for it.
+#[utoipa::path(
+    post, path = "/api/v1/promises", tag = "promises", request_body = api::CreatePromise,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
+    responses(
+        (status = 201, description = "It is there; settled already, if a settlement came early", body = api::Promise),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    operation: Option<Extension<OperationId>>,
+    StrictJson { value: asked, .. }: StrictJson<api::CreatePromise>,
+) -> Result<Response, Refused> {
+    let now = app.store.now();
+    // A request that is taken up again after a crash finds what its first try made.
+    let operation = operation.map(|Extension(OperationId(id))| id);
+    let made_by = operation.and_then(|id| IdempotencyKey::new(&id.to_string()).ok());
+    let own_id = operation.map(|id| format!("prm_{:032x}", id.as_u128()));
+    let new = NewPromise {
+        deadline_at: deadline_of(&asked, now)?,
+        about: asked.about.as_ref().map(|about| value_of(Some(about))).transpose()?,
+        keep_key_for: asked.idempotency_key_ttl_seconds.map(Duration::from_secs),
+        create_key: made_by.as_ref().map(ToString::to_string),
+        id: asked.id.or(own_id),
+        key: asked.idempotency_key,
+    };
+    let made = app.engine_for(&identity).make_promise(new).await.map_err(|error| problem_of(&error))?;
+    let promise = match made {
+        Made::Created(promise) => promise,
+        Made::Exists(promise) if is_same_creation(&promise, made_by.as_ref(), false, now) => promise,
+        Made::Exists(promise) => {
+            let detail = format!("Promise {} is there already; nothing was made.", promise.id);
+            return Err(Refused::new(Code::PromiseExists, detail));
+        }
+    };
+    let id = utf8_percent_encode(promise.id.as_str(), NON_ALPHANUMERIC);
+    let location = format!("/api/v1/promises/id:{id}");
+    let shown = shown_promise(&promise, app.store.now());
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(shown)).into_response())
+}
+
+/// Which promises to list.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PromiseFilter {
+    /// Only of this run.
+    run_id: Option<String>,
+    /// Only those that stand so now: PENDING, RESOLVED, REJECTED, CANCELLED, TIMED_OUT or KEY_TAKEN.
+    status: Option<String>,
+    /// `true`: only those that belong to no run.
+    stand_alone: Option<String>,
+    /// How many at most, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+}
+
+impl PromiseFilter {
+    /// The run whose promises are meant; that of none for those that stand alone.
+    fn run(&self) -> Result<Option<RunId>, Refused> {
+        let refused = |detail: &str| {
+            Err(Refused::new(Code::InvalidRequest, detail.to_owned()).with("path", "/standAlone"))
+        };
+        match (&self.run_id, self.stand_alone.as_deref()) {
+            (None, None) => Ok(None),
+            (Some(run), None) => run_id(run).map(Some),
+            (None, Some("true")) => Ok(Some(RunId::NONE)),
+            (Some(_), Some("true")) => refused("A promise of a run does not stand alone: send one of both."),
+            (_, Some(_)) => refused("`standAlone` is `true`, or left away."),
+        }
+    }
+}
+
+/// Promises, in the order of their ids.
+#[utoipa::path(
+    get, path = "/api/v1/promises", tag = "promises", params(PromiseFilter),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::Promise>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(filter): QueryOf<PromiseFilter>,
+) -> Result<Json<api::Page<api::Promise>>, Refused> {
+    let limit = page_limit(filter.limit.as_deref())?;
+    let run = filter.run()?;
+    let status = filter.status.as_deref().map(|text| {
+        let detail = "`status` is one of PENDING, RESOLVED, REJECTED, CANCELLED, TIMED_OUT, KEY_TAKEN.";
+        promise_status_named(text)
+            .ok_or_else(|| Refused::new(Code::InvalidRequest, detail).with("path", "/status"))
+    });
+    let status = status.transpose()?;
+    let bound = format!("{run:?} {status:?}");
+    let pages = app.list(&identity, "promises", &bound);
+    let after = filter.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = after.map(|place: String| PromiseId::from_stored(&place));
+    // One more than is shown, to know whether there is one.
+    let workspace = identity.workspace.clone();
+    let request = ListPromises { workspace, run, status, after, limit: limit + 1 };
+    let found = app.engine_for(&identity).list_promises(request).await;
+    let mut found = found.map_err(|error| problem_of(&error))?;
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let next_cursor = found.last().filter(|_| has_more).map(|last| pages.seal(last.id.as_str()));
+    let now = app.store.now();
+    let items = found.iter().map(|promise| shown_promise(promise, now)).collect();
+    Ok(Json(api::Page { items, next_cursor }))
+}
+
+/// Settlements that came before their promise and wait for it, in the order of their keys.
+#[utoipa::path(
+    get, path = "/api/v1/early-settlements", tag = "promises", params(PageOf),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::EarlySettlement>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list_early(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::EarlySettlement>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let pages = app.list(&identity, "early-settlements", "");
+    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = after.and_then(|place: String| IdempotencyKey::new(&place).ok());
+    let found = app.engine_for(&identity).list_early(after, limit + 1).await;
+    let mut found = found.map_err(|error| problem_of(&error))?;
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let next_cursor = found.last().filter(|_| has_more).map(|last| pages.seal(last.key.as_str()));
+    Ok(Json(api::Page { items: found.iter().map(shown_early).collect(), next_cursor }))
+}
+
+/// One promise; waits for it to be settled if asked to.
+#[utoipa::path(
+    get, path = "/api/v1/promises/{ref}", tag = "promises",
+    params(
+        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, at most 60, for it to be settled"),
+    ),
+    responses(
+        (status = 200, description = "The promise as it stands", body = api::Promise),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(promise): PathOf<String>,
+    headers: HeaderMap,
+) -> Result<Json<api::Promise>, Refused> {
+    shown(&app, &identity, &promise, &headers).await
+}
+
+/// Gives a promise its value. The first settlement wins; the same value again is fine.
+#[utoipa::path(
+    post, path = "/api/v1/promises/{ref}/resolve", tag = "promises", request_body = api::ResolvePromise,
+    params(
+        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is settled so", body = api::SettledPromise),
+        (status = 202, description = "The key names no promise yet; the value is kept for it", body = api::KeptSettlement),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn resolve(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(promise): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::ResolvePromise>,
+) -> Result<Response, Refused> {
+    let value = Settlement::Resolved(value_of(asked.value.as_ref())?);
+    settled(&app, &identity.workspace, promise_named(&promise)?, value).await
+}
+
+/// Says that there will be no value: whoever waits sees a failure.
+#[utoipa::path(
+    post, path = "/api/v1/promises/{ref}/reject", tag = "promises", request_body = api::RejectPromise,
+    params(
+        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is settled so", body = api::SettledPromise),
+        (status = 202, description = "The key names no promise yet; the rejection is kept for it", body = api::KeptSettlement),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn reject(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(promise): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::RejectPromise>,
+) -> Result<Response, Refused> {
+    let failure = Settlement::Rejected(rejection(&asked)?);
+    settled(&app, &identity.workspace, promise_named(&promise)?, failure).await
+}
+
+/// The same as `/api/v1/promises/{ref}`, under the name of the workspace.
+#[utoipa::path(
+    get, path = "/api/tenants/{slug}/promises/{ref}", tag = "promises",
+    params(
+        ("slug" = String, Path, description = "The workspace of the credential"),
+        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, at most 60, for it to be settled"),
+    ),
+    responses(
+        (status = 200, description = "The promise as it stands", body = api::Promise),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show_of_tenant(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((slug, promise)): PathOf<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Json<api::Promise>, Refused> {
+    check_tenant(&identity, &slug)?;
+    shown(&app, &identity, &promise, &headers).await
+}
+
+/// The same as `/api/v1/promises/{ref}/resolve`, under the name of the workspace.
+#[utoipa::path(
+    post, path = "/api/tenants/{slug}/promises/{ref}/resolve", tag = "promises", request_body = api::ResolvePromise,
+    params(
+        ("slug" = String, Path, description = "The workspace of the credential"),
+        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is settled so", body = api::SettledPromise),
+        (status = 202, description = "The key names no promise yet; the value is kept for it", body = api::KeptSettlement),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn resolve_of_tenant(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((slug, promise)): PathOf<(String, String)>,
+    StrictJson { value: asked, .. }: StrictJson<api::ResolvePromise>,
+) -> Result<Response, Refused> {
+    check_tenant(&identity, &slug)?;
+    let value = Settlement::Resolved(value_of(asked.value.as_ref())?);
+    settled(&app, &identity.workspace, promise_named(&promise)?, value).await
+}
+
+/// The same as `/api/v1/promises/{ref}/reject`, under the name of the workspace.
+#[utoipa::path(
+    post, path = "/api/tenants/{slug}/promises/{ref}/reject", tag = "promises", request_body = api::RejectPromise,
+    params(
+        ("slug" = String, Path, description = "The workspace of the credential"),
+        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is settled so", body = api::SettledPromise),
+        (status = 202, description = "The key names no promise yet; the rejection is kept for it", body = api::KeptSettlement),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn reject_of_tenant(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((slug, promise)): PathOf<(String, String)>,
+    StrictJson { value: asked, .. }: StrictJson<api::RejectPromise>,
+) -> Result<Response, Refused> {
+    check_tenant(&identity, &slug)?;
+    let failure = Settlement::Rejected(rejection(&asked)?);
+    settled(&app, &identity.workspace, promise_named(&promise)?, failure).await
+}
+
+/// Another workspace's name, and one that nobody has, are not there.
+fn check_tenant(identity: &Identity, slug: &str) -> Result<(), Refused> {
+    match identity.workspace.as_str() == slug {
+        true => Ok(()),
+        false => Err(Refused::new(
+            Code::NotFound,
+            "There is no such workspace for this credential; name the one it belongs to.",
+        )),
+    }
+}
+
+async fn shown(
+    app: &App,
+    identity: &Identity,
+    promise: &str,
+    headers: &HeaderMap,
+) -> Result<Json<api::Promise>, Refused> {
+    let promise = promise_named(promise)?;
+    let wait = preferred_wait(headers, Duration::ZERO, MAX_RESULT_WAIT)?;
+    let engine = app.engine_for(identity);
+    let settled = match wait.is_zero() {
+        true => None,
+        false => tokio::time::timeout(wait, engine.wait_for_promise(&promise)).await.ok(),
+    };
+    let missing = || Error::NoSuchPromise(echo(&promise.to_string()));
+    let found = match settled {
+        Some(settled) => settled,
+        None => engine.find_promise(&promise).await.and_then(|found| found.ok_or_else(missing)),
+    };
+    let found = found.map_err(|error| problem_of(&error))?;
+    Ok(Json(shown_promise(&found, app.store.now())))
+}
+
+async fn settled(
+    app: &App,
+    workspace: &WorkspaceId,
+    promise: PromiseRef,
+    settlement: Settlement,
+) -> Result<Response, Refused> {
+    let key = match &promise {
+        PromiseRef::Key(key) => key.to_string(),
+        PromiseRef::Id(_) => String::new(),
+    };
+    let answer = app.settle(workspace, promise, Wish::new(settlement), Some(KEEP_EARLY_FOR)).await;
+    let now = app.store.now();
+    let shown = |promise, already_settled| {
+        Json(api::SettledPromise { promise: shown_promise(promise, now), already_settled }).into_response()
+    };
+    Ok(match answer.map_err(|error| problem_of(&error))? {
+        Settling::Done(promise) => shown(&promise, false),
+        Settling::AlreadySo(promise) => shown(&promise, true),
+        Settling::Kept { until } => {
+            let kept = api::KeptSettlement { kept: true, idempotency_key: key, until: until.to_string() };
+            (StatusCode::ACCEPTED, Json(kept)).into_response()
+        }
+    })
+}

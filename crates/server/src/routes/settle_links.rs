@@ -1,0 +1,130 @@
+//! One-time addresses by which somebody without a credential settles a promise. Only POST settles, because mail scanners and previews
+//! follow links; and whoever does not have a good token learns nothing, not even why it is none.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::Error;
+use hapax_engine::model::{PromiseRef, Settlement, Wish};
+use hapax_engine::runtime::Settling;
+use http::StatusCode;
+
+use super::request::{Caller, PathOf};
+use crate::answer::{Refused, echo};
+use crate::app::App;
+use crate::connection::Peer;
+use crate::errors::problem_of;
+use crate::limits::{MAX_SETTLE_TOKEN_FOR, SETTLE_TOKEN_FOR};
+use crate::settle_token::{SettleSecret, digest_of};
+use crate::strict_json::StrictJson;
+use crate::translate::{promise_named, rejection, value_of};
+
+/// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once.
+#[utoipa::path(
+    post, path = "/api/v1/promises/{ref}/tokens", tag = "promises", request_body(content = Option<api::CreateSettleToken>),
+    params(("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded")),
+    responses(
+        (status = 201, description = "The token, shown this once", body = api::IssuedSettleToken),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn issue(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(promise): PathOf<String>,
+    asked: Option<StrictJson<api::CreateSettleToken>>,
+) -> Result<Response, Refused> {
+    let promise = promise_named(&promise)?;
+    let asked = asked.and_then(|StrictJson { value: asked, .. }| asked.expires_in_seconds);
+    let lives_for = asked.map_or(SETTLE_TOKEN_FOR, Duration::from_secs);
+    if lives_for.is_zero() || lives_for > MAX_SETTLE_TOKEN_FOR {
+        let detail = format!("`expiresInSeconds` is 1 to {}.", MAX_SETTLE_TOKEN_FOR.as_secs());
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/expiresInSeconds"));
+    }
+    let engine = app.engine_for(&identity);
+    let found = engine.find_promise(&promise).await.map_err(|error| problem_of(&error))?;
+    let found = found.ok_or_else(|| problem_of(&Error::NoSuchPromise(echo(&promise.to_string()))))?;
+    let secret = SettleSecret::generate().map_err(|error| {
+        tracing::error!(%error, "no token can be made");
+        Refused::new(Code::Internal, "The server failed. Report `traceId` to the operator.")
+    })?;
+    let expires_at = app.store.now().plus(lives_for);
+    let kept = engine.put_settle_token(&found.id, digest_of(secret.reveal()), expires_at).await;
+    kept.map_err(|error| problem_of(&error))?;
+    let issued = api::IssuedSettleToken {
+        token: secret.reveal().to_owned(),
+        url: format!("/settle/{}", secret.reveal()),
+        expires_at: expires_at.to_string(),
+    };
+    Ok((StatusCode::CREATED, Json(issued)).into_response())
+}
+
+/// Settles the promise of a token.
+#[utoipa::path(
+    post, path = "/settle/{token}", tag = "promises", request_body = api::SettleByToken,
+    params(("token" = String, Path, description = "The token")),
+    responses(
+        (status = 200, description = "The promise is settled so", body = api::SettledByToken),
+        (status = 404, description = "The token is unknown or has expired, or its promise is settled otherwise", body = api::Problem, content_type = "application/problem+json"),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn settle(
+    State(app): State<Arc<App>>,
+    PathOf(token): PathOf<String>,
+    peer: Option<Extension<Peer>>,
+    StrictJson { value: asked, .. }: StrictJson<api::SettleByToken>,
+) -> Result<Json<api::SettledByToken>, Refused> {
+    let address = peer.map(|Extension(peer)| peer.address.ip());
+    if let Some(address) = address {
+        app.strangers.check(address, None, Instant::now())?;
+    }
+    let settlement = match (&asked.value, &asked.reject) {
+        (Some(value), None) => Settlement::Resolved(value_of(Some(value))?),
+        (None, Some(reject)) => Settlement::Rejected(rejection(reject)?),
+        (None, None) | (Some(_), Some(_)) => {
+            let detail = "Send `value`, or `reject` with a `message`: one of both.";
+            return Err(Refused::new(Code::InvalidRequest, detail));
+        }
+    };
+    let found = app.engine.find_settle_token(&digest_of(&token)).await.map_err(|error| problem_of(&error))?;
+    let Some(found) = found else { return Err(refuse(&app, address)) };
+    let promise = PromiseRef::Id(found.promise);
+    match app.settle(&found.workspace, promise, Wish::new(settlement), None).await {
+        Ok(Settling::Done(_) | Settling::AlreadySo(_)) => Ok(Json(api::SettledByToken { settled: true })),
+        Ok(Settling::Kept { .. })
+        | Err(Error::AlreadySettled | Error::PromiseTimedOut | Error::NoSuchPromise(_)) => {
+            Err(refuse(&app, address))
+        }
+        Err(error) => Err(problem_of(&error).into()),
+    }
+}
+
+/// The same answer whatever is wrong with the token.
+fn refuse(app: &App, address: Option<IpAddr>) -> Refused {
+    if let Some(address) = address {
+        app.strangers.record_failure(address, None, Instant::now());
+    }
+    Refused::new(
+        Code::NotFound,
+        "This address settles nothing, or nothing any more. Ask whoever sent it to you for a new one.",
+    )
+}
+
+/// What a person, or a program that follows links, sees: nothing about the token, and nothing happens.
+#[utoipa::path(
+    get, path = "/settle/{token}", tag = "promises", params(("token" = String, Path, description = "The token")),
+    responses((status = 200, description = "How to use such an address; the same for every token", body = String, content_type = "text/plain")),
+)]
+pub(crate) async fn explain() -> &'static str {
+    "This address takes an answer by POST, as application/json: {\"value\": …} or {\"reject\": {\"message\": \"…\"}}.\n\
+     Opening it changes nothing.\n"
+}

@@ -1,0 +1,25 @@
+//! Settles promises for all who ask from outside, and counts what came of it.
+
+use std::time::Duration;
+
+use hapax_engine::model::{PromiseRef, Wish, WorkspaceId};
+use hapax_engine::runtime::Settling;
+use hapax_engine::{Engine, Error};
+
+use crate::app::App;
+
+impl App {
+    /// Settles a promise of `workspace`; a settlement that comes early is kept for `keep_for`, if that says so.
+    pub(crate) async fn settle(
+        &self,
+        workspace: &WorkspaceId,
+        promise: PromiseRef,
+        wish: Wish,
+        keep_for: Option<Duration>,
+    ) -> Result<Settling, Error> {
+        let engine: Engine = self.engine.workspace(workspace.clone());
+        let answer = engine.settle_early(promise.clone(), wish, keep_for).await;
+        self.metrics.settled(workspace, &promise, &answer);
+        answer
+    }
+}

@@ -1,0 +1,239 @@
+//! Who is told by webhook what becomes of runs: kept in the catalog, known to the engine on every node.
+
+mod change;
+mod kept;
+mod send;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, RwLock, Weak};
+
+use hapax_api::{Code, Problem};
+use hapax_engine::model::{Failure, Item, ItemKind, Name, RetryPolicy, Subscribers, Timestamp, WorkspaceId};
+use hapax_engine::runtime::{Announcer, Delivery, TargetOptions};
+use hapax_engine::store::{Catalog, ListItems, Store};
+use hapax_engine::{Engine, Error};
+use hapax_outgoing::Outgoing;
+use hapax_webhooks::limits::{LONGEST_PAUSE, MAX_DELIVERY_ATTEMPTS};
+use serde_json::value::RawValue;
+
+use crate::errors::{of_store, problem_of};
+use crate::limits::{
+    BURY_DELETED_FOR, DELIVERIES_AT_ONCE, SUBSCRIPTION_OVERLAP, SUBSCRIPTION_POLL, WEBHOOK_TIMEOUT,
+};
+use crate::sealing::Sealer;
+
+pub(crate) use kept::{Subscription, subscription_of, target_of};
+
+/// All subscriptions that this node knows.
+pub(crate) struct Subscriptions {
+    this: Weak<Subscriptions>,
+    engine: Engine,
+    store: Arc<dyn Store>,
+    outgoing: Outgoing,
+    sealer: Sealer,
+    known: RwLock<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// In the order of their ids, so that all nodes tell in the same order.
+    by_id: BTreeMap<Name, Arc<Subscription>>,
+    told: HashMap<WorkspaceId, Subscribers>,
+}
+
+impl Subscriptions {
+    /// The subscriptions in `store`; from now on the engine asks here who is told.
+    pub(crate) fn new(
+        engine: Engine,
+        store: Arc<dyn Store>,
+        outgoing: Outgoing,
+        sealer: Sealer,
+    ) -> Arc<Self> {
+        let subscriptions = Arc::new_cyclic(|this: &Weak<Subscriptions>| Subscriptions {
+            this: this.clone(),
+            engine,
+            store,
+            outgoing,
+            sealer,
+            known: RwLock::default(),
+        });
+        let announcer = Arc::new(Told(Arc::downgrade(&subscriptions)));
+        if !subscriptions.engine.announce_with(announcer) {
+            tracing::warn!("the engine has another announcer; subscriptions of this server are told nothing");
+        }
+        subscriptions
+    }
+
+    fn catalog(&self) -> &dyn Catalog {
+        self.store.catalog().expect("looked at when the server was made")
+    }
+
+    /// One subscription of a workspace, also if it was deleted.
+    pub(crate) async fn get(&self, workspace: &WorkspaceId, id: &str) -> Result<Arc<Subscription>, Problem> {
+        let absent = || {
+            Problem::new(
+                Code::NotFound,
+                "There is no such subscription in this workspace; list them with GET /api/v1/webhook-subscriptions.",
+            )
+        };
+        let id = Name::new("subscription id", id).map_err(|_| absent())?;
+        let found = self.read(&id).await?;
+        found.filter(|found| found.workspace == *workspace).ok_or_else(absent)
+    }
+
+    /// As it is in the store now, in whatever workspace.
+    async fn read(&self, id: &Name) -> Result<Option<Arc<Subscription>>, Problem> {
+        let item = self.catalog().find_item(ItemKind::Subscription, id).await;
+        item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
+    }
+
+    /// Subscriptions of a workspace after `after`, in the order of their ids, and whether there may be more. Deleted ones are left
+    /// out, so a page may be short.
+    pub(crate) async fn list(
+        &self,
+        workspace: &WorkspaceId,
+        after: Option<Name>,
+        limit: usize,
+    ) -> Result<(Vec<Arc<Subscription>>, Option<Name>), Problem> {
+        let request = ListItems {
+            workspace: Some(workspace.clone()),
+            kind: ItemKind::Subscription,
+            changed_since: None,
+            after,
+            limit,
+        };
+        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        let next = items.last().filter(|_| items.len() == limit).map(|last| last.id.clone());
+        let found: Result<Vec<_>, Problem> = items.iter().map(|item| self.learn(item)).collect();
+        Ok((found?.into_iter().filter(|one| !one.is_deleted()).collect(), next))
+    }
+
+    /// Takes an item in, and tells the engine if it is news.
+    fn learn(&self, item: &Item) -> Result<Arc<Subscription>, Problem> {
+        let found = Arc::new(Subscription::of(item)?);
+        {
+            let mut known = self.known.write().expect("no holder panics");
+            if let Some(known) = known.by_id.get(&item.id).filter(|known| known.version >= found.version) {
+                return Ok(known.clone());
+            }
+            known.by_id.insert(item.id.clone(), found.clone());
+            known.retell(&found.workspace);
+        }
+        self.receive_for(&found)?;
+        self.forget_buried();
+        Ok(found)
+    }
+
+    /// Has the engine deliver to a subscription. One that was deleted is served for a while, so that what waits for it is given up.
+    fn receive_for(&self, subscription: &Subscription) -> Result<(), Problem> {
+        let retry = RetryPolicy::default().max_attempts(MAX_DELIVERY_ATTEMPTS).max_wait(LONGEST_PAUSE);
+        // A little longer than the request itself may take, so that it is the request that tells what went wrong.
+        let timeout = WEBHOOK_TIMEOUT + WEBHOOK_TIMEOUT / 2;
+        let options = TargetOptions { retry, at_once: DELIVERIES_AT_ONCE, timeout };
+        let (this, id) = (self.this.clone(), subscription.id.clone());
+        let receive = move |delivery: Delivery, body: Box<RawValue>| {
+            let (this, id) = (this.clone(), id.clone());
+            async move {
+                let closing = || Failure::retryable("the server is closing");
+                let subscriptions = this.upgrade().ok_or_else(closing)?;
+                let subscription = subscriptions.current(&id).await?;
+                subscriptions.deliver(&subscription, &delivery, body.get().to_owned()).await
+            }
+        };
+        match self.engine.register_target_with(subscription.target().as_str(), options, receive) {
+            Ok(()) | Err(Error::AlreadyRegistered(_)) => Ok(()),
+            Err(error) => Err(problem_of(&error)),
+        }
+    }
+
+    /// A subscription as it is now. One that is not told anything is looked up, since another node may have enabled it a moment ago.
+    async fn current(&self, id: &Name) -> Result<Arc<Subscription>, Failure> {
+        let known = self.known.read().expect("no holder panics").by_id.get(id).cloned();
+        match known {
+            Some(known) if known.not_told().is_none() => Ok(known),
+            _ => {
+                let read = self.read(id).await.map_err(|problem| Failure::retryable(problem.to_string()))?;
+                read.ok_or_else(|| Failure::permanent("there is no such subscription"))
+            }
+        }
+    }
+
+    /// Forgets those that were deleted so long ago that nothing waits for them any more.
+    fn forget_buried(&self) {
+        let deadline = self.store.now().minus(BURY_DELETED_FOR);
+        let mut known = self.known.write().expect("no holder panics");
+        known.by_id.retain(|_, one| {
+            let is_buried = one.is_deleted() && one.changed_at < deadline;
+            if is_buried {
+                self.engine.remove_target(one.target().as_str());
+            }
+            !is_buried
+        });
+    }
+
+    /// Takes in all subscriptions there are.
+    pub(crate) async fn learn_all(&self) -> Result<(), Problem> {
+        self.learn_since(None).await
+    }
+
+    /// Takes in what other nodes were told, for as long as the server lives.
+    pub(crate) async fn keep_learning(this: Weak<Self>) {
+        loop {
+            tokio::time::sleep(SUBSCRIPTION_POLL).await;
+            let Some(subscriptions) = this.upgrade() else { return };
+            // Looked back a little, because a write may become visible after a later one.
+            let since = subscriptions.store.now().minus(SUBSCRIPTION_OVERLAP);
+            if let Err(problem) = subscriptions.learn_since(Some(since)).await {
+                tracing::warn!(%problem, "looking for changed subscriptions failed; trying again");
+            }
+        }
+    }
+
+    async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
+        let limit = hapax_engine::limits::MAX_PAGE;
+        let mut after = None;
+        loop {
+            let request =
+                ListItems { workspace: None, kind: ItemKind::Subscription, changed_since, after, limit };
+            let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+            for item in &items {
+                // One that cannot be read must not keep the others from being told.
+                let _ = self.learn(item);
+            }
+            match items.last() {
+                Some(last) if items.len() == limit => after = Some(last.id.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Known {
+    /// Says anew who is told in a workspace.
+    fn retell(&mut self, workspace: &WorkspaceId) {
+        let here = self.by_id.values().filter(|one| one.workspace == *workspace);
+        let subscribers = Subscribers::new(here.filter_map(|one| one.subscriber()).collect());
+        match subscribers.is_empty() {
+            true => self.told.remove(workspace),
+            false => self.told.insert(workspace.clone(), subscribers),
+        };
+    }
+}
+
+/// What the engine asks.
+struct Told(Weak<Subscriptions>);
+
+impl Announcer for Told {
+    fn subscribers(&self, workspace: &WorkspaceId) -> Subscribers {
+        let Some(subscriptions) = self.0.upgrade() else { return Subscribers::default() };
+        let known = subscriptions.known.read().expect("no holder panics");
+        known.told.get(workspace).cloned().unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for Subscriptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let known = self.known.read().expect("no holder panics").by_id.len();
+        f.debug_struct("Subscriptions").field("known", &known).finish_non_exhaustive()
+    }
+}

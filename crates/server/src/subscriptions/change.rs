@@ -1,0 +1,262 @@
+//! Making and changing subscriptions. Each change is in the audit log, and counts on this node at once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_api as api;
+use hapax_api::{Code, Problem, SubscriptionState};
+use hapax_engine::model::{Actor, ItemKind, Name, Note, Noted, Payload, Role as Rank, Version, WorkspaceId};
+use hapax_engine::store::{PutItem, PutOutcome};
+use hapax_outgoing::{Refusal, Request};
+use hapax_webhooks::SigningSecret;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::kept::{Kept, OldSecret, place_of};
+use super::{Subscription, Subscriptions};
+use crate::errors::of_store;
+use crate::limits::{
+    MAX_DESCRIPTION_CHARS, MAX_SECRET_OVERLAP, MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS_PER_WORKSPACE,
+    MAX_WEBHOOK_URL_CHARS, SECRET_OVERLAP,
+};
+use crate::sealing::Sealed;
+
+/// How often a change that met another one is tried anew.
+const TRIES: u32 = 5;
+
+impl Subscriptions {
+    /// Makes a subscription and the secret that is shown once.
+    pub(crate) async fn create(
+        &self,
+        workspace: &WorkspaceId,
+        asked: api::CreateSubscription,
+        by: Actor,
+    ) -> Result<(Arc<Subscription>, SecretString), Problem> {
+        self.check(&asked)?;
+        self.check_quota(workspace)?;
+        let id = fresh_id()?;
+        let (secret, sealed) = self.fresh_secret(&place_of(workspace, &id))?;
+        let kept = Kept {
+            name: asked.name,
+            url: asked.url,
+            events: BTreeSet::from_iter(asked.events),
+            description: asked.description,
+            state: SubscriptionState::Enabled,
+            reason: None,
+            secret: sealed,
+            old_secret: None,
+        };
+        let request = PutItem {
+            workspace: workspace.clone(),
+            kind: ItemKind::Subscription,
+            name: kept.name.clone(),
+            body: body_of(&kept)?,
+            expected: None,
+            note: Some(self.note(workspace, by, &id, "created")),
+            id,
+        };
+        match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+            PutOutcome::Put(item) => Ok((self.learn(&item)?, secret)),
+            PutOutcome::NameTaken(other) => {
+                let detail = format!("The subscription {} has this name; choose another.", other.id);
+                Err(Problem::new(Code::NameTaken, detail).with("subscriptionId", other.id.to_string()))
+            }
+            other @ (PutOutcome::Exists(_) | PutOutcome::Stale(_) | PutOutcome::Missing) => {
+                tracing::error!(?other, "a fresh subscription id was taken");
+                let detail = "The subscription could not be made. Send the request again.";
+                Err(Problem::new(Code::Internal, detail))
+            }
+        }
+    }
+
+    /// Gives a subscription a new secret; the old one signs alongside for a while.
+    pub(crate) async fn rotate(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+        overlap: Option<Duration>,
+        by: Actor,
+    ) -> Result<(Arc<Subscription>, SecretString), Problem> {
+        let overlap = overlap.unwrap_or(SECRET_OVERLAP);
+        if overlap > MAX_SECRET_OVERLAP {
+            let days = MAX_SECRET_OVERLAP.as_secs() / 86_400;
+            let detail = format!("The old secret may sign for at most {days} days longer.");
+            return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlapSeconds"));
+        }
+        let found = self.get(workspace, id).await?;
+        let (secret, sealed) = self.fresh_secret(&found.place())?;
+        let until = self.store.now().plus(overlap).as_millis();
+        let rotate = |_, kept: &mut Kept| {
+            let old = std::mem::replace(&mut kept.secret, sealed.clone());
+            kept.old_secret = (!overlap.is_zero()).then_some(OldSecret { secret: old, until });
+            true
+        };
+        Ok((self.change(workspace, id, by, "rotated", rotate).await?, secret))
+    }
+
+    /// Enables, disables or deletes a subscription. The same again changes nothing.
+    pub(crate) async fn steer(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+        to: SubscriptionState,
+        reason: Option<&str>,
+        by: Actor,
+    ) -> Result<Arc<Subscription>, Problem> {
+        if let Some(reason) = reason {
+            check_text("/reason", reason, MAX_DESCRIPTION_CHARS)?;
+        }
+        let verb = match to {
+            SubscriptionState::Enabled => "enabled",
+            SubscriptionState::Disabled => "disabled",
+            SubscriptionState::Deleted => "deleted",
+        };
+        let what = reason.map_or(verb.into(), |reason| format!("{verb}: {reason}"));
+        let steer = |_, kept: &mut Kept| {
+            let is_news = kept.state != to;
+            kept.state = to;
+            if is_news {
+                kept.reason = reason.filter(|_| to != SubscriptionState::Enabled).map(Into::into);
+            }
+            is_news
+        };
+        self.change(workspace, id, by, &what, steer).await
+    }
+
+    /// Disables a subscription whose receiver says that it is gone.
+    pub(super) async fn disable_for_good(&self, subscription: &Subscription, why: &str) {
+        let by = Actor { name: format!("receiver of {}", subscription.id), role: Rank::Operator };
+        let (workspace, id) = (&subscription.workspace, subscription.id.as_str());
+        let disable = |seen: Version, kept: &mut Kept| {
+            // If it was changed since, somebody has seen to it; what is sent next tells whether that helped.
+            let is_as_it_was = seen == subscription.version && kept.state == SubscriptionState::Enabled;
+            if is_as_it_was {
+                kept.state = SubscriptionState::Disabled;
+                kept.reason = Some(why.into());
+            }
+            is_as_it_was
+        };
+        let disabled = self.change(workspace, id, by, &format!("disabled: {why}"), disable).await;
+        if let Err(problem) = disabled {
+            // The next delivery meets the same answer.
+            tracing::warn!(subscription = id, %problem, "a subscription whose receiver is gone could not be disabled");
+        }
+    }
+
+    /// Changes what is kept; anew on what is there, if another change came first. `change` is told the version, and says whether there is
+    /// anything to write.
+    async fn change(
+        &self,
+        workspace: &WorkspaceId,
+        id: &str,
+        by: Actor,
+        what: &str,
+        change: impl Fn(Version, &mut Kept) -> bool,
+    ) -> Result<Arc<Subscription>, Problem> {
+        for _ in 0..TRIES {
+            let found = self.get(workspace, id).await?;
+            let mut kept = found.kept.clone();
+            if !change(found.version, &mut kept) {
+                return Ok(found);
+            }
+            if found.is_deleted() {
+                return Err(Problem::new(Code::NotFound, "The subscription was deleted; make a new one."));
+            }
+            let is_deleted = kept.state == SubscriptionState::Deleted;
+            let request = PutItem {
+                workspace: workspace.clone(),
+                kind: ItemKind::Subscription,
+                id: found.id.clone(),
+                // The name of one that was deleted is free for another.
+                name: if is_deleted { found.id.to_string() } else { kept.name.clone() },
+                body: body_of(&kept)?,
+                expected: Some(found.version),
+                note: Some(self.note(workspace, by.clone(), &found.id, what)),
+            };
+            match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+                PutOutcome::Put(item) => return self.learn(&item),
+                PutOutcome::Stale(_)
+                | PutOutcome::NameTaken(_)
+                | PutOutcome::Exists(_)
+                | PutOutcome::Missing => {}
+            }
+        }
+        let detail = "Others keep changing the subscription. Send the request again.";
+        Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
+    }
+
+    fn check(&self, asked: &api::CreateSubscription) -> Result<(), Problem> {
+        check_text("/name", &asked.name, 128)?;
+        check_text("/url", &asked.url, MAX_WEBHOOK_URL_CHARS)?;
+        if let Some(description) = &asked.description {
+            check_text("/description", description, MAX_DESCRIPTION_CHARS)?;
+        }
+        if asked.events.is_empty() || asked.events.len() > 4 * api::WebhookEvent::ALL.len() {
+            let known = api::WebhookEvent::ALL.map(api::WebhookEvent::as_str).join(", ");
+            let detail = format!("Say what is to be told: {known}.");
+            return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/events"));
+        }
+        match self.outgoing.check(&Request::post(asked.url.clone(), "")) {
+            Ok(()) => Ok(()),
+            Err(why @ (Refusal::BadUrl { .. } | Refusal::Scheme { .. } | Refusal::Credentials)) => {
+                Err(Problem::new(Code::InvalidRequest, format!("The address cannot be used: {why}."))
+                    .with("path", "/url"))
+            }
+            Err(why) => {
+                let detail = format!("Webhooks cannot be sent there: {why}.");
+                Err(Problem::new(Code::AddressNotAllowed, detail).with("path", "/url"))
+            }
+        }
+    }
+
+    fn check_quota(&self, workspace: &WorkspaceId) -> Result<(), Problem> {
+        let known = self.known.read().expect("no holder panics");
+        let living = || known.by_id.values().filter(|one| !one.is_deleted());
+        let here = living().filter(|one| one.workspace == *workspace).count();
+        let (most, of) = match () {
+            () if here >= MAX_SUBSCRIPTIONS_PER_WORKSPACE => (MAX_SUBSCRIPTIONS_PER_WORKSPACE, "workspace"),
+            () if living().count() >= MAX_SUBSCRIPTIONS => (MAX_SUBSCRIPTIONS, "server"),
+            () => return Ok(()),
+        };
+        let detail =
+            format!("This {of} holds at most {most} subscriptions. Delete one that is no longer needed.");
+        Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "subscriptions"))
+    }
+
+    fn fresh_secret(&self, place: &str) -> Result<(SecretString, Sealed), Problem> {
+        let secret = SigningSecret::generate().map_err(no_random)?.reveal();
+        let sealed = self.sealer.seal(place, secret.expose_secret().as_bytes()).map_err(no_random)?;
+        Ok((secret, sealed))
+    }
+
+    fn note(&self, workspace: &WorkspaceId, by: Actor, id: &Name, change: &str) -> Note {
+        let kind = ItemKind::Subscription.as_str().into();
+        let what = Noted::SetUp { kind, id: id.to_string(), change: change.into() };
+        Note::on_workspace(workspace.clone(), by, self.store.now(), what)
+    }
+}
+
+fn check_text(path: &'static str, text: &str, most: usize) -> Result<(), Problem> {
+    let length = text.chars().count();
+    if text.trim().is_empty() || length > most || text.contains('\0') {
+        let detail = format!("Use 1 to {most} characters.");
+        return Err(Problem::new(Code::InvalidRequest, detail).with("path", path));
+    }
+    Ok(())
+}
+
+fn fresh_id() -> Result<Name, Problem> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(no_random)?;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Name::new("subscription id", &format!("sub_{hex}")).expect("hex digits are a plain word"))
+}
+
+fn body_of(kept: &Kept) -> Result<Payload, Problem> {
+    Payload::of(kept).map_err(|invalid| crate::errors::of_invalid(&invalid))
+}
+
+fn no_random(error: impl std::fmt::Display) -> Problem {
+    tracing::error!(%error, "no secret could be made");
+    Problem::new(Code::Internal, "No secret could be made. Report `traceId` to the operator.")
+}

@@ -1,0 +1,173 @@
+//! A subscription as it is kept, and as it is shown.
+
+use std::collections::BTreeSet;
+
+use hapax_api as api;
+use hapax_api::{Code, Problem, SubscriptionState, WebhookEvent};
+use hapax_engine::model::{Announced, Item, Name, Subscriber, Timestamp, Version, WorkspaceId};
+use serde::{Deserialize, Serialize};
+
+use crate::sealing::Sealed;
+
+/// What the names of targets that are subscriptions begin with.
+const TARGET: &str = "webhook.";
+
+/// What is kept of a subscription, beside its times. Its secret is sealed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) events: BTreeSet<WebhookEvent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) description: Option<String>,
+    pub(super) state: SubscriptionState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    pub(super) secret: Sealed,
+    /// The secret before the last rotation, and until when it signs alongside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) old_secret: Option<OldSecret>,
+}
+
+/// A secret that signs for a while longer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct OldSecret {
+    pub(super) secret: Sealed,
+    pub(super) until: i64,
+}
+
+/// A subscription.
+#[derive(Debug, Clone)]
+pub(crate) struct Subscription {
+    pub(crate) id: Name,
+    pub(crate) workspace: WorkspaceId,
+    pub(super) version: Version,
+    pub(super) created_at: Timestamp,
+    pub(super) changed_at: Timestamp,
+    pub(super) kept: Kept,
+}
+
+impl Subscription {
+    pub(super) fn of(item: &Item) -> Result<Self, Problem> {
+        let kept = item.body.to().map_err(|error| {
+            tracing::error!(subscription = %item.id, %error, "a stored subscription cannot be read");
+            let detail = "A stored subscription cannot be read. Report `traceId` to the operator.";
+            Problem::new(Code::StoreBroken, detail)
+        })?;
+        Ok(Subscription {
+            id: item.id.clone(),
+            workspace: item.workspace.clone(),
+            version: item.version,
+            created_at: item.created_at,
+            changed_at: item.changed_at,
+            kept,
+        })
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.kept.state == SubscriptionState::Deleted
+    }
+
+    /// Refuses what only makes sense if it is told something.
+    pub(crate) fn require_enabled(&self) -> Result<(), Problem> {
+        match self.not_told() {
+            None => Ok(()),
+            Some(why) => Err(Problem::new(
+                Code::SubscriptionDisabled,
+                format!(
+                    "{why}. Enable it with POST /api/v1/webhook-subscriptions/{}/enable, if it was not deleted.",
+                    self.id
+                ),
+            )
+            .with("subscriptionId", self.id.to_string())
+            .with("reason", self.kept.reason.clone())),
+        }
+    }
+
+    /// Why it is told nothing, if so.
+    pub(super) fn not_told(&self) -> Option<String> {
+        let state = match self.kept.state {
+            SubscriptionState::Enabled => return None,
+            SubscriptionState::Disabled => "disabled",
+            SubscriptionState::Deleted => "deleted",
+        };
+        let because = self.kept.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        Some(format!("the subscription is {state}{because}"))
+    }
+
+    /// As the engine knows it, if it is to be told anything.
+    pub(super) fn subscriber(&self) -> Option<Subscriber> {
+        let wants = self.kept.events.iter().map(|event| announced(*event)).collect();
+        let is_told = self.kept.state == SubscriptionState::Enabled;
+        is_told.then(|| Subscriber { target: self.target(), wants })
+    }
+
+    /// The target of its after-effects.
+    pub(super) fn target(&self) -> Name {
+        target_of(&self.id)
+    }
+
+    /// Where its secrets are sealed for.
+    pub(super) fn place(&self) -> String {
+        place_of(&self.workspace, &self.id)
+    }
+
+    /// As it is shown: without its secret.
+    pub(crate) fn shown(&self) -> api::Subscription {
+        let kept = self.kept.clone();
+        api::Subscription {
+            id: self.id.to_string(),
+            name: kept.name,
+            url: kept.url,
+            events: kept.events.into_iter().collect(),
+            description: kept.description,
+            state: kept.state,
+            reason: kept.reason,
+            created_at: self.created_at.to_string(),
+            changed_at: self.changed_at.to_string(),
+            old_secret_until: kept.old_secret.map(|old| Timestamp::from_millis(old.until).to_string()),
+        }
+    }
+}
+
+pub(super) fn place_of(workspace: &WorkspaceId, id: &Name) -> String {
+    format!("subscription {workspace} {id}")
+}
+
+/// The target of a subscription's after-effects.
+pub(crate) fn target_of(id: &Name) -> Name {
+    Name::new("target", &format!("{TARGET}{id}")).expect("ids of subscriptions are short")
+}
+
+/// The subscription that a target stands for, if it is one.
+pub(crate) fn subscription_of(target: &Name) -> Option<&str> {
+    target.as_str().strip_prefix(TARGET)
+}
+
+fn announced(event: WebhookEvent) -> Announced {
+    match event {
+        WebhookEvent::RunCompleted => Announced::RunCompleted,
+        WebhookEvent::RunFailed => Announced::RunFailed,
+        WebhookEvent::RunCancelled => Announced::RunCancelled,
+        WebhookEvent::EffectInDoubt => Announced::EffectInDoubt,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_engine_announces_can_be_subscribed_to_under_the_same_name() {
+        let names = WebhookEvent::ALL.map(|event| (event.as_str(), announced(event).as_str()));
+        assert!(names.iter().all(|(wire, engine)| wire == engine), "{names:?}");
+        assert_eq!(names.len(), Announced::ALL.len());
+    }
+
+    #[test]
+    fn a_target_tells_its_subscription() {
+        let id = Name::new("id", "sub_1").unwrap();
+        assert_eq!(subscription_of(&target_of(&id)), Some("sub_1"));
+        assert_eq!(subscription_of(&Name::new("target", "mail").unwrap()), None);
+    }
+}

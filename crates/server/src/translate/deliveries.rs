@@ -1,0 +1,49 @@
+//! Deliveries of webhooks.
+
+use hapax_api as api;
+use hapax_engine::model::{Post, PostState, PostStatus};
+use hapax_webhooks::MessageId;
+
+use super::{raw, shown_failure};
+
+/// One delivery to a subscription.
+pub(crate) fn shown_delivery(post: &Post, subscription: &str) -> api::WebhookDelivery {
+    let (mut next_attempt_at, mut delivered_at, mut given_up_at) = (None, None, None);
+    match post.state {
+        PostState::Due { at } => next_attempt_at = Some(at.to_string()),
+        PostState::Claimed { .. } => {}
+        PostState::Delivered { at } => delivered_at = Some(at.to_string()),
+        PostState::Dead { at } => given_up_at = Some(at.to_string()),
+    }
+    api::WebhookDelivery {
+        id: post.id.to_string(),
+        webhook_id: MessageId::of_key(post.workspace.as_str(), post.id.as_str()).to_string(),
+        subscription_id: subscription.to_owned(),
+        // A workflow may leave one of its own, which is then of no kind that is announced.
+        event: post.id.announced().map_or("after_effect", |(what, _)| what.as_str()).to_owned(),
+        run_id: post.run.to_string(),
+        status: shown_status(post.state.status()),
+        attempts: post.attempts,
+        created_at: post.created_at.to_string(),
+        next_attempt_at,
+        delivered_at,
+        given_up_at,
+        failure: post.failure.as_ref().map(shown_failure),
+        body: raw(&post.payload),
+    }
+}
+
+fn shown_status(status: PostStatus) -> api::DeliveryStatus {
+    match status {
+        PostStatus::Due => api::DeliveryStatus::Due,
+        PostStatus::Claimed => api::DeliveryStatus::Claimed,
+        PostStatus::Delivered => api::DeliveryStatus::Delivered,
+        PostStatus::Dead => api::DeliveryStatus::Dead,
+    }
+}
+
+/// The status that is spelled so, if there is one.
+pub(crate) fn delivery_status_named(text: &str) -> Option<PostStatus> {
+    let named = api::DeliveryStatus::from_name(text)?;
+    PostStatus::ALL.into_iter().find(|status| shown_status(*status) == named)
+}

@@ -1,0 +1,200 @@
+//! Promises and early settlements.
+
+use std::time::Duration;
+
+use hapax_api as api;
+use hapax_api::{Code, RawJson};
+use hapax_engine::limits::MAX_SPAN;
+use hapax_engine::model::{
+    Failure, IdempotencyKey, Payload, Promise, PromiseId, PromiseRef, PromiseState, PromiseStatus,
+    Settlement, Timestamp,
+};
+use hapax_engine::store::KeptEarly;
+
+use super::raw;
+use super::steps::shown_failure;
+use crate::answer::Refused;
+use crate::errors::of_invalid;
+
+/// The promise that a path names: `id:` and its id, or `key:` and its key.
+pub(crate) fn promise_named(text: &str) -> Result<PromiseRef, Refused> {
+    if let Some(id) = text.strip_prefix("id:") {
+        return Ok(PromiseRef::Id(PromiseId::from_stored(id)));
+    }
+    if let Some(key) = text.strip_prefix("key:") {
+        let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
+        return Ok(PromiseRef::Key(key));
+    }
+    let detail = "A promise is named `id:` and its id, or `key:` and its key, percent-encoded: /promises/id:run_…:payment or \
+                  /promises/key:stripe:ch_1.";
+    Err(Refused::new(Code::InvalidRequest, detail).with("path", "ref"))
+}
+
+/// The status that a filter names.
+pub(crate) fn promise_status_named(text: &str) -> Option<PromiseStatus> {
+    PromiseStatus::ALL
+        .into_iter()
+        .find(|status| status.as_str().eq_ignore_ascii_case(text) && !has_lower(text))
+}
+
+fn has_lower(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+/// When a promise times out that is made at `now`.
+pub(crate) fn deadline_of(asked: &api::CreatePromise, now: Timestamp) -> Result<Option<Timestamp>, Refused> {
+    let refuse = |path: &str, detail: &str| {
+        Err(Refused::new(Code::InvalidRequest, detail.to_owned()).with("path", path.to_owned()))
+    };
+    match (asked.timeout_ms, &asked.deadline_at) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => refuse("/deadlineAt", "Send `timeoutMs` or `deadlineAt`, not both."),
+        (Some(ms), None) => match Duration::from_millis(ms) {
+            span if ms == 0 || span > MAX_SPAN => {
+                refuse("/timeoutMs", "`timeoutMs` is more than 0 and at most ten years.")
+            }
+            span => Ok(Some(now.plus(span))),
+        },
+        (None, Some(text)) => {
+            let at = text.parse::<jiff::Timestamp>().map(|at| Timestamp::from_millis(at.as_millisecond()));
+            match at {
+                Ok(at) if at > now && at.since(now) <= MAX_SPAN => Ok(Some(at)),
+                Ok(_) => refuse("/deadlineAt", "`deadlineAt` is still to come, and within ten years."),
+                Err(_) => refuse("/deadlineAt", "`deadlineAt` is a time such as 2026-01-31T12:00:00Z."),
+            }
+        }
+    }
+}
+
+/// A value as it was sent; `null` if there was none.
+pub(crate) fn value_of(value: Option<&RawJson>) -> Result<Payload, Refused> {
+    let text = value.map_or("null", |value| value.text());
+    Payload::parse(text).map_err(|invalid| of_invalid(&invalid).into())
+}
+
+/// The failure that a rejection means to whoever waits.
+pub(crate) fn rejection(asked: &api::RejectPromise) -> Result<Failure, Refused> {
+    if asked.message.trim().is_empty() {
+        let detail = "Say in `message` why there will be no value.";
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/message"));
+    }
+    Ok(Failure::permanent(&asked.message).with_code(asked.code.as_deref().unwrap_or("rejected")))
+}
+
+/// One promise, as it stands at `now`.
+pub(crate) fn shown_promise(promise: &Promise, now: Timestamp) -> api::Promise {
+    let state = promise.state_at(now);
+    let (mut settled_at, mut value, mut failure, mut key_held_by) = (None, None, None, None);
+    match &state {
+        PromiseState::Settled { at, settlement } => {
+            settled_at = Some(at.to_string());
+            (value, failure) = shown_settlement(settlement);
+        }
+        PromiseState::KeyTaken { by } => key_held_by = Some(by.to_string()),
+        PromiseState::Pending | PromiseState::TimedOut => {}
+    }
+    api::Promise {
+        id: promise.id.to_string(),
+        status: status(state.status()),
+        run_id: (!promise.stands_alone()).then(|| promise.run.to_string()),
+        idempotency_key: promise.key.as_ref().map(|key| key.key.to_string()),
+        key_expires_at: promise.key_expires_at().map(|at| at.to_string()),
+        created_at: promise.created_at.to_string(),
+        deadline_at: promise.deadline_at.map(|at| at.to_string()),
+        settled_at,
+        value,
+        failure,
+        key_held_by,
+        about: promise.about.as_ref().map(raw),
+    }
+}
+
+/// A settlement that waits for its promise.
+pub(crate) fn shown_early(kept: &KeptEarly) -> api::EarlySettlement {
+    let (value, failure) = shown_settlement(&kept.early.settlement);
+    api::EarlySettlement {
+        idempotency_key: kept.key.to_string(),
+        status: status(kept.early.settlement.status()),
+        value,
+        failure,
+        received_at: kept.early.at.to_string(),
+        expires_at: kept.early.expires_at.to_string(),
+    }
+}
+
+fn shown_settlement(settlement: &Settlement) -> (Option<RawJson>, Option<api::Failure>) {
+    match settlement {
+        Settlement::Resolved(value) => (Some(raw(value)), None),
+        Settlement::Rejected(failure) | Settlement::Cancelled(failure) => {
+            (None, Some(shown_failure(failure)))
+        }
+    }
+}
+
+fn status(status: PromiseStatus) -> api::PromiseStatus {
+    match status {
+        PromiseStatus::Pending => api::PromiseStatus::Pending,
+        PromiseStatus::Resolved => api::PromiseStatus::Resolved,
+        PromiseStatus::Rejected => api::PromiseStatus::Rejected,
+        PromiseStatus::Cancelled => api::PromiseStatus::Cancelled,
+        PromiseStatus::TimedOut => api::PromiseStatus::TimedOut,
+        PromiseStatus::KeyTaken => api::PromiseStatus::KeyTaken,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S4.29, S4.30: `id:` and `key:`, and what is behind it may hold colons.
+    #[test]
+    fn a_promise_is_named_by_id_or_by_key() {
+        let shown = |text: &str| promise_named(text).map(|promise| promise.to_string());
+        for good in ["id:run_1:payment", "key:stripe:ch_abc123", "key:a/b c", "id:key:x"] {
+            assert_eq!(shown(good).as_deref(), Ok(good));
+        }
+        assert_eq!(promise_named("run_1:payment").unwrap_err().problem().code, Code::InvalidRequest);
+        for bad in ["key:", "key:caf\u{e9}"] {
+            assert_eq!(promise_named(bad).unwrap_err().problem().code, Code::InvalidIdempotencyKey, "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_status_has_one_spelling() {
+        for status_of in PromiseStatus::ALL {
+            let spelled = serde_json::to_value(status(status_of)).unwrap();
+            assert_eq!(promise_status_named(spelled.as_str().unwrap()), Some(status_of));
+            assert_eq!(promise_status_named(status_of.as_str()), None, "as elsewhere, in capitals only");
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_still_to_come() {
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        let at = |ms: Option<u64>, at: Option<&str>| {
+            let asked = api::CreatePromise {
+                timeout_ms: ms,
+                deadline_at: at.map(Into::into),
+                ..api::CreatePromise::default()
+            };
+            deadline_of(&asked, now).map_err(|refused| refused.problem().status)
+        };
+        assert_eq!(at(None, None), Ok(None));
+        assert_eq!(at(Some(5), None), Ok(Some(Timestamp::from_millis(1_700_000_000_005))));
+        assert_eq!(
+            at(None, Some("2023-11-14T22:13:20.123Z")),
+            Ok(Some(Timestamp::from_millis(1_700_000_000_123)))
+        );
+        for (ms, text) in [
+            (Some(0), None),
+            (Some(u64::MAX), None),
+            (Some(1), Some("2033-01-01T00:00:00Z")),
+            (None, Some("2023-11-14T22:13:20Z")),
+            (None, Some("9999-01-01T00:00:00Z")),
+            (None, Some("tomorrow")),
+            (None, Some("")),
+        ] {
+            assert_eq!(at(ms, text), Err(400), "{ms:?} {text:?}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! What a subscription is sent, and what becomes of what it answers.
+
+use std::time::Duration;
+
+use hapax_engine::clock::{Clock, ManualClock};
+use hapax_engine::model::{Post, PostState, PostStatus, WorkspaceId};
+use hapax_engine::{Ctx, Engine, Failure};
+use hapax_outgoing::Rules;
+use serde_json::{Value, json};
+
+use super::support::{PATIENCE, Received, Receiver, Setup, TestServer};
+use super::{DELIVERIES, SUBSCRIPTIONS};
+
+/// Makes a subscription; answers its id and its secret.
+pub async fn subscribe(server: &TestServer, url: &str, events: &[&str]) -> (String, String) {
+    let asked = json!({ "name": format!("to {url} {}", events.join(" ")), "url": url, "events": events });
+    let made = server.post(SUBSCRIPTIONS, &asked, &[]).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let made = made.json();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    (text(&made["subscription"]["id"]), text(&made["secret"]))
+}
+
+/// Ends a run that completes; answers its id.
+pub async fn end_a_run(server: &TestServer) -> String {
+    let echo = server.echo().await;
+    let run = server.start(&echo, json!({ "n": 1 })).await;
+    assert_eq!(server.end(&run).await["run"]["status"], "COMPLETED");
+    run
+}
+
+pub fn acme(server: &TestServer) -> Engine {
+    server.engine.workspace(WorkspaceId::new("acme").unwrap())
+}
+
+/// Looks until the only after-effect is as the test wants it.
+pub async fn until_post(server: &TestServer, what: &str, is_so: impl Fn(&Post) -> bool) -> Post {
+    let since = std::time::Instant::now();
+    loop {
+        let posts = acme(server).list_after_effects(None, None, 10).await.unwrap();
+        if let [post] = &posts[..]
+            && is_so(post)
+        {
+            return post.clone();
+        }
+        assert!(since.elapsed() < PATIENCE, "{what}: {posts:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn is(status: PostStatus) -> impl Fn(&Post) -> bool {
+    move |post| post.state.status() == status
+}
+
+/// Moves on to the next attempt, and waits for its end.
+async fn attempt_again(server: &TestServer, clock: &ManualClock, before: &Post) -> Post {
+    let PostState::Due { at } = before.state else { panic!("{before:?}") };
+    clock.advance(at.since(clock.now()));
+    let attempts = before.attempts;
+    until_post(server, "the next attempt", move |post| {
+        post.attempts > attempts && post.state.status() != PostStatus::Claimed
+    })
+    .await
+}
+
+/// Issue 6: the official crate verifies what we send, its own check of the time included.
+#[tokio::test]
+async fn the_official_crate_verifies_what_a_subscription_is_sent() {
+    let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
+    let (id, secret) = subscribe(&server, &receiver.url(), &["run.completed", "run.cancelled"]).await;
+    let run = end_a_run(&server).await;
+    let received = receiver.until(1).await.remove(0);
+    standardwebhooks::Webhook::new(&secret).unwrap().verify(&received.body, &received.headers).unwrap();
+    assert_eq!(received.header("content-type"), "application/json");
+    assert!(received.header("user-agent").starts_with("hapax/"), "{}", received.header("user-agent"));
+    assert!(!received.header("webhook-id").contains('.'));
+    let body = received.json();
+    assert_eq!((&body["type"], &body["data"]["runId"]), (&json!("run.completed"), &json!(run)));
+    assert_eq!(body["data"]["workflow"], "echo");
+    let post = until_post(&server, "it is delivered", is(PostStatus::Delivered)).await;
+    let shown = server.get(&format!("{DELIVERIES}?subscription={id}")).await.json();
+    let [shown] = &shown["items"].as_array().unwrap()[..] else { panic!("{shown}") };
+    assert_eq!(shown["id"], post.id.to_string());
+    assert_eq!(shown["webhookId"], received.header("webhook-id"));
+    assert_eq!((&shown["status"], &shown["attempts"]), (&json!("delivered"), &json!(1)));
+    assert_eq!((&shown["event"], &shown["runId"]), (&json!("run.completed"), &json!(run)));
+    assert_eq!(shown["body"], body);
+    assert!(shown["deliveredAt"].is_string() && shown["failure"].is_null(), "{shown}");
+    // What nobody subscribed to is told to nobody.
+    let fails =
+        json!({ "name": "fails", "version": 1, "steps": [{ "name": "a", "type": "task", "task": "fail" }] });
+    let fails = server.upload(&fails).await;
+    let failed = server.start(&fails, json!({})).await;
+    assert_eq!(server.end(&failed).await["run"]["status"], "FAILED");
+    assert_eq!(acme(&server).list_after_effects(None, None, 10).await.unwrap().len(), 1);
+}
+
+/// RELIABILITY 51, 52: one id for all attempts, the time is that of the attempt, then dead, visible and redeliverable.
+#[tokio::test]
+async fn a_delivery_is_tried_for_days_under_one_id_then_dead_then_redelivered() {
+    let ((server, clock), receiver) = (TestServer::timed().await, Receiver::start().await);
+    let (id, secret) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
+    receiver.usually(500);
+    end_a_run(&server).await;
+    let begun = clock.now();
+    let mut post = until_post(&server, "an attempt", |post| post.failure.is_some()).await;
+    let shown = server.get(&format!("{DELIVERIES}?subscription={id}&status=due")).await.json();
+    assert_eq!(shown["items"][0]["failure"]["message"], "answered 500", "{shown}");
+    assert!(shown["items"][0]["nextAttemptAt"].is_string(), "{shown}");
+    while post.state.status() == PostStatus::Due {
+        post = attempt_again(&server, &clock, &post).await;
+    }
+    assert_eq!((post.state.status(), post.attempts), (PostStatus::Dead, 10));
+    let over = clock.now().since(begun);
+    assert!(over > Duration::from_secs(60 * 3600), "{over:?}");
+    let received = receiver.received();
+    assert_eq!(received.len(), 10);
+    assert!(received.iter().all(|one| one.is_signed_with(&secret)));
+    assert!(received.iter().all(|one| one.body == received[0].body));
+    assert!(received.iter().all(|one| one.header("webhook-id") == received[0].header("webhook-id")));
+    let time = |one: &Received| one.header("webhook-timestamp").parse::<u64>().unwrap();
+    assert!(received.windows(2).all(|pair| time(&pair[0]) < time(&pair[1])));
+    let shown = server.get(&format!("{DELIVERIES}?status=dead")).await.json();
+    let dead = &shown["items"][0];
+    assert_eq!((&dead["status"], &dead["attempts"]), (&json!("dead"), &json!(10)), "{shown}");
+    assert!(dead["failure"]["message"].as_str().unwrap().starts_with("answered 500"), "{dead}");
+    assert!(dead["givenUpAt"].is_string() && dead["nextAttemptAt"].is_null(), "{dead}");
+
+    receiver.usually(200);
+    let path = format!("{DELIVERIES}/{}/redeliver", dead["id"].as_str().unwrap());
+    let nameless = server.post(&path, &json!({ "reason": " " }), &[]).await;
+    assert_eq!(nameless.told(), (400, "ruling_incomplete".into()));
+    let again = server.post(&path, &json!({ "reason": "the receiver is up again", "by": "ada" }), &[]).await;
+    assert_eq!((again.status, &again.json()["status"]), (200, &json!("due")), "{}", again.text());
+    until_post(&server, "it is delivered", is(PostStatus::Delivered)).await;
+    let received = receiver.received();
+    assert_eq!(received.len(), 11);
+    assert_eq!(received[10].header("webhook-id"), received[0].header("webhook-id"));
+    let audit = server.get("/api/v1/audit?limit=200").await.json();
+    let redelivered = audit["items"].as_array().unwrap().iter().find(|entry| entry["what"] == "redelivered");
+    let redelivered = redelivered.unwrap_or_else(|| panic!("{audit}"));
+    assert_eq!(redelivered["reason"], "the receiver is up again");
+    assert!(redelivered["by"]["name"].as_str().unwrap().starts_with("ada"), "{redelivered}");
+}
+
+/// CONTRACT §9: 410 disables, and that is seen and can be mended.
+#[tokio::test]
+async fn a_receiver_that_is_gone_is_told_nothing_more_until_somebody_enables_it() {
+    let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
+    let (id, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
+    receiver.plan(410, &[]);
+    end_a_run(&server).await;
+    let dead = until_post(&server, "it is given up", is(PostStatus::Dead)).await;
+    assert_eq!(dead.attempts, 1);
+    let path = format!("{SUBSCRIPTIONS}/{id}");
+    let shown = server.get(&path).await.json();
+    assert_eq!(shown["state"], "disabled");
+    assert!(shown["reason"].as_str().unwrap().contains("410"), "{shown}");
+    let audit = server.get("/api/v1/audit?limit=200").await.json();
+    let entries = audit["items"].as_array().unwrap();
+    let told =
+        entries.iter().filter(|entry| entry["what"] == "subscription_changed" && entry["target"] == id);
+    let told: Vec<&str> = told.map(|entry| entry["command"].as_str().unwrap()).collect();
+    assert!(
+        told.len() == 2 && told[0] == "created" && told[1].starts_with("disabled: answered 410"),
+        "{told:?}"
+    );
+    // Nothing new is left for it, and nothing old is sent.
+    end_a_run(&server).await;
+    assert_eq!(acme(&server).list_after_effects(None, None, 10).await.unwrap().len(), 1);
+    let redeliver = format!("{DELIVERIES}/{}/redeliver", dead.id);
+    let refused = server.post(&redeliver, &json!({ "reason": "try" }), &[]).await;
+    assert_eq!(refused.told(), (409, "subscription_disabled".into()));
+    assert!(refused.json()["detail"].as_str().unwrap().contains("410"), "{}", refused.text());
+    let enabled = server.post(&format!("{path}/enable"), &json!({}), &[]).await.json();
+    assert_eq!((&enabled["state"], &enabled["reason"]), (&json!("enabled"), &Value::Null));
+    assert_eq!(server.post(&redeliver, &json!({ "reason": "it is back" }), &[]).await.status, 200);
+    until_post(&server, "it is delivered", is(PostStatus::Delivered)).await;
+    assert_eq!(receiver.received().len(), 2);
+}
+
+/// RELIABILITY, webhooks out: `Retry-After` is honoured.
+#[tokio::test]
+async fn a_receiver_may_ask_for_a_pause() {
+    let ((server, clock), receiver) = (TestServer::timed().await, Receiver::start().await);
+    subscribe(&server, &receiver.url(), &["run.completed"]).await;
+    receiver.plan(429, &[("retry-after", "7200")]);
+    receiver.plan(503, &[("retry-after", "999999999")]);
+    end_a_run(&server).await;
+    for (pause, most) in [(7_200, 7_200), (86_400, 86_400)] {
+        let post = until_post(&server, "it waits", |post| {
+            matches!(post.state, PostState::Due { at } if at.since(clock.now()) > Duration::from_secs(3_600))
+        })
+        .await;
+        let PostState::Due { at } = post.state else { panic!("{post:?}") };
+        let wait = at.since(clock.now()).as_secs();
+        assert!((pause..=most).contains(&wait), "{wait}");
+        attempt_again(&server, &clock, &post).await;
+    }
+    until_post(&server, "it is delivered", is(PostStatus::Delivered)).await;
+}
+
+/// A redirect is not followed, and is no success.
+#[tokio::test]
+async fn a_redirect_is_a_failure() {
+    let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
+    let elsewhere = Receiver::start().await;
+    subscribe(&server, &receiver.url(), &["run.completed"]).await;
+    receiver.plan(307, &[("location", &elsewhere.url())]);
+    end_a_run(&server).await;
+    let post = until_post(&server, "an attempt", |post| post.failure.is_some()).await;
+    assert!(post.failure.unwrap().message().starts_with("answered 307"));
+    assert!(elsewhere.received().is_empty());
+}
+
+/// RELIABILITY, SSRF: under the rules of `serve`, what is not public is neither subscribed nor sent to.
+#[tokio::test]
+async fn addresses_that_are_not_public_are_refused_when_they_are_given_and_when_they_are_called() {
+    let server = TestServer::memory_with(Setup { rules: Rules::default(), ..Setup::default() }).await;
+    let receiver = Receiver::start().await;
+    let own = receiver.url();
+    let refused = [
+        "http://169.254.169.254/latest/meta-data",
+        "http://10.0.0.1/hooks",
+        "http://192.168.1.1/",
+        "http://[::1]/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://0x7f.1/",
+        own.as_str(),
+    ];
+    for url in refused {
+        let asked = json!({ "name": "inside", "url": url, "events": ["run.completed"] });
+        let answer = server.post(SUBSCRIPTIONS, &asked, &[]).await;
+        assert_eq!(answer.told(), (422, "address_not_allowed".into()), "{url}: {}", answer.text());
+        assert_eq!(answer.json()["path"], "/url");
+    }
+    for url in ["", " ", "hooks", "ftp://example.com/", "https://ada:secret@example.com/", "https://"] {
+        let asked = json!({ "name": "no address", "url": url, "events": ["run.completed"] });
+        let answer = server.post(SUBSCRIPTIONS, &asked, &[]).await;
+        assert_eq!(answer.told(), (400, "invalid_request".into()), "{url}: {}", answer.text());
+    }
+    // What a name stands for shows when it is called.
+    let url = own.replace("127.0.0.1", "localhost");
+    let (id, _) = subscribe(&server, &url, &["run.completed"]).await;
+    let tested = server.post(&format!("{SUBSCRIPTIONS}/{id}/test"), &json!({}), &[]).await.json();
+    assert_eq!((&tested["delivered"], &tested["status"]), (&json!(false), &Value::Null), "{tested}");
+    end_a_run(&server).await;
+    let dead = until_post(&server, "it is given up", is(PostStatus::Dead)).await;
+    assert!(dead.failure.unwrap().message().contains("only public addresses"));
+    assert!(receiver.received().is_empty(), "nothing was sent");
+}
+
+/// Names of targets are known in all workspaces; what another workspace leaves for one is not signed for it.
+#[tokio::test]
+async fn a_workflow_of_another_workspace_cannot_speak_to_a_subscription() {
+    let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
+    let (id, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
+    let forge = move |ctx: Ctx, (): ()| {
+        let target = format!("webhook.{id}");
+        async move { ctx.after_effect(&target, &json!({ "type": "run.completed" })).await }
+    };
+    server.engine.register("forge", forge).unwrap();
+    let globex = server.engine.workspace(WorkspaceId::new("globex").unwrap());
+    globex.start("forge", &()).await.unwrap().result::<String>().await.unwrap();
+    let since = std::time::Instant::now();
+    let dead = loop {
+        let dead = globex.list_after_effects(Some(PostStatus::Dead), None, 10).await.unwrap();
+        if let [dead] = &dead[..] {
+            break dead.clone();
+        }
+        assert!(since.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    assert!(dead.failure.unwrap().message().contains("another workspace"));
+    assert!(receiver.received().is_empty());
+}
+
+/// A doubt is told, too: people are asked to rule.
+#[tokio::test]
+async fn a_doubt_is_told() {
+    let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
+    subscribe(&server, &receiver.url(), &["effect.in_doubt"]).await;
+    let wire = |ctx: Ctx, (): ()| async move {
+        ctx.step("wire", |_| async { Err::<(), _>(Failure::unknown("the line was cut")) }).claimed().await
+    };
+    server.engine.register("pay", wire).unwrap();
+    let run = acme(&server).start("pay", &()).await.unwrap();
+    let told = receiver.until(1).await.remove(0).json();
+    assert_eq!(told["type"], "effect.in_doubt");
+    assert_eq!(
+        (&told["data"]["runId"], &told["data"]["step"]),
+        (&json!(run.id().to_string()), &json!("wire"))
+    );
+}

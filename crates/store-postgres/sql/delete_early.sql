@@ -1,0 +1,1 @@
+DELETE FROM early_settlements WHERE workspace = $1 AND key = $2

@@ -1,0 +1,67 @@
+//! Opening promises: their keys are given to them, or they are told who has them.
+
+use hapax_engine::model::{Opening, Promise, PromiseState, RunId, WriteToken, decide_open as decide};
+
+use crate::alone::wait_for;
+use crate::fault::Fault;
+use crate::numbers::WorkspaceNo;
+use crate::promise_keys::{self, delete_early, write_key};
+use crate::promises::new_promise;
+use crate::session::Session;
+
+/// Opens a promise of `run`, or one that it waits for; answers with it as it is.
+pub(crate) async fn open_promise(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    run: RunId,
+    promise: &Promise,
+) -> Result<Promise, Fault> {
+    let known = session.find_promise(workspace, &promise.id).await?;
+    let lost_its_key = |known: &Promise| matches!(known.state, PromiseState::KeyTaken { .. });
+    let promise = match known.filter(|known| !lost_its_key(known)) {
+        Some(known) => known,
+        None => {
+            let opening = decide_open(session, workspace, promise.clone()).await?;
+            write_opening(session, workspace, opening, None)?
+        }
+    };
+    if promise.stands_alone() {
+        wait_for(session, workspace, &promise.id, run);
+    }
+    Ok(promise)
+}
+
+/// How a promise is opened, given what its key stands for; the key is locked then.
+pub(crate) async fn decide_open(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    promise: Promise,
+) -> Result<Opening, Fault> {
+    let known = match &promise.key {
+        Some(key) => promise_keys::find_key(session, workspace, &key.key).await?,
+        None => Default::default(),
+    };
+    Ok(decide(promise, known.record.as_ref(), known.early, session.now))
+}
+
+/// Writes a promise as it is opened, with its key; answers with it.
+pub(crate) fn write_opening(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    opening: Opening,
+    token: Option<WriteToken>,
+) -> Result<Promise, Fault> {
+    let Opening { promise, key } = opening;
+    if let (Some(record), Some(key)) = (key, &promise.key) {
+        write_key(session, workspace, &key.key, record);
+        delete_early(session, workspace, &key.key);
+    }
+    let columns = new_promise(workspace, &promise, token)?;
+    match promise.stands_alone() {
+        // Nothing is locked that others could not make meanwhile.
+        true => session.keep_back(include_str!("../sql/insert_promise.sql"), columns),
+        false => session.keep_back(include_str!("../sql/open_promise.sql"), columns),
+    }
+    session.note_promise(workspace, promise.clone());
+    Ok(promise)
+}

@@ -1,0 +1,39 @@
+//! Forgetting promises that stand alone.
+
+use std::sync::Arc;
+
+use hapax_engine::limits::MAX_PURGE;
+use hapax_engine::model::Timestamp;
+
+use crate::codes::millis;
+use crate::fault::Fault;
+use crate::pools::Held;
+use crate::read::query;
+use crate::rows;
+
+/// Deletes those that were over before an instant, with all that belongs to them; answers how many.
+pub(crate) async fn purge_promises(
+    held: Arc<Held>,
+    over_before: Timestamp,
+    limit: usize,
+) -> Result<usize, Fault> {
+    let limit = limit.clamp(1, MAX_PURGE) as i64;
+    let list = include_str!("../sql/list_promises_to_purge.sql");
+    let old = places(&query(&held, list, &[&millis(over_before), &limit]).await?)?;
+    if old.0.is_empty() {
+        return Ok(0);
+    }
+    held.batch_execute("BEGIN").await?;
+    let lock = include_str!("../sql/lock_promises_to_purge.sql");
+    let (workspaces, ids) = places(&query(&held, lock, &[&old.0, &old.1]).await?)?;
+    // A statement of its own, so that it sees who has begun to wait; under the locks nobody can any more.
+    let delete = include_str!("../sql/delete_promises.sql");
+    let gone = query(&held, delete, &[&(ids.len() as i64), &workspaces, &ids]).await?;
+    held.batch_execute("COMMIT").await?;
+    Ok(gone.len())
+}
+
+fn places(found: &[tokio_postgres::Row]) -> Result<(Vec<i32>, Vec<String>), Fault> {
+    let places = rows::collect(found, |mut row| Ok((row.get::<i32>()?, row.get::<String>()?)))?;
+    Ok(places.into_iter().unzip())
+}

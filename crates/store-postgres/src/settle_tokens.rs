@@ -1,0 +1,53 @@
+//! Tokens by which strangers settle one promise.
+
+use std::sync::Arc;
+
+use hapax_engine::model::PromiseId;
+use hapax_engine::store::{SettleToken, TokenDigest};
+
+use crate::codes::millis;
+use crate::fault::Fault;
+use crate::job::{Needs, Verb};
+use crate::pools::Held;
+use crate::read::query;
+use crate::rows;
+use crate::session::{Session, params};
+
+/// Handing one out; answers whether there is such a promise. That is locked, so that the token cannot outlive it.
+impl Verb for SettleToken {
+    type Outcome = bool;
+
+    fn foresee(&self, needs: &mut Needs) {
+        needs.promises.push((self.workspace.clone(), self.promise.clone()));
+    }
+
+    async fn apply(&self, session: &mut Session<'_>) -> Result<bool, Fault> {
+        let Some(workspace) = session.find_workspace(&self.workspace).await? else { return Ok(false) };
+        if session.find_promise(workspace, &self.promise).await?.is_none() {
+            return Ok(false);
+        }
+        let token = params![
+            self.digest.to_vec(),
+            workspace.0,
+            self.promise.as_str().to_owned(),
+            millis(self.expires_at),
+        ];
+        session.keep_back(include_str!("../sql/put_settle_token.sql"), token);
+        Ok(true)
+    }
+}
+
+pub(crate) async fn find_settle_token(
+    held: Arc<Held>,
+    digest: TokenDigest,
+) -> Result<Option<SettleToken>, Fault> {
+    let found = query(&held, include_str!("../sql/find_settle_token.sql"), &[&&digest[..]]).await?;
+    rows::at_most_one(&found, |mut row| {
+        Ok(SettleToken {
+            digest,
+            workspace: rows::workspace_name(&mut row)?,
+            promise: PromiseId::from_stored(row.text()?),
+            expires_at: row.at()?,
+        })
+    })
+}
