@@ -161,6 +161,8 @@ errors! {
         "`storedRequest` tells what the key stands for and which JSON paths differ. Nothing was changed. If this is meant to be a new operation, use a new key; if it is a retry, send exactly what was sent first.";
     DefinitionInvalid = "definition_invalid", 422, false, "The definition has errors",
         "`problems` lists every error with its path. Correct them and upload it again; `hapax validate FILE` shows the same list.";
+    SourceInvalid = "source_invalid", 422, false, "The webhook source has errors",
+        "Each entry of `problems` names a path, a rule and what to do. Correct them all and upload the source again; `hapax validate` checks it without a server.";
     InputInvalid = "input_invalid", 422, false, "The input does not fit the definition",
         "`problems` lists what does not fit the definition's input schema, with paths. Correct the input and send it again.";
     UnprotectedEffect = "unprotected_effect", 422, false, "A non-idempotent effect is not protected",

@@ -21,9 +21,11 @@ mod page;
 mod policy;
 mod problem;
 mod promise;
+mod received_webhook;
 mod run;
 mod step;
 mod subscription;
+mod webhook_source;
 mod workspace;
 
 pub use audit::{AddNote, JournalEntry, JournalKind};
@@ -50,6 +52,11 @@ pub use promise::{
     CreatePromise, CreateSettleToken, EarlySettlement, IssuedSettleToken, KeptSettlement, Promise,
     PromiseStatus, RejectPromise, ResolvePromise, SettleByToken, SettledByToken, SettledPromise,
 };
+pub use received_webhook::{
+    ReceiptStatus, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks,
+    ReprocessedWebhooks, WebhookActionOutcome, WebhookActionResult, WebhookChallenge, WebhookOutcome,
+    WebhookReceipt,
+};
 pub use run::{
     AnswerApproval, BatchItem, CreateRun, CreateRunBatch, CreatedRun, CreatedRunBatch, MAX_BATCH_RUNS,
     ParentRun, Priority, RetryRun, Run, RunAsk, RunDetail, RunStatus, SendSignal, SentSignal, SteerRun,
@@ -62,4 +69,7 @@ pub use subscription::{
 };
 /// What the items of a [`Page`] can do: describe themselves in OpenAPI.
 pub use utoipa::ToSchema;
+pub use webhook_source::{
+    PutWebhookSource, SourceState, SteerWebhookSource, WebhookSource, WebhookSourceSummary,
+};
 pub use workspace::{CreateWorkspace, UpdateWorkspace, Workspace};

@@ -180,7 +180,8 @@ impl Hands {
         }
     }
 
-    pub(crate) async fn get_secret(&self, name: &str) -> Result<String, Failure> {
+    /// The secret of this name, from whoever knows the secrets.
+    pub async fn get_secret(&self, name: &str) -> Result<String, Failure> {
         match &self.secrets {
             Some(secrets) => secrets.get_secret(name).await,
             None => {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 pub use body::Unreadable;
 pub use check::{CheckedSource, check_source, check_source_bytes};
-pub use event::{ActionPlan, Event, Filtered, Outcome, Reading};
+pub use event::{ActionPlan, Event, Filtered, Outcome, Reading, visible_headers};
 pub use plan::{Planned, PlannedSettlement, PlannedTarget};
 
 use crate::expression::Expression;

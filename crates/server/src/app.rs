@@ -10,6 +10,7 @@ use crate::cursor::Cursors;
 use crate::definitions::Definitions;
 use crate::directory::Directory;
 use crate::event_stream::Streams;
+use crate::hooks::Hooks;
 use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
@@ -33,6 +34,8 @@ pub struct App {
     pub definitions: Arc<Definitions>,
     /// Who is told by webhook.
     pub(crate) subscriptions: Arc<Subscriptions>,
+    /// Webhooks that come in.
+    pub(crate) hooks: Arc<Hooks>,
     /// Signs cursors.
     pub cursors: Cursors,
     /// Live streams that are open.

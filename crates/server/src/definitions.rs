@@ -278,13 +278,16 @@ impl Definitions {
         loop {
             tokio::time::sleep(DEFINITION_POLL).await;
             let Some(definitions) = this.upgrade() else { return };
-            // Looked back a little, because a write may become visible after a later one.
-            let since = Timestamp::from_millis(
-                definitions.store.now().as_millis() - DEFINITION_OVERLAP.as_millis() as i64,
-            );
-            if let Err(problem) = definitions.learn_since(Some(since)).await {
-                tracing::warn!(%problem, "looking for new definitions failed; trying again");
-            }
+            definitions.learn_recent().await;
+        }
+    }
+
+    /// Takes in what other nodes were given of late.
+    pub(crate) async fn learn_recent(&self) {
+        // Looked back a little, because a write may become visible after a later one.
+        let since = self.store.now().minus(DEFINITION_OVERLAP);
+        if let Err(problem) = self.learn_since(Some(since)).await {
+            tracing::warn!(%problem, "looking for new definitions failed; trying again");
         }
     }
 

@@ -37,6 +37,7 @@ mod app;
 mod base62;
 mod errors;
 mod event_stream;
+mod hooks;
 mod installation_secret;
 mod metrics;
 mod observed;

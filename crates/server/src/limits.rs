@@ -116,7 +116,7 @@ pub const DELIVERIES_AT_ONCE: usize = 8;
 pub const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest address of a subscription, in characters.
 pub const MAX_WEBHOOK_URL_CHARS: usize = 2_048;
-/// Longest description of a subscription, or reason for a change of it, in characters.
+/// Longest description of a subscription, or reason for a change of one or of a webhook source, in characters.
 pub const MAX_DESCRIPTION_CHARS: usize = 1_024;
 /// How long the secret before a rotation signs alongside, unless told otherwise.
 pub const SECRET_OVERLAP: Duration = Duration::from_secs(24 * 3600);
@@ -128,6 +128,30 @@ pub const MAX_TEST_DETAIL_CHARS: usize = 1_024;
 pub const MAX_DELIVERY_LOOKS: usize = 5;
 /// Shortest secret that a sealing key is made from, in bytes.
 pub const MIN_SEALING_SECRET_BYTES: usize = 32;
+/// Largest webhook that is taken in, in bytes.
+pub const MAX_WEBHOOK_BYTES: usize = hapax_documents::limits::MAX_EVENT_BYTES;
+/// How long the sender of a webhook waits for it to be processed; past that it is told that it was received.
+pub const PROCESS_WEBHOOK_WITHIN: Duration = Duration::from_secs(5);
+/// How long an event may lie unprocessed before another takes it up: longer than whoever took it in needs.
+pub const SWEEP_WEBHOOKS_AFTER: Duration = Duration::from_secs(10);
+/// How often such events are looked for.
+pub const SWEEP_WEBHOOKS_EVERY: Duration = Duration::from_secs(2);
+/// Most that are taken up at once.
+pub const SWEEP_WEBHOOKS_AT_ONCE: usize = 50;
+/// Most events that are read from the store at once, each with its body.
+pub const WEBHOOKS_READ_AT_ONCE: usize = 20;
+/// Most events that one request may have processed again.
+pub const MAX_REPROCESSED_WEBHOOKS: usize = 100;
+/// Most webhook sources of a workspace.
+pub const MAX_SOURCES_PER_WORKSPACE: usize = 100;
+/// Most webhook sources of one installation.
+pub const MAX_SOURCES: usize = 2_000;
+/// How often sources that other nodes were told of are looked for; within five seconds a change counts everywhere.
+pub const SOURCE_POLL: Duration = Duration::from_secs(1);
+/// How far back that look goes: longer than any write takes to become visible.
+pub const SOURCE_OVERLAP: Duration = Duration::from_secs(60);
+/// Most series of sources that metrics tell apart; the others are counted together.
+pub const MAX_SOURCE_SERIES: usize = 5_000;
 /// Most live streams of one credential.
 pub const MAX_STREAMS_PER_CREDENTIAL: usize = 32;
 /// Most live streams.

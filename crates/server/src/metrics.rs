@@ -8,6 +8,7 @@ mod figures;
 mod key_counts;
 mod route_counts;
 mod settlement_counts;
+mod webhook_counts;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,7 @@ use figures::{Figures, Reading};
 use key_counts::{KeyCounts, Use};
 use route_counts::RouteCounts;
 use settlement_counts::SettlementCounts;
+use webhook_counts::WebhookCounts;
 
 /// What is counted.
 #[derive(Debug)]
@@ -39,6 +41,7 @@ pub struct Metrics {
     routes: RouteCounts,
     keys: KeyCounts,
     settlements: SettlementCounts,
+    webhooks: WebhookCounts,
     figures: Figures,
     /// How keys in bodies were used since that was last written.
     uses: Mutex<BTreeMap<KeyPlace, Uses>>,
@@ -55,6 +58,7 @@ impl Metrics {
             routes: RouteCounts::new(routes),
             keys: KeyCounts::default(),
             settlements: SettlementCounts::default(),
+            webhooks: WebhookCounts::default(),
             uses: Mutex::default(),
             uses_lost: AtomicU64::new(0),
         }
@@ -119,6 +123,16 @@ impl Metrics {
         }
     }
 
+    /// Something became of a webhook that came in.
+    pub(crate) fn webhook(&self, workspace: &WorkspaceId, source: &str, status: &'static str) {
+        self.webhooks.count(workspace, source, status);
+    }
+
+    /// A webhook was not taken in.
+    pub(crate) fn webhook_refused(&self, reason: &'static str) {
+        self.webhooks.refuse(reason);
+    }
+
     /// Writes how keys in bodies were used.
     pub async fn flush(&self) {
         let uses = std::mem::take(&mut *self.uses.lock().expect("no holder panics"));
@@ -154,6 +168,7 @@ impl Metrics {
         self.routes.write(&mut out);
         self.keys.write(&mut out);
         self.settlements.write(&mut out);
+        self.webhooks.write(&mut out);
         write_engine(&mut out, &app.engine.stats());
         out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);
         write_store(&mut out, &reading, self.store.now());

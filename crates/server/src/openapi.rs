@@ -42,6 +42,11 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         routes::subscriptions::rotate, routes::subscriptions::enable, routes::subscriptions::disable,
         routes::subscriptions::delete, routes::subscriptions::test,
         routes::deliveries::list, routes::deliveries::redeliver,
+        routes::webhook_sources::create, routes::webhook_sources::list, routes::webhook_sources::show,
+        routes::webhook_sources::replace, routes::webhook_sources::disable, routes::webhook_sources::enable,
+        routes::webhooks::take_in, routes::webhooks::take_in_by_name,
+        routes::webhook_events::list, routes::webhook_events::reprocess_many, routes::webhook_events::show,
+        routes::webhook_events::reprocess, routes::meta::source_schema,
     ),
     components(schemas(hapax_api::StoredRequest, hapax_api::DefinitionProblem)),
     tags(
@@ -53,7 +58,7 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         (name = "durable promises", description = "The same, for clients of the public specification of durable promises"),
         (name = "evidence", description = "What happened, for people and auditors"),
         (name = "setup", description = "Workspaces and credentials"),
-        (name = "webhooks", description = "Webhooks: who is told, and what became of it"),
+        (name = "webhooks", description = "Webhooks: who is told, who is believed, and what became of it"),
         (name = "about", description = "The server itself"),
     ),
 )]

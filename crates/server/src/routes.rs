@@ -15,6 +15,9 @@ pub(crate) mod runs;
 pub(crate) mod settle_links;
 pub(crate) mod setup;
 pub(crate) mod subscriptions;
+pub(crate) mod webhook_events;
+pub(crate) mod webhook_sources;
+pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
@@ -74,6 +77,12 @@ where
 }
 
 impl Route {
+    /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
+    fn is_negotiated(&self) -> bool {
+        let is_of_providers = self.path.starts_with("/api/v1/webhooks/");
+        self.path.starts_with("/api/") && !self.path.ends_with("/stream") && !is_of_providers
+    }
+
     /// Its answer holds a secret, which must not be kept; so it is not given twice.
     fn answers_with_a_secret(mut self) -> Self {
         self.takes_keys = false;
@@ -159,6 +168,19 @@ pub(crate) fn table() -> Vec<Route> {
         write("/promises", Operate, durable_promises::create).without_request_keys(),
         read("/promises/{id}", Read, durable_promises::show),
         change("/promises/{id}", Operate, durable_promises::complete).without_request_keys(),
+        write("/api/v1/webhook-sources", Administer, webhook_sources::create),
+        read("/api/v1/webhook-sources", Read, webhook_sources::list),
+        read("/api/v1/webhook-sources/{name}", Read, webhook_sources::show),
+        write("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace),
+        write("/api/v1/webhook-sources/{name}/disable", Administer, webhook_sources::disable),
+        write("/api/v1/webhook-sources/{name}/enable", Administer, webhook_sources::enable),
+        write("/api/v1/webhooks/{source}", Open, webhooks::take_in).without_request_keys(),
+        write("/api/v1/webhooks/{workspace}/{name}", Open, webhooks::take_in_by_name).without_request_keys(),
+        read("/api/v1/webhook-events", Read, webhook_events::list),
+        write("/api/v1/webhook-events/reprocess", Operate, webhook_events::reprocess_many),
+        read("/api/v1/webhook-events/{source}/{event}", Read, webhook_events::show),
+        write("/api/v1/webhook-events/{source}/{event}/reprocess", Operate, webhook_events::reprocess),
+        read("/schemas/webhook-source.json", Open, meta::source_schema),
     ]
 }
 
@@ -171,7 +193,7 @@ pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
 pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
     let mut router = Router::new();
     for route in table() {
-        let answers_json = route.path.starts_with("/api/") && !route.path.ends_with("/stream");
+        let answers_json = route.is_negotiated();
         let guard = Guard { app: app.clone(), access: route.access, answers_json };
         let mut handler = route.handler;
         if route.takes_keys {

@@ -17,6 +17,7 @@ use crate::cursor::Cursors;
 use crate::definitions::Definitions;
 use crate::directory::{Directory, NewCredential};
 use crate::event_stream::Streams;
+use crate::hooks::Hooks;
 use crate::identity::INSTALLATION;
 use crate::installation_secret::installation_secret;
 use crate::listen::{Drained, ListenOptions, serve};
@@ -78,9 +79,14 @@ impl Server {
             Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
         subscriptions.learn_all().await?;
         tokio::spawn(Subscriptions::keep_learning(Arc::downgrade(&subscriptions)));
-        let definitions = Definitions::new(engine.clone(), store.clone(), Arc::new(hands));
+        let hands = Arc::new(hands);
+        let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone());
         definitions.learn_all().await?;
         tokio::spawn(Definitions::keep_learning(Arc::downgrade(&definitions)));
+        let hooks = Hooks::new(engine.clone(), store.clone(), definitions.clone(), hands, metrics.clone());
+        hooks.learn_all().await?;
+        tokio::spawn(Hooks::keep_learning(Arc::downgrade(&hooks)));
+        tokio::spawn(Hooks::keep_sweeping(Arc::downgrade(&hooks)));
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
         let strangers = FailedAuth::default();
@@ -91,6 +97,7 @@ impl Server {
             authenticator,
             strangers,
             definitions,
+            hooks,
             subscriptions,
             cursors,
             streams,
@@ -113,6 +120,11 @@ impl Server {
     /// Documents that can be run.
     pub fn definitions(&self) -> &Definitions {
         &self.app.definitions
+    }
+
+    /// Takes up webhooks that were made durable and lie unprocessed, without waiting for the next look; answers how many were processed.
+    pub async fn sweep_webhooks(&self) -> Result<usize, Problem> {
+        self.app.hooks.sweep().await
     }
 
     /// All routes, for a listener of one's own.

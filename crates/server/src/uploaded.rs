@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, Format, Hands, Known, Severity};
+use hapax_documents::{Checked, CheckedSource, Format, Hands, Known, Severity};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::value::RawValue;
 
@@ -28,27 +28,22 @@ impl Uploaded {
     pub(crate) fn check(&self, hands: &Hands) -> Result<Checked, Problem> {
         let known = Known { tasks: hands.known_tasks(), ..Known::default() };
         hapax_documents::check(&self.text, self.format, &known).map_err(|found| {
-            let errors = found.iter().filter(|problem| problem.severity == Severity::Error);
-            let problems: Vec<api::DefinitionProblem> = errors
-                .map(|problem| api::DefinitionProblem {
-                    path: problem.path.clone(),
-                    rule: problem.code.to_owned(),
-                    message: problem.message.clone(),
-                })
-                .collect();
-            let detail = match problems.first() {
-                Some(first) => {
-                    let (count, path, message) = (problems.len(), echo(&first.path), echo(&first.message));
-                    format!("{count} problem(s); the first, at {path:?}: {message}")
-                }
-                None => "The document cannot be read.".into(),
-            };
+            let (problems, detail) = told(&found);
             let is_unprotected = |problem: &api::DefinitionProblem| problem.rule == "unprotected_effect";
             let code = match !problems.is_empty() && problems.iter().all(is_unprotected) {
                 true => Code::UnprotectedEffect,
                 false => Code::DefinitionInvalid,
             };
             Problem::new(code, detail).with("problems", serde_json::to_value(problems).unwrap_or_default())
+        })
+    }
+
+    /// Checks it as a webhook source; all that is wrong is told at once.
+    pub(crate) fn check_source(&self) -> Result<CheckedSource, Problem> {
+        hapax_documents::check_source(&self.text, self.format, &Known::default()).map_err(|found| {
+            let (problems, detail) = told(&found);
+            Problem::new(Code::SourceInvalid, detail)
+                .with("problems", serde_json::to_value(problems).unwrap_or_default())
         })
     }
 
@@ -77,6 +72,29 @@ impl<S: Send + Sync> FromRequest<S> for Uploaded {
         let text = String::from_utf8(bytes.into())
             .map_err(|_| Refused::new(Code::InvalidJson, "The document is not UTF-8."))?;
         Ok(Uploaded { text, format })
+    }
+}
+
+/// The errors among what was found, and what to say about them in one line.
+fn told(found: &[hapax_documents::Problem]) -> (Vec<api::DefinitionProblem>, String) {
+    let errors = found.iter().filter(|problem| problem.severity == Severity::Error);
+    let problems: Vec<api::DefinitionProblem> = errors.map(shown_problem).collect();
+    let detail = match problems.first() {
+        Some(first) => {
+            let (count, path, message) = (problems.len(), echo(&first.path), echo(&first.message));
+            format!("{count} problem(s); the first, at {path:?}: {message}")
+        }
+        None => "The document cannot be read.".into(),
+    };
+    (problems, detail)
+}
+
+/// As the wire shows it.
+pub(crate) fn shown_problem(problem: &hapax_documents::Problem) -> api::DefinitionProblem {
+    api::DefinitionProblem {
+        path: problem.path.clone(),
+        rule: problem.code.to_owned(),
+        message: problem.message.clone(),
     }
 }
 

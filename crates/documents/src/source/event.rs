@@ -1,8 +1,10 @@
 //! From a webhook whose signature has been checked to what is to be done about it.
 
+use std::collections::BTreeMap;
+
 use hapax_webhooks::Scheme;
-use http::{HeaderMap, HeaderName};
-use serde_json::{Map, Value, json};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
 
 use super::body::{Unreadable, read_body};
 use super::plan::{Planned, plan};
@@ -78,8 +80,27 @@ impl Source {
             return Ok(Reading::Challenge(challenge));
         }
         let id = self.get_event_id(headers, &body)?;
+        Ok(Reading::Event(self.plan_event(id, visible_headers(headers)?, body)))
+    }
+
+    /// Reads once more an event that was taken in before, by the source as it is now. It keeps its `id`; `headers` are what
+    /// [`visible_headers`] gave when it came.
+    pub fn read_again(
+        &self,
+        id: &str,
+        headers: &BTreeMap<String, String>,
+        body: &[u8],
+    ) -> Result<Event, Unreadable> {
+        let declared = headers.iter().filter_map(|(name, value)| {
+            Some((name.parse::<HeaderName>().ok()?, value.parse::<HeaderValue>().ok()?))
+        });
+        let body = read_body(&declared.collect(), body)?;
+        Ok(self.plan_event(id.to_string(), headers.clone(), body))
+    }
+
+    fn plan_event(&self, id: String, headers: BTreeMap<String, String>, body: Value) -> Event {
         let scope = Scope::new(Value::Null, Value::Null)
-            .with("headers", visible_headers(headers)?)
+            .with("headers", json!(headers))
             .with("event", json!({ "id": id, "source": self.name }))
             .with("body", body);
         let filtered = match self.filter.as_ref().map(|filter| filter.holds(&scope)) {
@@ -91,7 +112,7 @@ impl Source {
             Filtered::Passed => self.plan_actions(&id, &scope),
             Filtered::Held | Filtered::Failed { .. } => Vec::new(),
         };
-        Ok(Reading::Event(Event { id, filtered, actions }))
+        Event { id, filtered, actions }
     }
 
     fn plan_actions(&self, event_id: &str, scope: &Scope) -> Vec<ActionPlan> {
@@ -159,19 +180,19 @@ impl Source {
 }
 
 /// Headers as expressions see them: names in small letters, and nothing that proves who somebody is, because what expressions see is kept.
-fn visible_headers(headers: &HeaderMap) -> Result<Value, Unreadable> {
+pub fn visible_headers(headers: &HeaderMap) -> Result<BTreeMap<String, String>, Unreadable> {
     let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if size > MAX_EVENT_HEADER_BYTES {
         return Err(Unreadable::HeadersTooLarge);
     }
-    let mut visible = Map::new();
+    let mut visible = BTreeMap::new();
     for name in headers.keys().filter(|name| !is_proof(name)) {
         let values: Result<Vec<&str>, _> = headers.get_all(name).iter().map(|value| value.to_str()).collect();
         if let Ok(values) = values {
-            visible.insert(name.as_str().to_string(), Value::String(values.join(", ")));
+            visible.insert(name.as_str().to_string(), values.join(", "));
         }
     }
-    Ok(Value::Object(visible))
+    Ok(visible)
 }
 
 fn is_proof(name: &HeaderName) -> bool {

@@ -522,6 +522,6 @@ pub(crate) fn run_id(text: &str) -> Result<RunId, Refused> {
     })
 }
 
-fn etag(version: Version) -> HeaderValue {
+pub(crate) fn etag(version: Version) -> HeaderValue {
     HeaderValue::try_from(format!("\"{version}\"")).expect("digits in quotes")
 }

@@ -176,7 +176,33 @@ fn cases() -> Vec<Case> {
         get("/promises/{id}", Read).at("/promises/{promise}"),
         patch("/promises/{id}", Operate, json!({ "state": "RESOLVED" }), &[200, 403])
             .at("/promises/{promise}-4"),
+        post("/api/v1/webhook-sources", Administer, source("new"), &[200, 201]),
+        get("/api/v1/webhook-sources", Read),
+        get("/api/v1/webhook-sources/{name}", Read).at("/api/v1/webhook-sources/{source}"),
+        post("/api/v1/webhook-sources/{name}", Administer, source("{source}"), &[200])
+            .at("/api/v1/webhook-sources/{source}"),
+        post("/api/v1/webhook-sources/{name}/disable", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-sources/{source}/disable"),
+        post("/api/v1/webhook-sources/{name}/enable", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-sources/{source}/enable"),
+        post("/api/v1/webhooks/{source}", Open, json!({ "id": "{event}" }), &[200]).at("{webhooks}"),
+        post("/api/v1/webhooks/{workspace}/{name}", Open, json!({ "id": "{event}" }), &[200])
+            .at("/api/v1/webhooks/{workspace}/{source}"),
+        get("/api/v1/webhook-events", Read),
+        post("/api/v1/webhook-events/reprocess", Operate, json!({ "status": "failed", "limit": 1 }), &[200]),
+        get("/api/v1/webhook-events/{source}/{event}", Read).at("/api/v1/webhook-events/{source}/{event}"),
+        post("/api/v1/webhook-events/{source}/{event}/reprocess", Operate, json!({}), &[200])
+            .at("/api/v1/webhook-events/{source}/{event}/reprocess"),
+        get("/schemas/webhook-source.json", Open),
     ]
+}
+
+/// A source that believes everybody.
+fn source(name: &str) -> Value {
+    json!({
+        "name": name, "signature": { "scheme": "none", "allowUnsigned": true }, "eventId": { "pointer": "/id" },
+        "actions": [{ "settle": { "key": "k", "value": 1 } }],
+    })
 }
 
 /// What a workspace has.
@@ -191,6 +217,9 @@ struct Things {
     delivery: String,
     promise: String,
     token: String,
+    source: String,
+    webhooks: String,
+    event: String,
 }
 
 impl Things {
@@ -208,6 +237,9 @@ impl Things {
             subscription: format!("sub_{}", "0".repeat(32)),
             promise: "nobodys-promise".into(),
             token: "hps_0".into(),
+            source: "nobodys-source".into(),
+            webhooks: format!("/api/v1/webhooks/whk_{}", "0".repeat(32)),
+            event: "nobodys-event".into(),
         }
     }
 
@@ -247,6 +279,10 @@ impl Things {
         }
         let token = send(&format!("/api/v1/promises/id:{promise}-3/tokens"), json!({})).await;
         let token = token["token"].as_str().unwrap().to_owned();
+        let (name, event) = (format!("source-of-{workspace}"), format!("event-of-{workspace}"));
+        let webhooks =
+            send("/api/v1/webhook-sources", source(&name)).await["path"].as_str().unwrap().to_owned();
+        send(&webhooks, json!({ "id": event })).await;
         Things {
             workspace: workspace.into(),
             definition,
@@ -258,6 +294,9 @@ impl Things {
             delivery,
             promise,
             token,
+            source: name,
+            webhooks,
+            event,
         }
     }
 
@@ -272,6 +311,9 @@ impl Things {
             .replace("{delivery}", &self.delivery)
             .replace("{promise}", &self.promise)
             .replace("{token}", &self.token)
+            .replace("{source}", &self.source)
+            .replace("{webhooks}", &self.webhooks)
+            .replace("{event}", &self.event)
     }
 }
 
@@ -302,6 +344,8 @@ fn without_names(answer: &Answer, things: &Things) -> String {
         &things.workspace,
         &things.credential,
         &things.subscription,
+        &things.source,
+        &things.event,
     ] {
         text = text.replace(name.as_str(), "");
     }
@@ -378,7 +422,7 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
     let things = Things::of(&server, "acme").await;
     let nothing = Things::of_nobody();
     let stranger = server.key("globex", Role::Admin).await;
-    // What is open to all has a test of its own: a token is good for whoever has it.
+    // What is open to all has tests of its own: a token is good for whoever has it, a webhook from whoever signs it.
     for case in cases().iter().filter(|case| case.names_a_thing && case.access != Access::Open) {
         let place = format!("{} {}", case.method, case.route);
         let theirs = call(&server, &server.http, case, &things, &stranger).await;
@@ -395,6 +439,8 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
         "/api/v1/webhook-deliveries",
         "/api/v1/promises",
         "/api/v1/early-settlements",
+        "/api/v1/webhook-sources",
+        "/api/v1/webhook-events",
     ] {
         let shown = server.send("GET", list, None, &stranger, &[]).await;
         assert_eq!(shown.json()["items"], json!([]), "{list}");

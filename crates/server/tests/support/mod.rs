@@ -1,6 +1,7 @@
 //! A server of our own, on a real port over a real store.
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
+mod planned_hooks;
 mod planned_store;
 mod provider;
 mod receiver;
@@ -144,8 +145,7 @@ impl TestServer {
 
     /// On such a store, set up by the test.
     pub async fn planned_with(setup: Setup) -> (Self, Arc<PlannedStore>) {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let store = PlannedStore::over(Arc::new(MemoryStore::new(clock)));
+        let store = PlannedStore::over(Arc::new(MemoryStore::new(setup.clock.clone())));
         (Self::over(store.clone(), Kept::Memory, setup).await, store)
     }
 
@@ -164,9 +164,14 @@ impl TestServer {
 
     /// On a PostgreSQL database.
     pub async fn postgres() -> Self {
+        Self::postgres_with(Hands::new()).await
+    }
+
+    /// On a PostgreSQL database, with hands of the test's own.
+    pub async fn postgres_with(hands: Hands) -> Self {
         let database = Database::empty().await.unwrap();
         let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
-        Self::over(Arc::new(store), Kept::Postgres(database), Setup::default()).await
+        Self::over(Arc::new(store), Kept::Postgres(database), Setup { hands, ..Setup::default() }).await
     }
 
     /// Another node over the same PostgreSQL database, with the same keys.

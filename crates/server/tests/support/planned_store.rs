@@ -20,6 +20,7 @@ pub struct PlannedStore {
     is_away: AtomicBool,
     starts: AtomicUsize,
     has_failed: AtomicBool,
+    pub(super) loses_outcomes: AtomicBool,
     /// Told when a gated start has begun.
     pub begun: Notify,
     /// Lets gated starts go on, one per permit.
@@ -33,6 +34,7 @@ impl PlannedStore {
             is_away: AtomicBool::new(false),
             starts: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
+            loses_outcomes: AtomicBool::new(false),
             begun: Notify::new(),
             gate: Semaphore::new(0),
         })
@@ -53,7 +55,7 @@ impl PlannedStore {
         self.starts.load(Ordering::SeqCst)
     }
 
-    fn behind(&self) -> StoreResult<&dyn Store> {
+    pub(super) fn behind(&self) -> StoreResult<&dyn Store> {
         match self.is_away.load(Ordering::SeqCst) {
             true => Err(StoreError::Unavailable("planned".into())),
             false => Ok(&*self.inner),
@@ -155,7 +157,7 @@ impl Store for PlannedStore {
     }
 
     fn hook_book(&self) -> Option<&dyn HookBook> {
-        self.inner.hook_book()
+        Some(self)
     }
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {

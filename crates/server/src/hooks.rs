@@ -1,0 +1,94 @@
+//! Webhooks in: sources that are believed, events that are taken in once, and what is done about them.
+//!
+//! A webhook is verified on its raw bytes ([`verify`]), made durable ([`intake`]), and only then answered with a 2xx. What it asks for
+//! is done by [`act`], which may be done twice and happens once: so whoever dies in between leaves nothing but work for [`sweep`].
+
+mod act;
+mod change;
+mod intake;
+mod log;
+mod outcome;
+mod source;
+mod sources;
+mod sweep;
+mod verify;
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use hapax_api::{Code, Problem};
+use hapax_documents::Hands;
+use hapax_engine::Engine;
+use hapax_engine::model::{Name, WorkspaceId};
+use hapax_engine::store::{Catalog, HookBook, Store};
+
+use crate::definitions::Definitions;
+use crate::metrics::Metrics;
+use crate::rate_limit::FailedAuth;
+
+pub(crate) use change::Uploading;
+pub(crate) use intake::{Intake, Named, Sent};
+pub(crate) use log::{EventFilter, shown, shown_whole};
+pub(crate) use verify::DISBELIEVED;
+
+use source::StoredSource;
+use verify::Decoy;
+
+/// Everything about webhooks that come in, on this node.
+pub(crate) struct Hooks {
+    engine: Engine,
+    store: Arc<dyn Store>,
+    definitions: Arc<Definitions>,
+    hands: Arc<Hands>,
+    metrics: Arc<Metrics>,
+    known: RwLock<Known>,
+    /// Those who sent what was not believed.
+    strangers: FailedAuth,
+    decoy: Decoy,
+}
+
+/// The sources that this node knows.
+#[derive(Default)]
+struct Known {
+    by_id: HashMap<Name, Arc<StoredSource>>,
+    by_name: HashMap<(WorkspaceId, String), Name>,
+}
+
+impl Hooks {
+    /// Webhooks in, over this store; `hands` know the secrets of sources.
+    pub(crate) fn new(
+        engine: Engine,
+        store: Arc<dyn Store>,
+        definitions: Arc<Definitions>,
+        hands: Arc<Hands>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        Arc::new(Hooks {
+            engine,
+            store,
+            definitions,
+            hands,
+            metrics,
+            known: RwLock::default(),
+            strangers: FailedAuth::default(),
+            decoy: Decoy::default(),
+        })
+    }
+
+    fn catalog(&self) -> &dyn Catalog {
+        self.store.catalog().expect("looked at when the server was made")
+    }
+
+    fn book(&self) -> Result<&dyn HookBook, Problem> {
+        self.store.hook_book().ok_or_else(|| {
+            let detail = "This store keeps no webhooks; use the SQLite or the PostgreSQL store.";
+            Problem::new(Code::StoreRefused, detail)
+        })
+    }
+}
+
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hooks").field("known", &self.count()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,220 @@
+//! Does what an event asks for. Every action is named by the event, so that doing it twice is doing it once.
+
+use std::time::Duration;
+
+use hapax_api::Problem;
+use hapax_documents::source::{
+    ActionPlan, Event, Filtered, Outcome as Plan, Planned, PlannedSettlement, PlannedTarget,
+};
+use hapax_engine::limits::KEEP_EARLY_FOR;
+use hapax_engine::model::{
+    Failure, Hook, HookStatus, IdempotencyKey, KeyKind, Payload, PromiseRef, RunId, Settlement, Wish,
+    WorkspaceId,
+};
+use hapax_engine::runtime::Settling;
+use hapax_engine::store::{FinishHook, StoreError};
+use hapax_engine::{Error, RunHandle};
+use serde_json::Value;
+
+use super::Hooks;
+use super::outcome::{ActionOutcome, ActionResult, Outcome};
+use super::source::StoredSource;
+use crate::errors::{of_invalid, of_store, problem_of};
+
+impl Hooks {
+    /// Does what `event` asks for, and writes down what came of it. If the store cannot be reached nothing is written down: the event
+    /// stays as it is, and is processed again.
+    pub(super) async fn process(
+        &self,
+        source: &StoredSource,
+        hook: &Hook,
+        event: Event,
+    ) -> Result<HookStatus, Problem> {
+        let outcome = match event.filtered {
+            Filtered::Held => Outcome::ignored("the filter of the source does not let it through"),
+            Filtered::Failed { why } => {
+                Outcome::failed(format!("the filter of the source cannot tell: {why}"))
+            }
+            Filtered::Passed => {
+                let mut outcome = Outcome::default();
+                for plan in event.actions {
+                    let action = self.carry_out(&source.workspace, plan).await;
+                    outcome.actions.push(action.map_err(|error| problem_of(&error))?);
+                }
+                outcome
+            }
+        };
+        self.finish(hook, &outcome).await
+    }
+
+    /// Writes down what came of an event; if somebody else did so first, that counts.
+    pub(super) async fn finish(&self, hook: &Hook, outcome: &Outcome) -> Result<HookStatus, Problem> {
+        let status = outcome.status();
+        let kept = Payload::of(outcome).map_err(|invalid| of_invalid(&invalid))?;
+        let request =
+            FinishHook { id: hook.id.clone(), attempts: hook.attempts, status, outcome: Some(kept) };
+        let book = self.book()?;
+        if book.finish_hook(request).await.map_err(|error| of_store(&error))? {
+            let (workspace, source) = (&hook.id.workspace, hook.id.source.as_str());
+            self.metrics.webhook(workspace, source, status.as_str());
+            let event = hook.id.event.as_str();
+            tracing::info!(%workspace, source, event, status = status.as_str(), "a webhook was processed");
+            return Ok(status);
+        }
+        let found = book.find_hook(&hook.id).await.map_err(|error| of_store(&error))?;
+        Ok(found.map_or(status, |found| found.status))
+    }
+
+    async fn carry_out(&self, workspace: &WorkspaceId, plan: ActionPlan) -> Result<ActionOutcome, Error> {
+        let planned = match plan.outcome {
+            Plan::Do(planned) => planned,
+            Plan::Skipped => return Ok(ActionOutcome::new(plan.kind, ActionResult::Skipped)),
+            Plan::Failed { why } => {
+                return Ok(ActionOutcome::new(plan.kind, ActionResult::Failed).because(why));
+            }
+        };
+        let done = match planned {
+            Planned::Settle { key, settlement, keep_for } => {
+                self.settle(workspace, &key, settlement, keep_for).await
+            }
+            Planned::Start { workflow, version, key, input } => {
+                self.start(workspace, &workflow, version, &key, &input).await
+            }
+            Planned::Signal { target, name, id, payload } => {
+                self.signal(workspace, target, &name, &id, &payload).await
+            }
+        };
+        match done {
+            Err(error) if !is_for_later(&error) => {
+                let detail = problem_of(&error).detail;
+                Ok(ActionOutcome::new(plan.kind, ActionResult::Failed).because(detail))
+            }
+            done => done,
+        }
+    }
+
+    async fn settle(
+        &self,
+        workspace: &WorkspaceId,
+        key: &str,
+        settlement: PlannedSettlement,
+        keep_for: Option<Duration>,
+    ) -> Result<ActionOutcome, Error> {
+        let settlement = match settlement {
+            PlannedSettlement::Resolve(value) => Settlement::Resolved(Payload::of(&value)?),
+            PlannedSettlement::Reject { message, code } => {
+                let failure = Failure::permanent(message);
+                Settlement::Rejected(match code {
+                    Some(code) => failure.with_code(&code),
+                    None => failure,
+                })
+            }
+        };
+        let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
+        let engine = self.engine.workspace(workspace.clone());
+        let keep_for = keep_for.unwrap_or(KEEP_EARLY_FOR);
+        let applied = ActionOutcome::new("settle", ActionResult::Applied);
+        let unmatched = ActionOutcome::new("settle", ActionResult::Unmatched);
+        let answer = engine.settle_early(promise.clone(), Wish::new(settlement), Some(keep_for)).await;
+        self.metrics.settled(workspace, &promise, &answer);
+        match answer {
+            Ok(Settling::Done(promise)) => Ok(applied.of_promise(promise.id)),
+            Ok(Settling::AlreadySo(promise)) => {
+                Ok(applied.of_promise(promise.id).because("it was settled so before"))
+            }
+            Ok(Settling::Kept { until }) => {
+                let detail = format!("no promise has the key {key:?} yet; kept for it until {until}");
+                Ok(unmatched.because(detail))
+            }
+            Err(Error::NoSuchPromise(_)) => Ok(unmatched.because(format!("no promise has the key {key:?}"))),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn start(
+        &self,
+        workspace: &WorkspaceId,
+        workflow: &str,
+        version: Option<u32>,
+        key: &str,
+        input: &Value,
+    ) -> Result<ActionOutcome, Error> {
+        let mut started = self.try_start(workspace, workflow, version, key, input).await;
+        if matches!(started, Err(Error::UnknownWorkflow(_))) {
+            // Another node may have been given it a moment ago.
+            self.definitions.learn_recent().await;
+            started = self.try_start(workspace, workflow, version, key, input).await;
+        }
+        let run = started?;
+        let applied = ActionOutcome::new("start", ActionResult::Applied).of_run(run.id());
+        Ok(match run.created {
+            true => applied,
+            false => applied.because("it was started before"),
+        })
+    }
+
+    async fn try_start(
+        &self,
+        workspace: &WorkspaceId,
+        workflow: &str,
+        version: Option<u32>,
+        key: &str,
+        input: &Value,
+    ) -> Result<RunHandle, Error> {
+        let engine = self.engine.workspace(workspace.clone());
+        let start = engine.start_payload(workflow, Payload::of(input)?).idempotency_key(key);
+        match version {
+            Some(version) => start.version(version).await,
+            None => start.await,
+        }
+    }
+
+    async fn signal(
+        &self,
+        workspace: &WorkspaceId,
+        target: PlannedTarget,
+        name: &str,
+        id: &str,
+        payload: &Value,
+    ) -> Result<ActionOutcome, Error> {
+        let unmatched = |why: String| ActionOutcome::new("signal", ActionResult::Unmatched).because(why);
+        let run = match &target {
+            PlannedTarget::Run(text) => text.parse::<RunId>().ok(),
+            PlannedTarget::Key(key) => self.find_run_of(workspace, &IdempotencyKey::new(key)?).await?,
+        };
+        let Some(run) = run else {
+            return Ok(unmatched(match target {
+                PlannedTarget::Run(text) => format!("there is no run {text:?}"),
+                PlannedTarget::Key(key) => format!("no run has the key {key:?}"),
+            }));
+        };
+        let engine = self.engine.workspace(workspace.clone());
+        let applied = ActionOutcome::new("signal", ActionResult::Applied).of_run(run);
+        match engine.signal_payload(run, name, Payload::of(payload)?, Some(id)).await {
+            Ok(true) => Ok(applied),
+            Ok(false) => Ok(applied.because("it was sent before")),
+            Err(Error::NoSuchRun(_)) => Ok(unmatched(format!("there is no run {run}"))),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn find_run_of(
+        &self,
+        workspace: &WorkspaceId,
+        key: &IdempotencyKey,
+    ) -> Result<Option<RunId>, Error> {
+        let found = self.store.find_key(workspace, KeyKind::Run, key).await?;
+        let now = self.store.now();
+        Ok(found.filter(|record| record.is_live(now)).and_then(|record| record.run()))
+    }
+}
+
+/// Can it be done once the store, or this server, is well again?
+fn is_for_later(error: &Error) -> bool {
+    match error {
+        Error::Store(StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Broken(_))
+        | Error::ShuttingDown => true,
+        Error::Store(StoreError::Refused(_)) => false,
+        _ => false,
+    }
+}

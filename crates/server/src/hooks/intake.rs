@@ -1,0 +1,174 @@
+//! Takes webhooks in: believed, made durable, and only then answered with a 2xx.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hapax_api as api;
+use hapax_api::{Code, Problem, ReceiptStatus};
+use hapax_documents::source::{Event, Reading, Unreadable, visible_headers};
+use hapax_engine::model::{Hook, HookId, HookStatus, Name, Payload, WorkspaceId};
+use hapax_engine::store::{NewHook, ReceivedHook};
+use http::HeaderMap;
+
+use super::Hooks;
+use super::source::StoredSource;
+use super::verify::Disbelieved;
+use crate::answer::Refused;
+use crate::errors::{of_invalid, of_store};
+use crate::limits::PROCESS_WEBHOOK_WITHIN;
+
+/// How an address names its source.
+#[derive(Debug)]
+pub(crate) enum Named {
+    /// By its id.
+    Id(String),
+    /// By workspace and name.
+    InWorkspace {
+        /// The workspace.
+        workspace: String,
+        /// The name.
+        name: String,
+    },
+}
+
+/// What was sent.
+#[derive(Debug)]
+pub(crate) struct Sent<'a> {
+    pub(crate) headers: &'a HeaderMap,
+    /// Byte for byte.
+    pub(crate) body: &'a [u8],
+    /// From where, if that is known.
+    pub(crate) address: Option<IpAddr>,
+}
+
+/// What its sender is told.
+#[derive(Debug)]
+pub(crate) enum Intake {
+    /// It is durable.
+    Taken(api::WebhookReceipt),
+    /// The provider asked whether somebody is there.
+    Challenged(String),
+}
+
+impl Hooks {
+    /// Takes a webhook in. Whatever keeps it from being believed, its sender is told the same.
+    pub(crate) async fn take_in(self: &Arc<Self>, named: &Named, sent: Sent<'_>) -> Result<Intake, Refused> {
+        let source = self.find_named(named);
+        let believed = self.verify(source.as_deref(), sent.headers, sent.body, self.store.now()).await;
+        let source = match (believed, source) {
+            (Ok(()), Some(source)) => source,
+            (Err(why), source) => return Err(self.disbelieve(&why, source.as_deref(), sent.address)),
+            (Ok(()), None) => return Err(self.disbelieve(&Disbelieved::UnknownSource, None, sent.address)),
+        };
+        let event = match source.source().read(sent.headers, sent.body) {
+            Ok(Reading::Event(event)) => event,
+            Ok(Reading::Challenge(challenge)) => return Ok(Intake::Challenged(challenge)),
+            Err(unreadable) => {
+                self.metrics.webhook_refused(unreadable.code());
+                tracing::info!(source = source.name(), workspace = %source.workspace, %unreadable, "a signed webhook cannot be read");
+                return Err(cannot_be_read(&unreadable).into());
+            }
+        };
+        let status = match self.receive(&source, &event, &sent).await? {
+            ReceivedHook::New(hook) => self.process_soon(source, hook, event.clone()).await,
+            ReceivedHook::Again(_) => {
+                self.metrics.webhook(&source.workspace, source.name(), "duplicate");
+                ReceiptStatus::Duplicate
+            }
+        };
+        Ok(Intake::Taken(api::WebhookReceipt { event_id: event.id, status }))
+    }
+
+    fn find_named(&self, named: &Named) -> Option<Arc<StoredSource>> {
+        match named {
+            Named::Id(id) => self.find_by_id(id),
+            Named::InWorkspace { workspace, name } => {
+                self.find_by_name(&WorkspaceId::new(workspace).ok()?, name)
+            }
+        }
+    }
+
+    /// One answer for everything; whoever fails too often is told to wait. What is signed well is never held up by what others at the
+    /// same address send, because many senders share one.
+    fn disbelieve(
+        &self,
+        why: &Disbelieved,
+        source: Option<&StoredSource>,
+        address: Option<IpAddr>,
+    ) -> Refused {
+        let now = Instant::now();
+        if let Some(address) = address {
+            if let Err(refused) = self.strangers.check(address, None, now) {
+                self.metrics.webhook_refused("rate_limited");
+                return refused;
+            }
+            self.strangers.record_failure(address, None, now);
+        }
+        self.metrics.webhook_refused(why.code());
+        let (name, workspace) = match source {
+            Some(source) => (source.name(), source.workspace.as_str()),
+            None => ("", ""),
+        };
+        tracing::warn!(source = name, workspace, reason = why.code(), %why, "a webhook was not believed");
+        Refused::new(
+            Code::WebhookSignatureInvalid,
+            "There is no such source, or the webhook is not signed as it asks for, or was signed too long ago. Nothing was stored.",
+        )
+    }
+
+    async fn receive(
+        &self,
+        source: &StoredSource,
+        event: &Event,
+        sent: &Sent<'_>,
+    ) -> Result<ReceivedHook, Problem> {
+        let headers = visible_headers(sent.headers).map_err(|unreadable| cannot_be_read(&unreadable))?;
+        let id = HookId {
+            workspace: source.workspace.clone(),
+            source: Name::new("source name", source.name()).map_err(|invalid| of_invalid(&invalid))?,
+            event: event.id.clone(),
+        };
+        let headers = Payload::of(&headers).map_err(|invalid| of_invalid(&invalid))?;
+        let new = NewHook { id, headers, body: sent.body.to_vec() };
+        self.book()?.receive_hook(new).await.map_err(|error| of_store(&error))
+    }
+
+    /// Processes it now if that is quick; it goes on without its sender, and is swept up should this process die.
+    async fn process_soon(
+        self: &Arc<Self>,
+        source: Arc<StoredSource>,
+        hook: Hook,
+        event: Event,
+    ) -> ReceiptStatus {
+        let hooks = self.clone();
+        let task = tokio::spawn(async move { hooks.process(&source, &hook, event).await });
+        match tokio::time::timeout(PROCESS_WEBHOOK_WITHIN, task).await {
+            Ok(Ok(Ok(status))) => receipt_of(status),
+            // It is durable, and the sweeper comes.
+            Ok(Ok(Err(_)) | Err(_)) | Err(_) => ReceiptStatus::Received,
+        }
+    }
+}
+
+fn receipt_of(status: HookStatus) -> ReceiptStatus {
+    match status {
+        HookStatus::Received => ReceiptStatus::Received,
+        HookStatus::Applied => ReceiptStatus::Applied,
+        HookStatus::Ignored => ReceiptStatus::Ignored,
+        HookStatus::Unmatched => ReceiptStatus::Unmatched,
+        HookStatus::Failed => ReceiptStatus::Failed,
+    }
+}
+
+/// For whoever holds the secret: what is wrong with what they sent.
+fn cannot_be_read(unreadable: &Unreadable) -> Problem {
+    let code = match unreadable {
+        Unreadable::TooLarge => Code::PayloadTooLarge,
+        Unreadable::HeadersTooLarge => Code::HeadersTooLarge,
+        Unreadable::Compressed => Code::UnsupportedMediaType,
+        Unreadable::Body(_) => Code::InvalidJson,
+        Unreadable::EventId(_) => Code::InvalidRequest,
+    };
+    Problem::new(code, format!("{unreadable}. Nothing was stored."))
+}

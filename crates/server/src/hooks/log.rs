@@ -1,0 +1,167 @@
+//! What came in, for people: listed, looked at, and processed once more.
+
+use std::sync::Arc;
+
+use hapax_api as api;
+use hapax_api::{Code, Problem, ReceivedStatus, WebhookActionResult};
+use hapax_engine::model::{Actor, Hook, HookId, HookStatus, Name, Note, Noted, WorkspaceId};
+use hapax_engine::store::ListHooks;
+
+use super::Hooks;
+use super::outcome::{ActionResult, Outcome};
+use crate::errors::of_store;
+use crate::limits::WEBHOOKS_READ_AT_ONCE;
+
+/// Which events are meant.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EventFilter {
+    pub(crate) source: Option<String>,
+    pub(crate) status: Option<ReceivedStatus>,
+}
+
+impl Hooks {
+    /// Events of a workspace before a place, newest first, and the place where the page ends. They are read a few at a time, because
+    /// each comes with its body.
+    pub(crate) async fn list_events(
+        &self,
+        workspace: &WorkspaceId,
+        filter: &EventFilter,
+        mut before: Option<u64>,
+        limit: usize,
+    ) -> Result<(Vec<api::ReceivedWebhookSummary>, Option<u64>), Problem> {
+        let source = match &filter.source {
+            None => None,
+            Some(source) => match Name::new("source name", source) {
+                Ok(source) => Some(source),
+                Err(_) => return Ok((Vec::new(), None)),
+            },
+        };
+        let status = filter.status.map(status_named);
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let asked = (limit - found.len()).min(WEBHOOKS_READ_AT_ONCE);
+            let (workspace, source) = (workspace.clone(), source.clone());
+            let request = ListHooks { workspace, source, status, before, limit: asked };
+            let hooks = self.book()?.list_hooks(request).await.map_err(|error| of_store(&error))?;
+            found.extend(hooks.iter().map(shown));
+            match hooks.last() {
+                Some(last) if hooks.len() == asked => before = Some(last.place),
+                _ => return Ok((found, None)),
+            }
+        }
+        Ok((found, before))
+    }
+
+    /// One event.
+    pub(crate) async fn get_event(
+        &self,
+        workspace: &WorkspaceId,
+        source: &str,
+        event: &str,
+    ) -> Result<Hook, Problem> {
+        let absent = || {
+            Problem::new(
+                Code::NotFound,
+                "There is no such webhook event in this workspace; list them with GET /api/v1/webhook-events.",
+            )
+        };
+        let source = Name::new("source name", source).map_err(|_| absent())?;
+        let id = HookId { workspace: workspace.clone(), source, event: event.to_owned() };
+        let found = self.book()?.find_hook(&id).await.map_err(|error| of_store(&error))?;
+        found.ok_or_else(absent)
+    }
+
+    /// Processes an event once more, by its source as it is now.
+    pub(crate) async fn reprocess(
+        self: &Arc<Self>,
+        workspace: &WorkspaceId,
+        source: &str,
+        event: &str,
+        by: Actor,
+    ) -> Result<Hook, Problem> {
+        let hook = self.get_event(workspace, source, event).await?;
+        let what = Noted::SetUp {
+            kind: "webhook-event".into(),
+            id: format!("{source}/{event}"),
+            change: "reprocessed".into(),
+        };
+        let note = Note::on_workspace(workspace.clone(), by, self.store.now(), what);
+        self.store.append_notes(vec![note]).await.map_err(|error| of_store(&error))?;
+        self.process_again(hook).await?;
+        self.get_event(workspace, source, event).await
+    }
+
+    /// Processes the newest events of a kind once more, the oldest of them first.
+    pub(crate) async fn reprocess_many(
+        self: &Arc<Self>,
+        workspace: &WorkspaceId,
+        filter: &EventFilter,
+        limit: usize,
+        by: &Actor,
+    ) -> Result<Vec<api::ReceivedWebhookSummary>, Problem> {
+        let (found, _) = self.list_events(workspace, filter, None, limit).await?;
+        let mut processed = Vec::with_capacity(found.len());
+        for event in found.iter().rev() {
+            let hook = self.reprocess(workspace, &event.source, &event.event_id, by.clone()).await?;
+            processed.push(shown(&hook));
+        }
+        Ok(processed)
+    }
+}
+
+/// As lists show it.
+pub(crate) fn shown(hook: &Hook) -> api::ReceivedWebhookSummary {
+    let status = match hook.status {
+        HookStatus::Received => ReceivedStatus::Received,
+        HookStatus::Applied => ReceivedStatus::Applied,
+        HookStatus::Ignored => ReceivedStatus::Ignored,
+        HookStatus::Unmatched => ReceivedStatus::Unmatched,
+        HookStatus::Failed => ReceivedStatus::Failed,
+    };
+    let outcome = hook.outcome.as_ref().and_then(|outcome| outcome.to::<Outcome>().ok());
+    api::ReceivedWebhookSummary {
+        source: hook.id.source.to_string(),
+        event_id: hook.id.event.clone(),
+        status,
+        received_at: hook.received_at.to_string(),
+        changed_at: hook.changed_at.to_string(),
+        duplicates: hook.duplicates,
+        attempts: hook.attempts,
+        outcome: outcome.map(shown_outcome),
+    }
+}
+
+/// With what it carried.
+pub(crate) fn shown_whole(hook: &Hook) -> api::ReceivedWebhook {
+    api::ReceivedWebhook {
+        summary: shown(hook),
+        headers: hook.headers.to().unwrap_or_default(),
+        body: String::from_utf8_lossy(&hook.body).into_owned(),
+    }
+}
+
+fn shown_outcome(outcome: Outcome) -> api::WebhookOutcome {
+    let actions = outcome.actions.into_iter().map(|action| api::WebhookActionOutcome {
+        action: action.action,
+        result: match action.result {
+            ActionResult::Applied => WebhookActionResult::Applied,
+            ActionResult::Skipped => WebhookActionResult::Skipped,
+            ActionResult::Unmatched => WebhookActionResult::Unmatched,
+            ActionResult::Failed => WebhookActionResult::Failed,
+        },
+        detail: action.detail,
+        promise_id: action.promise_id,
+        run_id: action.run_id,
+    });
+    api::WebhookOutcome { detail: outcome.detail, actions: actions.collect() }
+}
+
+fn status_named(status: ReceivedStatus) -> HookStatus {
+    match status {
+        ReceivedStatus::Received => HookStatus::Received,
+        ReceivedStatus::Applied => HookStatus::Applied,
+        ReceivedStatus::Ignored => HookStatus::Ignored,
+        ReceivedStatus::Unmatched => HookStatus::Unmatched,
+        ReceivedStatus::Failed => HookStatus::Failed,
+    }
+}

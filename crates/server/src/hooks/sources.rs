@@ -1,0 +1,129 @@
+//! The sources that this node knows: all of them, and changes of other nodes within a second.
+
+use std::sync::{Arc, Weak};
+
+use hapax_api::{Code, Problem};
+use hapax_engine::model::{Item, ItemKind, Name, Timestamp, WorkspaceId};
+use hapax_engine::store::ListItems;
+
+use super::Hooks;
+use super::source::StoredSource;
+use crate::errors::of_store;
+use crate::limits::{SOURCE_OVERLAP, SOURCE_POLL};
+
+impl Hooks {
+    /// How many are known here.
+    pub(crate) fn count(&self) -> usize {
+        self.known.read().expect("no holder panics").by_id.len()
+    }
+
+    /// The source of this id that is known here, in whatever workspace.
+    pub(super) fn find_by_id(&self, id: &str) -> Option<Arc<StoredSource>> {
+        let id = Name::new("source id", id).ok()?;
+        self.known.read().expect("no holder panics").by_id.get(&id).cloned()
+    }
+
+    /// The source of this name that is known here.
+    pub(super) fn find_by_name(&self, workspace: &WorkspaceId, name: &str) -> Option<Arc<StoredSource>> {
+        let known = self.known.read().expect("no holder panics");
+        let id = known.by_name.get(&(workspace.clone(), name.to_owned()))?;
+        known.by_id.get(id).cloned()
+    }
+
+    /// One source of a workspace, as it is in the store now.
+    pub(crate) async fn get_source(
+        &self,
+        workspace: &WorkspaceId,
+        name: &str,
+    ) -> Result<Arc<StoredSource>, Problem> {
+        self.find_source(workspace, name).await?.ok_or_else(|| {
+            Problem::new(
+                Code::NotFound,
+                "There is no such webhook source in this workspace; list them with GET /api/v1/webhook-sources.",
+            )
+        })
+    }
+
+    pub(super) async fn find_source(
+        &self,
+        workspace: &WorkspaceId,
+        name: &str,
+    ) -> Result<Option<Arc<StoredSource>>, Problem> {
+        // What cannot be a name is not looked for.
+        if Name::new("source name", name).is_err() {
+            return Ok(None);
+        }
+        let item = self.catalog().find_named_item(workspace, ItemKind::Source, name).await;
+        item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
+    }
+
+    /// Sources of a workspace after `after`, in the order of their ids.
+    pub(crate) async fn list_sources(
+        &self,
+        workspace: &WorkspaceId,
+        after: Option<Name>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoredSource>>, Problem> {
+        let request = ListItems {
+            workspace: Some(workspace.clone()),
+            kind: ItemKind::Source,
+            changed_since: None,
+            after,
+            limit,
+        };
+        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        items.iter().map(|item| self.learn(item)).collect()
+    }
+
+    /// Takes an item in, unless a newer version of it is known.
+    pub(super) fn learn(&self, item: &Item) -> Result<Arc<StoredSource>, Problem> {
+        if let Some(known) = self.known.read().expect("no holder panics").by_id.get(&item.id)
+            && known.version == item.version
+        {
+            return Ok(known.clone());
+        }
+        let found = Arc::new(StoredSource::of(item)?);
+        let mut known = self.known.write().expect("no holder panics");
+        if let Some(newer) = known.by_id.get(&item.id).filter(|known| known.version > found.version) {
+            return Ok(newer.clone());
+        }
+        known.by_name.insert((item.workspace.clone(), item.name.clone()), item.id.clone());
+        known.by_id.insert(item.id.clone(), found.clone());
+        Ok(found)
+    }
+
+    /// Takes in all sources there are.
+    pub(crate) async fn learn_all(&self) -> Result<(), Problem> {
+        self.learn_since(None).await
+    }
+
+    /// Takes in what other nodes were told, for as long as the server lives.
+    pub(crate) async fn keep_learning(this: Weak<Self>) {
+        loop {
+            tokio::time::sleep(SOURCE_POLL).await;
+            let Some(hooks) = this.upgrade() else { return };
+            // Looked back a little, because a write may become visible after a later one.
+            let since = hooks.store.now().minus(SOURCE_OVERLAP);
+            if let Err(problem) = hooks.learn_since(Some(since)).await {
+                tracing::warn!(%problem, "looking for changed webhook sources failed; trying again");
+            }
+        }
+    }
+
+    async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
+        let limit = hapax_engine::limits::MAX_PAGE;
+        let mut after = None;
+        loop {
+            let request = ListItems { workspace: None, kind: ItemKind::Source, changed_since, after, limit };
+            let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+            for item in &items {
+                // One that cannot be read must not keep the others from being believed.
+                let _ = self.learn(item);
+            }
+            match items.last() {
+                Some(last) if items.len() == limit => after = Some(last.id.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Webhooks that came in, and what became of them.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use hapax_api as api;
+use hapax_api::{Code, ReceivedStatus};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use crate::answer::Refused;
+use crate::app::App;
+use crate::hooks::{EventFilter, shown, shown_whole};
+use crate::limits::MAX_REPROCESSED_WEBHOOKS;
+use crate::strict_json::StrictJson;
+
+/// Which events to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct WebhookEventFilter {
+    /// Only of this source.
+    source: Option<String>,
+    /// Only those with this status.
+    #[param(value_type = Option<ReceivedStatus>)]
+    status: Option<String>,
+    /// How many at most, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+}
+
+/// Events that came in, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/webhook-events", tag = "webhooks", operation_id = "list_webhook_events", params(WebhookEventFilter),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::ReceivedWebhookSummary>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(asked): QueryOf<WebhookEventFilter>,
+) -> Result<Json<api::Page<api::ReceivedWebhookSummary>>, Refused> {
+    let limit = page_limit(asked.limit.as_deref())?;
+    let filter =
+        EventFilter { status: asked.status.as_deref().map(status_named).transpose()?, source: asked.source };
+    let said = format!("{filter:?}");
+    let pages = app.list(&identity, "webhook-events", &said);
+    let begin_again = || Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
+    let before = match asked.cursor.as_deref() {
+        Some(cursor) => Some(pages.open(cursor)?.parse().map_err(|_| begin_again())?),
+        None => None,
+    };
+    let (items, next) = app.hooks.list_events(&identity.workspace, &filter, before, limit).await?;
+    let next_cursor = next.map(|place| pages.seal(&place.to_string()));
+    Ok(Json(api::Page { items, next_cursor }))
+}
+
+/// One event with what it carried.
+#[utoipa::path(
+    get, path = "/api/v1/webhook-events/{source}/{event}", tag = "webhooks", operation_id = "show_webhook_event",
+    params(
+        ("source" = String, Path, description = "The name of the source"),
+        ("event" = String, Path, description = "What the provider calls the event, percent-encoded"),
+    ),
+    responses(
+        (status = 200, description = "The event", body = api::ReceivedWebhook),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((source, event)): PathOf<(String, String)>,
+) -> Result<Json<api::ReceivedWebhook>, Refused> {
+    Ok(Json(shown_whole(&app.hooks.get_event(&identity.workspace, &source, &event).await?)))
+}
+
+/// Processes an event once more, by its source as it is now. What was done before is not done twice.
+#[utoipa::path(
+    post, path = "/api/v1/webhook-events/{source}/{event}/reprocess", tag = "webhooks", operation_id = "reprocess_webhook_event",
+    params(
+        ("source" = String, Path, description = "The name of the source"),
+        ("event" = String, Path, description = "What the provider calls the event, percent-encoded"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "The event as it stands now", body = api::ReceivedWebhookSummary),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn reprocess(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((source, event)): PathOf<(String, String)>,
+) -> Result<Json<api::ReceivedWebhookSummary>, Refused> {
+    let by = identity.actor(None);
+    Ok(Json(shown(&app.hooks.reprocess(&identity.workspace, &source, &event, by).await?)))
+}
+
+/// Processes the newest events of a status once more, the oldest of them first.
+#[utoipa::path(
+    post, path = "/api/v1/webhook-events/reprocess", tag = "webhooks", operation_id = "reprocess_webhook_events",
+    request_body = api::ReprocessWebhooks,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
+    responses(
+        (status = 200, description = "The events as they stand now", body = api::ReprocessedWebhooks),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn reprocess_many(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    StrictJson { value: asked, .. }: StrictJson<api::ReprocessWebhooks>,
+) -> Result<Json<api::ReprocessedWebhooks>, Refused> {
+    let limit =
+        usize::try_from(asked.limit).ok().filter(|limit| (1..=MAX_REPROCESSED_WEBHOOKS).contains(limit));
+    let limit = limit.ok_or_else(|| {
+        let detail = format!("`limit` is a number from 1 to {MAX_REPROCESSED_WEBHOOKS}.");
+        Refused::new(Code::InvalidRequest, detail).with("path", "/limit")
+    })?;
+    let filter = EventFilter { source: asked.source, status: Some(asked.status) };
+    let by = identity.actor(None);
+    let items = app.hooks.reprocess_many(&identity.workspace, &filter, limit, &by).await?;
+    Ok(Json(api::ReprocessedWebhooks { items }))
+}
+
+fn status_named(text: &str) -> Result<ReceivedStatus, Refused> {
+    ReceivedStatus::from_name(text).ok_or_else(|| {
+        let known = ReceivedStatus::ALL.map(ReceivedStatus::as_str).join(", ");
+        Refused::new(Code::InvalidRequest, format!("`status` is one of {known}.")).with("path", "/status")
+    })
+}

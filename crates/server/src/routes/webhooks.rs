@@ -1,0 +1,87 @@
+//! Where providers send their webhooks. Open to all: the signature is the credential.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use hapax_api as api;
+use hapax_api::ReceiptStatus;
+use http::StatusCode;
+
+use super::request::PathOf;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::connection::Peer;
+use crate::hooks::{Intake, Named, Sent};
+use crate::limits::MAX_WEBHOOK_BYTES;
+use crate::strict_json::read_body;
+
+/// Takes in a webhook of the source with this id. It is durable before it is answered with a 2xx; one that came before does nothing.
+#[utoipa::path(
+    post, path = "/api/v1/webhooks/{source}", tag = "webhooks", operation_id = "take_in_webhook",
+    params(("source" = String, Path, description = "The id of the source, `whk_…`")),
+    request_body(content = String, content_type = "application/json", description = "The webhook as the provider sends it, signed as its source asks for"),
+    responses(
+        (status = 200, description = "It was taken in, now or before", body = api::WebhookReceipt),
+        (status = 202, description = "It was taken in, and is yet to be processed", body = api::WebhookReceipt),
+        (status = 401, description = "It is not believed, whatever the reason", body = api::Problem, content_type = "application/problem+json"),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not taken in; send it again", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn take_in(
+    State(app): State<Arc<App>>,
+    PathOf(source): PathOf<String>,
+    peer: Option<Extension<Peer>>,
+    request: Request,
+) -> Result<Response, Refused> {
+    take(&app, Named::Id(source), peer, request).await
+}
+
+/// The same for a source that is named by its workspace and its name.
+#[utoipa::path(
+    post, path = "/api/v1/webhooks/{workspace}/{name}", tag = "webhooks", operation_id = "take_in_webhook_by_name",
+    params(
+        ("workspace" = String, Path, description = "The workspace of the source"),
+        ("name" = String, Path, description = "The name of the source"),
+    ),
+    request_body(content = String, content_type = "application/json", description = "The webhook as the provider sends it, signed as its source asks for"),
+    responses(
+        (status = 200, description = "It was taken in, now or before", body = api::WebhookReceipt),
+        (status = 202, description = "It was taken in, and is yet to be processed", body = api::WebhookReceipt),
+        (status = 401, description = "It is not believed, whatever the reason", body = api::Problem, content_type = "application/problem+json"),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not taken in; send it again", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn take_in_by_name(
+    State(app): State<Arc<App>>,
+    PathOf((workspace, name)): PathOf<(String, String)>,
+    peer: Option<Extension<Peer>>,
+    request: Request,
+) -> Result<Response, Refused> {
+    take(&app, Named::InWorkspace { workspace, name }, peer, request).await
+}
+
+async fn take(
+    app: &App,
+    named: Named,
+    peer: Option<Extension<Peer>>,
+    request: Request,
+) -> Result<Response, Refused> {
+    let (parts, body) = request.into_parts();
+    let body = read_body(body, MAX_WEBHOOK_BYTES).await?;
+    let address = peer.map(|Extension(peer)| peer.address.ip());
+    let sent = Sent { headers: &parts.headers, body: &body, address };
+    Ok(match app.hooks.take_in(&named, sent).await? {
+        Intake::Taken(receipt) => {
+            let status = match receipt.status {
+                ReceiptStatus::Received => StatusCode::ACCEPTED,
+                _ => StatusCode::OK,
+            };
+            (status, Json(receipt)).into_response()
+        }
+        Intake::Challenged(challenge) => Json(api::WebhookChallenge { challenge }).into_response(),
+    })
+}

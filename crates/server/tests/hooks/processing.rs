@@ -1,0 +1,195 @@
+//! What is done about events: early, late, twice, after a crash, and once more by hand.
+
+use std::time::Duration;
+
+use hapax_engine::model::{HookId, Name, Payload};
+use hapax_engine::store::{NewHook, ReceivedHook};
+use serde_json::{Value, json};
+
+use super::shop::{EVENTS, SOURCES, STRIPE_SOURCE, Shop, acme, payment, told};
+use super::signing::{STRIPE, stripe};
+use super::support::{Kept, Setup, TestServer};
+
+/// Longer than whoever takes a webhook in needs to process it.
+const LATER: Duration = Duration::from_secs(11);
+
+/// G4.1, CONTRACT §7: a webhook that comes before its promise is kept, seen, and used when the promise is made.
+#[tokio::test]
+async fn a_webhook_that_comes_early_is_kept_for_its_promise_and_used_once() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    let early = shop.send(&path, &shop.paid("evt_1", "ch_1")).await;
+    assert_eq!(told(&early), (200, "unmatched".into()));
+    let events = shop.events().await;
+    let said = events[0]["outcome"]["actions"][0]["detail"].as_str().unwrap();
+    assert!(said.contains("kept for it until 2026-01-05T12:00:00"), "{said}");
+    let run = shop.order("ch_1").await;
+    assert_eq!(run.result::<u64>().await.unwrap(), 4200);
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "duplicate".into()));
+    // Stripe tells of the same charge by another event: the promise is settled so already.
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_2", "ch_1")).await), (200, "applied".into()));
+    assert_eq!(shop.packed(), 1);
+}
+
+/// RELIABILITY, lesson 12: whoever dies between taking an event in and doing what it asks leaves it to others.
+#[tokio::test]
+async fn an_event_whose_taker_died_before_processing_it_is_swept_up() {
+    let shop = Shop::open().await;
+    shop.source(STRIPE_SOURCE).await;
+    let run = shop.order("ch_1").await;
+    let id = HookId {
+        workspace: acme(),
+        source: Name::new("source", "stripe-payments").unwrap(),
+        event: "evt_1".into(),
+    };
+    let new = NewHook {
+        id,
+        headers: Payload::of(&json!({})).unwrap(),
+        body: payment("evt_1", "ch_1").to_string().into(),
+    };
+    let book = shop.server.store.hook_book().unwrap();
+    assert!(matches!(book.receive_hook(new).await.unwrap(), ReceivedHook::New(_)));
+    assert_eq!(shop.server.server.sweep_webhooks().await.unwrap(), 0, "whoever took it in may be at it");
+    shop.clock.advance(LATER);
+    shop.server.server.sweep_webhooks().await.unwrap();
+    assert_eq!(run.result::<u64>().await.unwrap(), 4200);
+    assert_eq!(shop.events().await[0]["status"], "applied");
+    assert_eq!(shop.packed(), 1);
+}
+
+/// The same after it was done and before that was written down: it is done again, and happens once.
+#[tokio::test]
+async fn a_crash_between_the_effect_and_its_record_makes_no_second_effect() {
+    let (shop, store) = Shop::planned().await;
+    let pack = json!({ "name": "pack", "version": 1, "steps": [{ "name": "pack", "type": "task", "task": "pack" }] });
+    shop.server.upload(&pack).await;
+    let waits = json!({ "name": "waits", "version": 1, "steps": [{ "name": "told", "type": "signal" }] });
+    let waits = shop.server.upload(&waits).await;
+    let waiting = shop.server.start(&waits, json!({})).await;
+    let yaml = format!(
+        "{{ name: all, preset: stripe, secrets: ['secret://stripe-webhook'], actions: [\
+           {{ start: {{ workflow: pack }} }}, \
+           {{ signal: {{ run: {waiting}, name: told, payload: 1 }} }}, \
+           {{ settle: {{ key: 'stripe:{{{{ body.data.object.id }}}}', value: '{{{{ body.data.object }}}}' }} }}] }}"
+    );
+    let path = shop.source(&yaml).await;
+    let run = shop.order("ch_1").await;
+    store.lose_outcomes(true);
+    let taken = shop.send(&path, &shop.paid("evt_1", "ch_1")).await;
+    assert_eq!(told(&taken), (202, "received".into()), "it is durable, and nothing more is known");
+    assert_eq!(run.result::<u64>().await.unwrap(), 4200, "what it asks for was done all the same");
+    store.lose_outcomes(false);
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "duplicate".into()));
+    shop.clock.advance(LATER);
+    shop.server.server.sweep_webhooks().await.unwrap();
+    let event = shop.events().await[0].clone();
+    assert_eq!(event["status"], "applied", "{event}");
+    let details: Vec<_> = event["outcome"]["actions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|action| action["detail"].clone())
+        .collect();
+    assert_eq!(details, ["it was started before", "it was sent before", "it was settled so before"]);
+    let runs = shop.server.get("/api/v1/workflow-runs").await.json();
+    assert_eq!(runs["items"].as_array().unwrap().len(), 3, "{runs}");
+    for run in runs["items"].as_array().unwrap() {
+        let ended = shop.server.end(run["id"].as_str().unwrap()).await;
+        assert_eq!(ended["run"]["status"], "COMPLETED", "{ended}");
+    }
+    assert_eq!(shop.packed(), 2, "one by the order, one by the run that the event started");
+}
+
+/// Two nodes that take up the same event do one thing.
+#[tokio::test]
+async fn two_nodes_that_sweep_at_once_do_it_once() {
+    let (shop, store) = Shop::planned().await;
+    let pack = json!({ "name": "pack", "version": 1, "steps": [{ "name": "pack", "type": "task", "task": "pack" }] });
+    shop.server.upload(&pack).await;
+    let path = shop
+        .source("{ name: s, preset: stripe, secrets: ['secret://stripe-webhook'], actions: [{ start: { workflow: pack } }] }")
+        .await;
+    let setup =
+        Setup { hands: super::shop::hands(&shop.packed), clock: shop.clock.clone(), ..Setup::default() };
+    let other = TestServer::over(store.clone(), Kept::Elsewhere, setup).await;
+    store.lose_outcomes(true);
+    for event in 0..5 {
+        assert_eq!(shop.send(&path, &shop.paid(&format!("evt_{event}"), "ch_1")).await.status, 202);
+    }
+    store.lose_outcomes(false);
+    shop.clock.advance(LATER);
+    let (one, two) = tokio::join!(shop.server.server.sweep_webhooks(), other.server.sweep_webhooks());
+    assert!(one.unwrap() + two.unwrap() >= 5);
+    let events = shop.events().await;
+    assert!(events.iter().all(|event| event["status"] == "applied" && event["attempts"] == 1), "{events:?}");
+    let runs = shop.server.get("/api/v1/workflow-runs").await.json()["items"].as_array().unwrap().len();
+    assert_eq!(runs, 5);
+}
+
+/// What cannot be done is seen, and done once the source is mended.
+#[tokio::test]
+async fn what_failed_is_told_and_processed_again_by_the_source_as_it_is_now() {
+    let shop = Shop::open().await;
+    let yaml = |workflow: &str| {
+        format!(
+            "{{ name: s, preset: stripe, secrets: ['secret://stripe-webhook'], actions: [{{ start: {{ workflow: {workflow}, \
+             input: {{ charge: '{{{{ body.data.object.id }}}}' }} }} }}] }}"
+        )
+    };
+    let path = shop.source(&yaml("oder")).await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "failed".into()));
+    let event = shop.server.get(&format!("{EVENTS}/s/evt_1")).await.json();
+    let said = event["outcome"]["actions"][0]["detail"].as_str().unwrap();
+    assert!(said.contains("\"oder\""), "{said}");
+    assert_eq!(
+        serde_json::from_str::<Value>(event["body"].as_str().unwrap()).unwrap(),
+        payment("evt_1", "ch_1")
+    );
+    assert!(event["headers"]["content-type"].is_string() && event["headers"]["stripe-signature"].is_null());
+    let kind = [("content-type", "application/yaml")];
+    let mended = shop
+        .server
+        .send("POST", &format!("{SOURCES}/s"), Some(yaml("order")), &shop.server.admin, &kind)
+        .await;
+    assert_eq!(mended.status, 200, "{}", mended.text());
+    let again = shop.server.post(&format!("{EVENTS}/s/evt_1/reprocess"), &json!({}), &[]).await;
+    assert_eq!((again.status, &again.json()["status"]), (200, &json!("applied")), "{}", again.text());
+    assert_eq!(again.json()["attempts"], 2);
+    let audit = shop.server.get("/api/v1/audit").await.text();
+    assert!(audit.contains("reprocessed"), "{audit}");
+}
+
+/// What stands is not overwritten: another value for a settled promise, another input under a run's key.
+#[tokio::test]
+async fn what_contradicts_what_stands_has_failed_and_changes_nothing() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    let run = shop.order("ch_1").await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "applied".into()));
+    let mut other = payment("evt_2", "ch_1");
+    other["data"]["object"]["amount"] = json!(1);
+    let other = stripe(&other, STRIPE, shop.now());
+    assert_eq!(told(&shop.send(&path, &other).await), (200, "failed".into()));
+    assert_eq!(run.result::<u64>().await.unwrap(), 4200);
+    let starts = "{ name: s, preset: stripe, secrets: ['secret://stripe-webhook'], actions: [{ start: { workflow: order, \
+                  key: same, input: { charge: '{{ body.data.object.id }}' } } }] }";
+    let path = shop.source(starts).await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_3", "ch_3")).await), (200, "applied".into()));
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_4", "ch_4")).await), (200, "failed".into()));
+    let events = shop.events().await;
+    let said = events[0]["outcome"]["actions"][0]["detail"].as_str().unwrap();
+    assert!(said.contains("another input"), "{said}");
+}
+
+/// Nothing is answered with a 2xx that is not durable.
+#[tokio::test]
+async fn with_the_store_out_of_reach_the_provider_is_asked_to_send_it_again() {
+    let (shop, store) = Shop::planned().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    store.set_away(true);
+    let paid = shop.paid("evt_1", "ch_1");
+    let refused = shop.send(&path, &paid).await;
+    assert_eq!(refused.told(), (503, "store_unavailable".into()));
+    store.set_away(false);
+    assert_eq!(told(&shop.send(&path, &paid).await), (200, "unmatched".into()));
+}

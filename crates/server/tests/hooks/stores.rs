@@ -1,0 +1,46 @@
+//! The same on stores that outlive a process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::shop::{STRIPE_SOURCE, events, hands, order, order_workflow, payment, send, told, upload};
+use super::signing::{STRIPE, stripe};
+use super::support::TestServer;
+
+async fn an_order_is_paid_once(server: &TestServer, packed: &Arc<AtomicUsize>) {
+    order_workflow(&server.engine, packed);
+    let path = upload(server, STRIPE_SOURCE).await;
+    let paid = |event: &str, charge: &str| stripe(&payment(event, charge), STRIPE, server.store.now());
+    assert_eq!(told(&send(server, &path, &paid("evt_2", "ch_2")).await), (200, "unmatched".into()));
+    let (first, second) = (order(&server.engine, "ch_1").await, order(&server.engine, "ch_2").await);
+    let answers = futures_util::future::join_all(
+        (0..10).map(|_| async { send(server, &path, &paid("evt_1", "ch_1")).await }),
+    )
+    .await;
+    let applied = answers.iter().filter(|answer| answer.json()["status"] == "applied").count();
+    assert_eq!(applied, 1, "{answers:?}");
+    assert_eq!(first.result::<u64>().await.unwrap(), 4200);
+    assert_eq!(second.result::<u64>().await.unwrap(), 4200);
+    assert_eq!(packed.load(Ordering::SeqCst), 2);
+    let listed = events(server).await;
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert_eq!(listed[0]["duplicates"], 9);
+    let again = server
+        .post("/api/v1/webhook-events/stripe-payments/evt_2/reprocess", &serde_json::json!({}), &[])
+        .await;
+    assert_eq!(again.json()["status"], "applied", "what was kept has settled its promise: {}", again.text());
+}
+
+#[tokio::test]
+async fn on_sqlite_an_order_is_paid_once() {
+    let packed = Arc::default();
+    let server = TestServer::sqlite_with(hands(&packed)).await;
+    an_order_is_paid_once(&server, &packed).await;
+}
+
+#[tokio::test]
+async fn on_postgres_an_order_is_paid_once() {
+    let packed = Arc::default();
+    let server = TestServer::postgres_with(hands(&packed)).await;
+    an_order_is_paid_once(&server, &packed).await;
+}
