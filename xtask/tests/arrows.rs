@@ -19,6 +19,7 @@ const HTTP_CONFORMANCE: &str = "hapax-http-conformance";
 const SERVER: &str = "hapax-server";
 const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
+const STRIPE_ORDER: &str = "stripe-order";
 const XTASK: &str = "xtask";
 
 /// What one crate of ours may use of the others.
@@ -70,6 +71,7 @@ const ARROWS: &[Arrows] = &[
         to: &[ENGINE, API, DOCUMENTS, WEBHOOKS, OUTGOING, HTTP_IDEMPOTENCY],
         in_tests_to: &[STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, HTTP_CONFORMANCE],
     },
+    Arrows { from: STRIPE_ORDER, to: &[FACADE, API, DOCUMENTS, OUTGOING, SERVER], in_tests_to: &[] },
     Arrows { from: XTASK, to: &[], in_tests_to: &[] },
 ];
 

@@ -10,6 +10,7 @@ mod limits;
 mod promises;
 mod routes;
 mod sending;
+mod webhook_sources;
 mod webhooks;
 
 use std::fmt;
@@ -24,6 +25,7 @@ pub use error::ClientError;
 pub use follow::{Followed, Follower};
 pub use promises::{PromiseFilter, Settled};
 pub use routes::{Document, Made, Outcome, Paging, RunFilter};
+pub use webhook_sources::ReceivedFilter;
 pub use webhooks::DeliveryFilter;
 
 /// On which terms a change is asked for.

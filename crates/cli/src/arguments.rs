@@ -7,7 +7,7 @@ use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
     audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts, fsck,
-    keys, ledger, migrate, outbox, promises, runs, serve, subscriptions, validate, workspaces,
+    keys, ledger, migrate, outbox, promises, runs, serve, sources, subscriptions, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\
@@ -91,6 +91,8 @@ pub(crate) enum Command {
     Workspaces(workspaces::Options),
     /// List, make, rotate and revoke API keys of a server.
     Credentials(credentials::Options),
+    /// Say whose webhooks are believed and what is done about them; see what came in.
+    Sources(sources::Options),
     /// See who is told by webhook what becomes of runs; make, change and test subscriptions.
     Subscriptions(subscriptions::Options),
     /// See what became of webhooks, and have one sent once more.

@@ -30,6 +30,7 @@ mod promises;
 mod runs;
 mod serve;
 mod server_options;
+mod sources;
 mod spelling;
 mod store_url;
 mod subscriptions;
@@ -91,6 +92,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Promises(options) => in_runtime(promises::run(options, &server)),
         Command::Keys(options) => in_runtime(keys::run(options, &server)),
         Command::Workspaces(options) => in_runtime(workspaces::run(options, &server)),
+        Command::Sources(options) => in_runtime(sources::run(options, &server)),
         Command::Subscriptions(options) => in_runtime(subscriptions::run(options, &server)),
         Command::Deliveries(options) => in_runtime(deliveries::run(options, &server)),
         Command::Credentials(options) => in_runtime(credentials::run(options, &server)),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use hapax_documents::{Format, Known, Problem, Severity, check_bytes};
+use hapax_documents::{Format, Known, Problem, Severity, check_bytes, check_source_bytes};
 use serde::Serialize;
 
 use crate::bounded_file;
@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   hapax validate order.yaml
   hapax validate definitions/*.yaml
+  hapax validate stripe.yaml                   a webhook source: it has actions instead of steps
   generate | hapax validate - --json
 
 Every problem is told at once, as FILE:LINE:COLUMN. Exits with 1 if a document has an error; a warning is none. Tasks,
@@ -59,6 +60,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn look(path: &Path) -> Result<Found> {
     let bytes = bounded_file::read(path, MAX_DOCUMENT_BYTES)?;
     let file = path.display().to_string();
+    if is_source(&bytes) {
+        return Ok(match check_source_bytes(&bytes, Format::Any, &Known::default()) {
+            Ok(checked) => {
+                let name = Some(checked.source().name.clone());
+                Found { file, valid: true, name, version: None, problems: checked.warnings().to_vec() }
+            }
+            Err(problems) => Found { file, valid: false, name: None, version: None, problems },
+        });
+    }
     Ok(match check_bytes(&bytes, Format::Any, &Known::default()) {
         Ok(checked) => {
             let document = checked.document();
@@ -73,6 +83,18 @@ fn look(path: &Path) -> Result<Found> {
         }
         Err(problems) => Found { file, valid: false, name: None, version: None, problems },
     })
+}
+
+/// Is it meant as a webhook source? Those have actions where others have steps.
+fn is_source(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let has = |field: &str| match serde_json::from_str::<serde_json::Value>(&text) {
+        Ok(document) => document.get(field).is_some(),
+        Err(_) => {
+            text.lines().any(|line| line.trim_start_matches(['{', ' ']).starts_with(&format!("{field}:")))
+        }
+    };
+    has("actions") && !has("steps")
 }
 
 fn text(found: &Found) -> String {
@@ -92,8 +114,12 @@ fn text(found: &Found) -> String {
             problem.code
         ));
     }
-    if let (Some(name), Some(version)) = (&found.name, found.version) {
-        lines.push(format!("{file}: {} version {version} is valid\n", plain(name)));
+    match (&found.name, found.version) {
+        (Some(name), Some(version)) => {
+            lines.push(format!("{file}: {} version {version} is valid\n", plain(name)));
+        }
+        (Some(name), None) => lines.push(format!("{file}: webhook source {} is valid\n", plain(name))),
+        (None, _) => {}
     }
     lines.concat()
 }

@@ -6,6 +6,8 @@ mod exits;
 mod promises;
 #[path = "remote/setup.rs"]
 mod setup;
+#[path = "remote/sources.rs"]
+mod sources;
 #[path = "remote/steering.rs"]
 mod steering;
 #[path = "remote/support.rs"]

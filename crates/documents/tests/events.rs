@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use hapax_documents::limits::MAX_EVENT_BYTES;
 use hapax_documents::source::{
-    Event, Filtered, Outcome, Planned, PlannedSettlement, PlannedTarget, Reading, Unreadable,
+    Event, Filtered, Outcome, Planned, PlannedSettlement, PlannedTarget, Reading, Unreadable, visible_headers,
 };
 use hapax_documents::{Format, Known, Source, check_source};
 use hapax_webhooks::Verifier;
@@ -378,6 +378,35 @@ fn expressions_see_headers_but_nothing_that_proves_who_somebody_is() {
     let event = read(&source, &given, &json!({ "id": "e" }));
     let [Planned::Start { input, .. }] = &done(&event)[..] else { panic!("{event:?}") };
     assert_eq!(input, &json!({ "x-topic": "a, b" }));
+}
+
+/// An event that was kept is read as it came, by the source as it is now, and stays the event it was.
+#[test]
+fn an_event_is_read_again_from_what_is_kept_of_it_and_keeps_its_id() {
+    let mended = |workflow: &str| {
+        source(json!({
+            "eventId": { "header": "x-token-id" },
+            "filter": "headers[\"x-topic\"] == \"paid\"",
+            "actions": [{ "start": { "workflow": workflow, "input": { "b": "{{ body.b }}" } } }],
+        }))
+    };
+    let given = headers(&[
+        ("x-token-id", "e-1"),
+        ("x-topic", "paid"),
+        ("content-type", "application/x-www-form-urlencoded"),
+    ]);
+    let Reading::Event(first) = mended("w").read(&given, b"b=1").unwrap() else { panic!("an event") };
+    let kept = visible_headers(&given).unwrap();
+    assert!(!kept.contains_key("x-token-id"), "what looks like a secret is not kept");
+    let again = mended("v").read_again(&first.id, &kept, b"b=1").unwrap();
+    assert_eq!((again.id.as_str(), &again.filtered), ("e-1", &first.filtered));
+    let expected = |workflow: &str| Planned::Start {
+        workflow: workflow.into(),
+        version: None,
+        key: format!("src:{workflow}:e-1"),
+        input: json!({ "b": "1" }),
+    };
+    assert_eq!((done(&first), done(&again)), (vec![expected("w")], vec![expected("v")]));
 }
 
 #[test]

@@ -342,7 +342,7 @@ impl Client {
 }
 
 impl Client {
-    async fn make<T: DeserializeOwned>(&self, ask: Ask) -> Result<Made<T>, ClientError> {
+    pub(super) async fn make<T: DeserializeOwned>(&self, ask: Ask) -> Result<Made<T>, ClientError> {
         let answer = self.send(ask).await?;
         Ok(Made { value: answer.json()?, is_new: answer.status == StatusCode::CREATED })
     }

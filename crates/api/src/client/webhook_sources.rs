@@ -1,0 +1,125 @@
+//! Webhook sources and what came from them, one method per route.
+
+use super::routes::{Document, Made, Paging, segment};
+use super::sending::Ask;
+use super::{Client, ClientError, Terms};
+use crate::{
+    Page, ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks, ReprocessedWebhooks,
+    SteerWebhookSource, WebhookSource, WebhookSourceSummary,
+};
+
+/// Which events to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReceivedFilter {
+    /// Only of this source.
+    pub source: Option<String>,
+    /// Only those with this status.
+    pub status: Option<ReceivedStatus>,
+}
+
+/// Sources.
+impl Client {
+    /// Uploads a source; one of its name that says something else is not replaced.
+    pub async fn create_source(
+        &self,
+        document: Document<'_>,
+        terms: Terms,
+    ) -> Result<Made<WebhookSource>, ClientError> {
+        self.make(upload("/api/v1/webhook-sources".into(), document, terms)?).await
+    }
+
+    /// Replaces what a source says.
+    pub async fn replace_source(
+        &self,
+        name: &str,
+        document: Document<'_>,
+        terms: Terms,
+    ) -> Result<WebhookSource, ClientError> {
+        self.call(upload(source_path(name, "")?, document, terms)?).await
+    }
+
+    /// Sources, in the order of their ids.
+    pub async fn list_sources(&self, paging: &Paging) -> Result<Page<WebhookSourceSummary>, ClientError> {
+        self.page("/api/v1/webhook-sources".into(), paging, &[]).await
+    }
+
+    /// One source with its document.
+    pub async fn get_source(&self, name: &str) -> Result<WebhookSource, ClientError> {
+        self.call(Ask::read(source_path(name, "")?)).await
+    }
+
+    /// Takes in the webhooks of a source again.
+    pub async fn enable_source(
+        &self,
+        name: &str,
+        asked: &SteerWebhookSource,
+        terms: Terms,
+    ) -> Result<WebhookSource, ClientError> {
+        self.call(Ask::change(source_path(name, "/enable")?, asked, terms)?).await
+    }
+
+    /// Refuses the webhooks of a source.
+    pub async fn disable_source(
+        &self,
+        name: &str,
+        asked: &SteerWebhookSource,
+        terms: Terms,
+    ) -> Result<WebhookSource, ClientError> {
+        self.call(Ask::change(source_path(name, "/disable")?, asked, terms)?).await
+    }
+}
+
+/// What came.
+impl Client {
+    /// Events, newest first.
+    pub async fn list_received(
+        &self,
+        filter: &ReceivedFilter,
+        paging: &Paging,
+    ) -> Result<Page<ReceivedWebhookSummary>, ClientError> {
+        let mut query = Vec::new();
+        query.extend(filter.source.clone().map(|source| ("source", source)));
+        query.extend(filter.status.map(|status| ("status", status.as_str().to_owned())));
+        self.page("/api/v1/webhook-events".into(), paging, &query).await
+    }
+
+    /// One event with what it carried.
+    pub async fn get_received(&self, source: &str, event: &str) -> Result<ReceivedWebhook, ClientError> {
+        self.call(Ask::read(event_path(source, event, "")?)).await
+    }
+
+    /// Processes an event once more, by its source as it is now.
+    pub async fn reprocess_received(
+        &self,
+        source: &str,
+        event: &str,
+        terms: Terms,
+    ) -> Result<ReceivedWebhookSummary, ClientError> {
+        let nothing = serde_json::Map::new();
+        self.call(Ask::change(event_path(source, event, "/reprocess")?, &nothing, terms)?).await
+    }
+
+    /// Processes the newest events of a status once more.
+    pub async fn reprocess_many_received(
+        &self,
+        asked: &ReprocessWebhooks,
+        terms: Terms,
+    ) -> Result<ReprocessedWebhooks, ClientError> {
+        self.call(Ask::change("/api/v1/webhook-events/reprocess".into(), asked, terms)?).await
+    }
+}
+
+fn upload(path: String, document: Document<'_>, terms: Terms) -> Result<Ask, ClientError> {
+    match document {
+        Document::Json(text) => Ask::change_text(path, "application/json", text, terms),
+        Document::Yaml(text) => Ask::change_text(path, "application/yaml", text, terms),
+    }
+}
+
+fn source_path(name: &str, rest: &str) -> Result<String, ClientError> {
+    Ok(format!("/api/v1/webhook-sources/{}{rest}", segment(name)?))
+}
+
+fn event_path(source: &str, event: &str, rest: &str) -> Result<String, ClientError> {
+    Ok(format!("/api/v1/webhook-events/{}/{}{rest}", segment(source)?, segment(event)?))
+}

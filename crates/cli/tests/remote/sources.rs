@@ -1,0 +1,56 @@
+//! Webhook sources, and what came from them.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::TestServer;
+
+const SOURCE: &str = "name: bells\nsignature: { scheme: none, allowUnsigned: true }\neventId: { pointer: /id }\nactions:\n  - settle: { key: \"bell:{{ body.bell }}\", value: 1 }\n";
+
+/// Sends a webhook as a provider would.
+async fn send(url: &str, path: &str, body: &str) -> String {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_is_applied_sent_to_looked_at_and_disabled() {
+    let server = TestServer::start().await;
+    let file = server.folder.path().join("bells.yaml");
+    std::fs::write(&file, SOURCE).unwrap();
+    let file = file.display().to_string();
+    let valid = server.hapax(&["validate", &file]).await.ok().out;
+    assert!(valid.contains("webhook source bells is valid"), "{valid}");
+    let made = server.hapax(&["sources", "apply", &file, "--json"]).await.ok().json();
+    let path = made["path"].as_str().unwrap().to_owned();
+    let again = server.hapax(&["sources", "apply", &file]).await.ok().out;
+    assert!(again.contains("says the same"), "{again}");
+    let answer = send(&server.url, &path, "{\"id\":\"e1\",\"bell\":7}").await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let listed =
+        server.hapax(&["sources", "events", "list", "--status", "unmatched", "--json"]).await.ok().json();
+    assert_eq!((&listed["eventId"], &listed["source"]), (&"e1".into(), &"bells".into()));
+    let shown = server.hapax(&["sources", "events", "show", "bells", "e1", "--json"]).await.ok().json();
+    assert_eq!(shown["body"], "{\"id\":\"e1\",\"bell\":7}");
+    std::fs::write(&file, SOURCE.replace("bell:", "chime:")).unwrap();
+    let replaced = server.hapax(&["sources", "apply", &file]).await.ok().out;
+    assert!(replaced.starts_with("bells (version 2) replaced"), "{replaced}");
+    let processed =
+        server.hapax(&["sources", "events", "reprocess", "bells", "e1", "--json"]).await.ok().json();
+    assert_eq!((&processed["attempts"], &processed["status"]), (&2.into(), &"unmatched".into()));
+    let many = ["sources", "events", "reprocess-many", "--status", "unmatched"];
+    server.hapax(&many).await.exits(2);
+    server.hapax(&[&many[..], &["--limit", "5"]].concat()).await.ok();
+    let disabled =
+        server.hapax(&["sources", "disable", "bells", "--reason", "noise", "--json"]).await.ok().json();
+    assert_eq!((&disabled["state"], &disabled["reason"]), (&"disabled".into(), &"noise".into()));
+    server.hapax(&["sources", "show", "nobody"]).await.exits(5);
+}

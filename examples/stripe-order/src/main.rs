@@ -1,0 +1,67 @@
+//! Orders that wait for their payment, against a Stripe that behaves like the real one: it charges once per `Idempotency-Key`, signs its
+//! webhooks, sends each three times, and often sends the first before the charge has even been answered.
+//!
+//! Run it with `cargo run -p stripe-order`. It prints what happened, and fails if anything happened twice.
+
+mod shop;
+mod stripe;
+mod tally;
+
+use anyhow::{Result, ensure};
+
+use shop::Shop;
+use stripe::Stripe;
+use tally::Tally;
+
+/// How many orders there are.
+const ORDERS: usize = 30;
+
+async fn run() -> Result<Tally> {
+    let stripe = Stripe::start().await?;
+    let shop = Shop::open(&stripe).await?;
+    // The source is uploaded as anybody would do it; its address goes into Stripe's dashboard.
+    let path = shop.upload_source(include_str!("../stripe.yaml")).await?;
+    stripe.send_webhooks_to(format!("{}{path}", shop.url));
+    let completed = shop.process_orders(ORDERS).await?;
+    let webhooks = stripe.wait_for_webhooks().await;
+    let tally = Tally {
+        orders: ORDERS,
+        calls: stripe.calls(),
+        charges: stripe.charges(),
+        early: stripe.early(),
+        webhooks: webhooks.delivered,
+        duplicates: webhooks.duplicates,
+        completed,
+        shipped: shop.shipped().len(),
+        twice: stripe.charged_twice() + shop.shipped().values().filter(|count| **count > 1).count(),
+    };
+    shop.close().await?;
+    Ok(tally)
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let tally = run().await?;
+    print!("{tally}");
+    ensure!(tally.is_as_it_should_be(), "something was lost, or happened twice");
+    Ok(())
+}
+
+/// Issue 6: order run → charge → promise → signed webhook delivered three times, once early → the run completes once.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_order_is_charged_paid_and_shipped_once() {
+    let tally = run().await.unwrap();
+    assert!(tally.is_as_it_should_be(), "\n{tally}");
+    let expected = "\
+orders                                    30
+calls that asked Stripe to charge         40
+charges that Stripe made                  30
+webhooks that came before their promise   15
+webhooks that Stripe delivered            90
+webhooks that were known to be duplicates 60
+runs that completed                       30
+parcels that were shipped                 30
+effects that happened twice                0
+";
+    assert_eq!(tally.to_string(), expected);
+}

@@ -1,0 +1,155 @@
+//! The shop: a Hapax server with an order workflow in code, and a webhook source as a document.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use hapax::{Actor, Ctx, EngineOptions, Failure, Hapax, RetryPolicy, Role as Rank, WorkspaceId};
+use hapax_api::Role;
+use hapax_documents::{Hands, Secrets};
+use hapax_outgoing::{Outgoing, Rules};
+use hapax_server::directory::NewCredential;
+use hapax_server::drain::{Drain, drain};
+use hapax_server::listen::ListenOptions;
+use hapax_server::{Server, ServerOptions};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::stripe::{SECRET, Stripe, ask_for_charge};
+
+const WORKSPACE: &str = "shop";
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    id: String,
+}
+
+/// How often each order was shipped.
+type Shipped = Arc<Mutex<BTreeMap<String, usize>>>;
+
+/// Secrets are named by documents and known to the server alone.
+struct Safe;
+
+#[async_trait]
+impl Secrets for Safe {
+    async fn get_secret(&self, name: &str) -> Result<String, Failure> {
+        match name {
+            "stripe-webhook" => Ok(SECRET.to_owned()),
+            _ => Err(Failure::permanent(format!("there is no secret {name:?}"))),
+        }
+    }
+}
+
+pub(crate) struct Shop {
+    pub(crate) url: String,
+    hapax: Hapax,
+    shipped: Shipped,
+    admin: String,
+    _drain: Drain,
+    _folder: tempfile::TempDir,
+}
+
+impl Shop {
+    /// Opens the shop on a SQLite file, and serves it.
+    pub(crate) async fn open(stripe: &Stripe) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let store = format!("sqlite:{}", folder.path().join("shop.db").display());
+        let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
+        let hapax = Hapax::builder(&store).options(options).open().await?;
+        let shipped = Shipped::default();
+        register_order(&hapax, stripe.url.clone(), shipped.clone())?;
+        let (drain, draining) = drain();
+        let options = ServerOptions {
+            keys: Default::default(),
+            draining,
+            grace: Duration::from_secs(5),
+            outgoing: Outgoing::new(Rules::default())?,
+            sealing_keys: Vec::new(),
+        };
+        let hands = Hands::new().secrets(Arc::new(Safe));
+        let server = Server::launch((*hapax).clone(), hands, options).await?;
+        let admin = admin_key(&server).await?;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        tokio::spawn(async move { server.serve(listener, ListenOptions::default()).await });
+        Ok(Shop { url, hapax, shipped, admin, _drain: drain, _folder: folder })
+    }
+
+    /// Uploads the source over HTTP; answers where its webhooks go.
+    pub(crate) async fn upload_source(&self, yaml: &str) -> Result<String> {
+        let request = reqwest::Client::new().post(format!("{}/api/v1/webhook-sources", self.url));
+        let request = request.bearer_auth(&self.admin).header("content-type", "application/yaml");
+        let answer = request.body(yaml.to_owned()).send().await?;
+        let (status, told): (_, Value) = (answer.status(), answer.json().await?);
+        ensure!(status == 201, "the source was refused: {told}");
+        told["path"].as_str().map(str::to_owned).context("a source has a path")
+    }
+
+    /// Takes orders, all at once, and waits for them; answers how many completed.
+    pub(crate) async fn process_orders(&self, count: usize) -> Result<usize> {
+        let engine = self.hapax.workspace(WorkspaceId::new(WORKSPACE)?);
+        let orders = (0..count).map(|number| {
+            let engine = &engine;
+            async move {
+                let order = Order { id: format!("order-{number}") };
+                let run = engine.start("order", &order).idempotency_key(order.id.clone()).await?;
+                let charge: String = run.result().await?;
+                Ok::<_, hapax::Error>(charge)
+            }
+        });
+        Ok(try_join_all(orders).await?.len())
+    }
+
+    pub(crate) fn shipped(&self) -> BTreeMap<String, usize> {
+        self.shipped.lock().expect("no holder panics").clone()
+    }
+
+    pub(crate) async fn close(self) -> Result<()> {
+        Ok(self.hapax.shutdown(hapax::seconds(5)).await?)
+    }
+}
+
+/// An order charges the card, waits for Stripe to say that the money is there, and ships.
+fn register_order(hapax: &Hapax, stripe: String, shipped: Shipped) -> Result<()> {
+    let http = reqwest::Client::new();
+    let order = move |ctx: Ctx, order: Order| {
+        let (http, stripe, shipped) = (http.clone(), stripe.clone(), shipped.clone());
+        async move {
+            let (id, soon) = (order.id.clone(), Duration::from_millis(20));
+            let charge: String = ctx
+                .step("charge", move |attempt| {
+                    let (http, stripe, id) = (http.clone(), stripe.clone(), id.clone());
+                    let key = attempt.idempotency_key().to_owned();
+                    // Whether a failed call charged the card is unknown; under the same key it is safe to ask again.
+                    async move {
+                        let asked = ask_for_charge(&http, &stripe, &key, &id).await;
+                        asked.map_err(|error| Failure::unknown(error.to_string()))
+                    }
+                })
+                .retry(RetryPolicy::default().first_wait(soon))
+                .await?;
+            // The webhook may have come already: then it was kept, and the promise is settled as it is made.
+            let key = format!("stripe:{charge}");
+            let _paid: Value =
+                ctx.create_promise("payment").with_idempotency_key(key).timeout(hapax::minutes(5)).await?;
+            ctx.step("ship", move |_| {
+                *shipped.lock().expect("no holder panics").entry(order.id.clone()).or_default() += 1;
+                async { Ok::<_, Failure>(()) }
+            })
+            .await?;
+            Ok::<_, Failure>(charge)
+        }
+    };
+    Ok(hapax.register("order", order)?)
+}
+
+async fn admin_key(server: &Server) -> Result<String> {
+    let workspace = WorkspaceId::new(WORKSPACE)?;
+    let by = Actor { name: "example".into(), role: Rank::Manager };
+    server.directory().ensure_workspace(&workspace, None, by.clone()).await?;
+    let new = NewCredential { name: "example".into(), role: Role::Admin, requester: None, lives_for: None };
+    Ok(server.directory().create_credential(&workspace, new, by).await?.1.reveal().to_owned())
+}
