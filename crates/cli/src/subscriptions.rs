@@ -1,6 +1,6 @@
 //! `hapax subscriptions`: who is told by webhook what becomes of runs.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use hapax_api::{
     CreateSubscription, IssuedSubscription, RotateSubscription, SteerSubscription, Subscription,
     TestedSubscription, WebhookEvent,
@@ -187,7 +187,12 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         }
         Command::Test(TestOptions { id, key, shape }) => {
             let tested = server.connect()?.test_subscription(&id, key.terms()).await?;
-            shape.show(&tested, || told(&tested))
+            shape.show(&tested, || told(&tested))?;
+            ensure!(
+                tested.delivered,
+                "the test did not arrive; mend the receiver or the address, and try again"
+            );
+            Ok(())
         }
     }
 }

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use hapax_api::{Code, PROBLEM_JSON, Problem};
 use hapax_http_idempotency::Outcome;
 use http::header::{self, HeaderName};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::connection::Peer;
 use crate::limits::MAX_ECHO_CHARS;
@@ -89,12 +89,27 @@ pub fn echo(text: &str) -> String {
 
 /// Puts what holds for every route around `routes`: call it last, after all routes and their own layers are in.
 pub fn dress(routes: Router) -> Router {
-    routes
-        .fallback(refuse_unknown_path)
-        .method_not_allowed_fallback(refuse_method)
-        .layer(from_fn(catch_panics))
-        .layer(from_fn(add_security_headers))
-        .layer(from_fn(name_request))
+    refuse_all_else(routes).layer(from_fn(answer_dressed))
+}
+
+/// Lets what fits no route be refused as everything else is.
+pub(crate) fn refuse_all_else(routes: Router) -> Router {
+    routes.fallback(refuse_unknown_path).method_not_allowed_fallback(refuse_method)
+}
+
+/// Answers with what every answer has: a trace id, which log lines and refusals get too, security headers, and no panic that escapes.
+/// One layer for all of it, because each layer of a router is copied and boxed for every request.
+pub(crate) async fn answer_dressed(mut request: Request, next: Next) -> Response {
+    let known = request.extensions().get::<TraceId>().copied();
+    let id = known.unwrap_or_else(|| TraceId::of_request(request.headers()));
+    request.extensions_mut().insert(id);
+    let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
+    let mut response = id.scope(catch_panics(next.run(request))).await;
+    add_security_headers(response.headers_mut(), is_tls);
+    if let Ok(value) = HeaderValue::try_from(id.to_string()) {
+        response.headers_mut().insert(HeaderName::from_static("x-trace-id"), value);
+    }
+    response
 }
 
 async fn refuse_unknown_path(request: Request) -> Refused {
@@ -113,22 +128,9 @@ async fn refuse_method(request: Request) -> Refused {
     )
 }
 
-/// Gives the request its trace id, for log lines and refusals. It may stand twice: the inner one keeps the outer's id, which
-/// brings it to a task that the outer one's scope does not reach.
-pub async fn name_request(mut request: Request, next: Next) -> Response {
-    let known = request.extensions().get::<TraceId>().copied();
-    let id = known.unwrap_or_else(|| TraceId::of_request(request.headers()));
-    request.extensions_mut().insert(id);
-    let mut response = id.scope(next.run(request)).await;
-    if let Ok(value) = HeaderValue::try_from(id.to_string()) {
-        response.headers_mut().insert(HeaderName::from_static("x-trace-id"), value);
-    }
-    response
-}
-
 /// A panic of a handler is a fault of ours: the caller gets a 500 without details, and the connection lives on.
-pub async fn catch_panics(request: Request, next: Next) -> Response {
-    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+async fn catch_panics(work: impl Future<Output = Response>) -> Response {
+    match AssertUnwindSafe(work).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
             // The panic's own text may hold anything; the panic hook has written it where operators look.
@@ -154,10 +156,8 @@ const UNLESS_SET: [(HeaderName, &str); 2] = [
 
 /// No sniffing, no framing, no caching unless a handler said so, and no word about CORS: browsers of other origins are not
 /// let in.
-pub async fn add_security_headers(request: Request, next: Next) -> Response {
-    let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
+fn add_security_headers(headers: &mut HeaderMap, is_tls: bool) {
+    headers.reserve(ALWAYS.len() + UNLESS_SET.len());
     for (name, value) in ALWAYS {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -167,7 +167,6 @@ pub async fn add_security_headers(request: Request, next: Next) -> Response {
     if is_tls {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
-    response
 }
 
 #[cfg(test)]

@@ -32,9 +32,12 @@ struct Known {
 }
 
 struct Remembered {
-    credential: Arc<StoredCredential>,
+    found: Found,
     since: Instant,
 }
+
+/// A credential, and who its caller is if the key fits.
+type Found = (Arc<StoredCredential>, Arc<Identity>);
 
 impl Authenticator {
     /// Tells those apart whom `directory` knows.
@@ -50,7 +53,7 @@ impl Authenticator {
         headers: &HeaderMap,
         address: Option<IpAddr>,
         now: Timestamp,
-    ) -> Result<Identity, Problem> {
+    ) -> Result<Arc<Identity>, Problem> {
         let key = given_key(headers);
         let id = key.as_ref().map(|key| key.id().as_str());
         if let Some(address) = address {
@@ -58,15 +61,9 @@ impl Authenticator {
         }
         let Some(key) = key else { return Err(self.refuse(address, None)) };
         match self.find(&key).await? {
-            Some(credential) if credential.admits(&key, now) => {
+            Some((credential, identity)) if credential.admits(&key, now) => {
                 self.note_use(&credential, now);
-                Ok(Identity {
-                    workspace: credential.workspace.clone(),
-                    credential: credential.id.clone(),
-                    name: credential.name().to_owned(),
-                    role: credential.role(),
-                    requester: credential.requester().map(ToOwned::to_owned),
-                })
+                Ok(identity)
             }
             _ => Err(self.refuse(address, Some(&key))),
         }
@@ -89,33 +86,33 @@ impl Authenticator {
         )
     }
 
-    async fn find(&self, key: &ApiKey) -> Result<Option<Arc<StoredCredential>>, Problem> {
+    async fn find(&self, key: &ApiKey) -> Result<Option<Found>, Problem> {
         let id = Name::new("credential id", &format!("cred_{}", key.id())).expect("a key id is a plain word");
         let changes = {
             let known = self.known.lock().expect("no holder panics");
-            let found = known.credentials.get(&id);
-            if let Some(found) = found.filter(|found| found.since.elapsed() < CREDENTIAL_CACHE_FOR) {
-                return Ok(Some(found.credential.clone()));
+            let remembered = known.credentials.get(&id);
+            if let Some(it) = remembered.filter(|it| it.since.elapsed() < CREDENTIAL_CACHE_FOR) {
+                return Ok(Some(it.found.clone()));
             }
             known.changes
         };
         // Counted from before the question: what the store says may be as old as that.
         let since = Instant::now();
         let Some(credential) = self.directory.find_credential_of(key).await? else { return Ok(None) };
-        let credential = Arc::new(credential);
+        let found = with_identity(credential);
         let mut known = self.known.lock().expect("no holder panics");
         if known.changes != changes {
-            return Ok(Some(credential));
+            return Ok(Some(found));
         }
         let remembered = &mut known.credentials;
         if remembered.len() >= MAX_CACHED_CREDENTIALS {
-            remembered.retain(|_, found| found.since.elapsed() < CREDENTIAL_CACHE_FOR);
+            remembered.retain(|_, it| it.since.elapsed() < CREDENTIAL_CACHE_FOR);
             if remembered.len() >= MAX_CACHED_CREDENTIALS {
                 remembered.clear();
             }
         }
-        remembered.insert(id, Remembered { credential: credential.clone(), since });
-        Ok(Some(credential))
+        remembered.insert(id, Remembered { found: found.clone(), since });
+        Ok(Some(found))
     }
 
     /// Writes down, now and then, that a credential is in use.
@@ -128,6 +125,17 @@ impl Authenticator {
             tokio::spawn(async move { directory.note_use(&credential).await });
         }
     }
+}
+
+fn with_identity(credential: StoredCredential) -> Found {
+    let identity = Identity {
+        workspace: credential.workspace.clone(),
+        credential: credential.id.clone(),
+        name: credential.name().to_owned(),
+        role: credential.role(),
+        requester: credential.requester().map(ToOwned::to_owned),
+    };
+    (Arc::new(credential), Arc::new(identity))
 }
 
 /// The key that the headers carry; `None` if there is none, more than one, or one that cannot be a key.

@@ -40,6 +40,11 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// Its id.
+    pub fn id(&self) -> &Name {
+        &self.id
+    }
+
     /// The name of its workflow.
     pub fn name(&self) -> &str {
         &self.checked.document().name

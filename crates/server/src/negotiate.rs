@@ -1,23 +1,19 @@
 //! May the answer be given in the form the caller asked for?
 
-use axum::extract::Request;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use hapax_api::Code;
 use http::HeaderMap;
 use http::header::ACCEPT;
 
 use crate::answer::Refused;
 
-/// A layer for routes that answer JSON: refuses callers who accept none.
-pub async fn require_json_accepted(request: Request, next: Next) -> Response {
-    match accepts(request.headers(), "application", "json") {
-        true => next.run(request).await,
-        false => Refused::new(
+/// For routes that answer JSON: refuses callers who accept none.
+pub fn check_json_accepted(headers: &HeaderMap) -> Result<(), Refused> {
+    match accepts(headers, "application", "json") {
+        true => Ok(()),
+        false => Err(Refused::new(
             Code::NotAcceptable,
             "This route answers application/json. Leave `Accept` away, or accept it.",
-        )
-        .into_response(),
+        )),
     }
 }
 

@@ -10,7 +10,7 @@ use hapax_engine::model::RequestScope;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use crate::answer::echo;
+use crate::answer::{answer_dressed, echo};
 use crate::app::App;
 use crate::trace::TraceId;
 
@@ -18,7 +18,7 @@ use crate::trace::TraceId;
 #[derive(Debug, Clone)]
 pub(crate) struct AnsweredTo(pub(crate) RequestScope);
 
-/// Names the request, and tells of it when it is answered. Never of its body, its query or its headers: they may hold secrets, and
+/// Names the request, has it answered, and tells of it. Never of its body, its query or its headers: they may hold secrets, and
 /// the route is a template, so that ids and keys in paths stay out, too.
 pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
@@ -41,7 +41,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
             span.record("sampled", parent.is_sampled);
         }
     }
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let mut response = answer_dressed(request, next).instrument(span.clone()).await;
     let (took, status) = (began.elapsed(), response.status());
     app.metrics.answered(&method, route, status, took);
     let caller = response.extensions_mut().remove::<AnsweredTo>().map(|AnsweredTo(scope)| scope);

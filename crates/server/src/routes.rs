@@ -24,7 +24,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, patch, post};
 use hapax_api::Code;
@@ -32,11 +32,11 @@ use hapax_http_idempotency::IdempotencyLayer;
 use http::Method;
 
 use crate::access::Access;
-use crate::answer::{Refused, dress};
+use crate::answer::{Refused, dress, refuse_all_else};
 use crate::app::App;
 use crate::connection::Peer;
 use crate::error_pages;
-use crate::negotiate::require_json_accepted;
+use crate::negotiate::check_json_accepted;
 use crate::observed::{AnsweredTo, observe};
 
 /// One route. There is no way to make one without saying who may call it.
@@ -193,21 +193,18 @@ pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
 pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
     let mut router = Router::new();
     for route in table() {
-        let guard = Guard { app: app.clone(), access: route.access };
-        let is_negotiated = route.is_negotiated();
+        let answers_json = route.is_negotiated();
+        let guard = Guard { app: app.clone(), access: route.access, answers_json };
         let mut handler = route.handler;
         if route.takes_keys {
             handler = handler.layer(keys.clone());
         }
         handler = handler.layer(from_fn_with_state(guard, admit));
-        if is_negotiated {
-            handler = handler.layer(from_fn(require_json_accepted));
-        }
         router = router.route(route.path, handler);
     }
-    let dressed = dress(router.with_state(app.clone()).merge(error_pages::routes()));
+    let routes = refuse_all_else(router.with_state(app.clone()).merge(error_pages::routes()));
     // Around all, so that what fits no route and what panicked is seen, too.
-    dressed.layer(from_fn_with_state(app.clone(), observe))
+    routes.layer(from_fn_with_state(app.clone(), observe))
 }
 
 /// What is counted alone, without authentication: for a listener that only those who watch can reach.
@@ -225,10 +222,16 @@ pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
 struct Guard {
     app: Arc<App>,
     access: Access,
+    answers_json: bool,
 }
 
 /// Lets in who may: authenticates, checks the role, and tells the handlers who it is.
 async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    if guard.answers_json
+        && let Err(refused) = check_json_accepted(request.headers())
+    {
+        return refused.into_response();
+    }
     if guard.access == Access::Open {
         return next.run(request).await;
     }

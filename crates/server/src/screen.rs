@@ -1,5 +1,7 @@
 //! What is wrong with a request before anybody asks what it wants: its address and its host.
 
+use std::borrow::Cow;
+
 use hapax_api::Code;
 use http::header::HOST;
 use http::{Method, Version, request::Parts};
@@ -30,7 +32,7 @@ fn check_path(path: &str) -> Result<(), Refused> {
         let decoded = decode_segment(segment).ok_or_else(|| {
             invalid("The path has a % that is not followed by two hex digits, or is not UTF-8 once decoded; encode it anew.")
         })?;
-        if matches!(decoded.as_slice(), b"." | b"..") {
+        if matches!(&*decoded, b"." | b"..") {
             return Err(invalid("The path has a segment . or ..; send the path you mean."));
         }
         if decoded.contains(&0) {
@@ -41,7 +43,10 @@ fn check_path(path: &str) -> Result<(), Refused> {
 }
 
 /// The bytes of a segment, percent-decoded once; `None` if that cannot be done.
-fn decode_segment(segment: &str) -> Option<Vec<u8>> {
+fn decode_segment(segment: &str) -> Option<Cow<'_, [u8]>> {
+    if !segment.contains('%') {
+        return Some(Cow::Borrowed(segment.as_bytes()));
+    }
     let mut decoded = Vec::with_capacity(segment.len());
     let mut bytes = segment.bytes();
     while let Some(byte) = bytes.next() {
@@ -54,7 +59,7 @@ fn decode_segment(segment: &str) -> Option<Vec<u8>> {
             byte => byte,
         });
     }
-    std::str::from_utf8(&decoded).is_ok().then_some(decoded)
+    std::str::from_utf8(&decoded).is_ok().then_some(Cow::Owned(decoded))
 }
 
 /// HTTP/1.1 has exactly one `Host`; HTTP/2 names it in the address, and must not name another one beside it.

@@ -111,16 +111,26 @@ pub async fn read_body(mut body: Body, max_bytes: usize) -> Result<Bytes, Refuse
     if body.size_hint().lower() > max_bytes as u64 {
         return Err(too_large());
     }
-    let mut read = BytesMut::new();
+    let mut read = Bytes::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| unreadable(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         if read.len() + data.len() > max_bytes {
             return Err(too_large());
         }
-        read.extend_from_slice(&data);
+        read = joined(read, data);
     }
-    Ok(read.freeze())
+    Ok(read)
+}
+
+/// Most bodies come in one piece, which is taken as it is.
+fn joined(read: Bytes, more: Bytes) -> Bytes {
+    if read.is_empty() {
+        return more;
+    }
+    let mut all = BytesMut::from(read);
+    all.extend_from_slice(&more);
+    all.freeze()
 }
 
 fn unreadable(error: &axum::Error) -> Refused {
@@ -140,6 +150,10 @@ fn unreadable(error: &axum::Error) -> Refused {
 /// Reads bytes that must keep the rules. Also for layers that hold the bytes already.
 pub fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
     let text = check_json(bytes)?;
+    // Where something is wrong is looked for only if something is.
+    if let Ok(value) = serde_json::from_str(text) {
+        return Ok(value);
+    }
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();

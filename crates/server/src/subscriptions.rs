@@ -120,7 +120,6 @@ impl Subscriptions {
             known.retell(&found.workspace);
         }
         self.receive_for(&found)?;
-        self.forget_buried();
         Ok(found)
     }
 
@@ -186,6 +185,7 @@ impl Subscriptions {
             if let Err(problem) = subscriptions.learn_since(Some(since)).await {
                 tracing::warn!(%problem, "looking for changed subscriptions failed; trying again");
             }
+            subscriptions.forget_buried();
         }
     }
 

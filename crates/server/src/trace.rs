@@ -23,14 +23,9 @@ pub(crate) struct Parent {
 }
 
 impl TraceId {
-    /// A new one.
+    /// A new one. It is no secret and nothing is found by it, so it need not be hard to guess.
     pub fn random() -> Self {
-        let mut bytes = [0; 16];
-        // A trace id is no secret; without a random source a request is better nameless than refused.
-        if getrandom::fill(&mut bytes).is_err() {
-            tracing::warn!("no random source for trace ids");
-        }
-        TraceId(bytes)
+        TraceId(fastrand::u128(1..).to_be_bytes())
     }
 
     /// The caller's, if `traceparent` is given once and well-formed; else a new one.
@@ -69,7 +64,7 @@ impl TraceId {
 
 impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 

@@ -97,7 +97,9 @@ fn register(engine: &Engine, ears: Ears) -> Result<()> {
             let heard = move |_| {
                 let now = Instant::now();
                 let ear = ears.lock().expect("no holder panics").remove(&key);
-                ear.into_iter().for_each(|ear| drop(ear.send(now)));
+                if let Some(ear) = ear {
+                    let _nobody_listens = ear.send(now);
+                }
                 async move { Ok::<u64, hapax::Failure>(value) }
             };
             ctx.run("resumed", heard).await

@@ -158,17 +158,29 @@ fn checksum(body: &str) -> String {
     base62::encode(&crc32(body.as_bytes()).to_be_bytes(), CHECKSUM_CHARS)
 }
 
-/// CRC-32 as in zip and PNG; bit by bit, which is fast enough for seventy bytes.
+/// CRC-32 as in zip and PNG.
 fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg());
-        }
-    }
-    !crc
+    !bytes
+        .iter()
+        .fold(u32::MAX, |crc, byte| CRC_OF_BYTE[((crc ^ u32::from(*byte)) & 0xFF) as usize] ^ (crc >> 8))
 }
+
+/// What each byte makes of a sum: every request with a key is checked, and a byte at a time is eight times as fast as a bit.
+const CRC_OF_BYTE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg());
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

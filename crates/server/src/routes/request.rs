@@ -1,5 +1,6 @@
 //! What handlers read from a request, apart from its body.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Path, Query};
@@ -15,13 +16,13 @@ use crate::identity::Identity;
 
 /// Who asks. On routes that are open to all there is nobody, and this refuses.
 #[derive(Debug)]
-pub(crate) struct Caller(pub(crate) Identity);
+pub(crate) struct Caller(pub(crate) Arc<Identity>);
 
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
-        let identity = parts.extensions.get::<Identity>().cloned();
+        let identity = parts.extensions.get::<Arc<Identity>>().cloned();
         identity.map(Caller).ok_or_else(|| {
             Refused::new(Code::Unauthorized, "Send a valid key as `Authorization: Bearer hpx_…`.")
         })

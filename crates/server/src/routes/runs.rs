@@ -168,20 +168,25 @@ async fn start(
     match start.await {
         Ok(handle) => {
             let is_new = handle.created;
-            let view = match handle.head() {
-                // What was just made is known. What was found is looked at, because it may have ended; so may a run that the first
+            let (view, definition) = match handle.head() {
+                // What was just made is known, and so is what it runs. What was found is looked at, because it may have ended; so may a run that the first
                 // try of this request made before its process vanished.
                 Some(head) if is_new && !head.status().is_closed() => {
-                    RunView { head: head.clone(), input, result: None }
+                    let view = RunView { head: head.clone(), input, result: None };
+                    (view, Some(definition.id().to_string()))
                 }
-                _ => handle.view().await.map_err(|error| problem_of(&error))?,
+                _ => {
+                    let view = handle.view().await.map_err(|error| problem_of(&error))?;
+                    let definition = definition_of(app, &view);
+                    (view, definition)
+                }
             };
             let key = asked.idempotency_key.as_deref();
             match is_new {
                 true => app.metrics.run_key_taken(identity, key),
                 false => app.metrics.run_key_replayed(identity, key),
             }
-            let run = shown_run(&view, definition_of(app, &view));
+            let run = shown_run(&view, definition);
             Ok((api::CreatedRun { run, created: is_new }, is_new))
         }
         Err(Error::KeyConflict { run, first_seen_at }) => {

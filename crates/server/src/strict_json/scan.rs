@@ -34,6 +34,9 @@ pub fn check_json(bytes: &[u8]) -> Result<&str, JsonFault> {
     }
 }
 
+/// More keys than this are hashed.
+const FEW_KEYS: usize = 16;
+
 type Fault = (usize, &'static str);
 
 struct Scan<'a> {
@@ -46,7 +49,33 @@ struct Scan<'a> {
 /// An array or object whose end has not come yet.
 enum Open<'a> {
     Array { index: usize },
-    Object { seen: HashSet<Cow<'a, str>>, key: Cow<'a, str> },
+    Object { seen: Seen<'a>, key: Cow<'a, str> },
+}
+
+/// The keys of one object. Few are compared faster than hashed.
+enum Seen<'a> {
+    Few(Vec<Cow<'a, str>>),
+    Many(HashSet<Cow<'a, str>>),
+}
+
+impl<'a> Seen<'a> {
+    /// Adds `key`; false if it was there.
+    fn insert(&mut self, key: Cow<'a, str>) -> bool {
+        match self {
+            Seen::Few(keys) if keys.contains(&key) => false,
+            Seen::Few(keys) if keys.len() < FEW_KEYS => {
+                keys.push(key);
+                true
+            }
+            Seen::Few(keys) => {
+                let mut many: HashSet<_> = keys.drain(..).collect();
+                many.insert(key);
+                *self = Seen::Many(many);
+                true
+            }
+            Seen::Many(keys) => keys.insert(key),
+        }
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -100,7 +129,7 @@ impl<'a> Scan<'a> {
         let begin = self.peek();
         match begin {
             Some(b'{') => {
-                self.enter(Open::Object { seen: HashSet::new(), key: Cow::Borrowed("") })?;
+                self.enter(Open::Object { seen: Seen::Few(Vec::new()), key: Cow::Borrowed("") })?;
                 if self.peek() == Some(b'}') {
                     return Ok(false);
                 }

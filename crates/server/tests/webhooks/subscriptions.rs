@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use hapax_engine::Failure;
 use hapax_engine::model::PostStatus;
+use hapax_engine::runtime::Delivery;
 use hapax_server::sealing::SealingKey;
 use serde_json::{Value, json};
 
@@ -150,6 +152,33 @@ async fn what_waits_for_a_disabled_subscription_is_given_up_with_the_reason() {
     let dead = until_post(&server, "it is given up", |post| post.state.status() == PostStatus::Dead).await;
     assert_eq!(dead.failure.unwrap().message(), "the subscription is disabled: moving house");
     assert_eq!(receiver.received().len(), 1);
+}
+
+/// What waits for a deleted one is given up too; days later, when nothing can wait for it any more, it is looked for no longer.
+#[tokio::test]
+async fn a_deleted_subscription_is_served_until_nothing_can_wait_for_it() {
+    let ((server, clock), receiver) = (TestServer::timed().await, Receiver::start().await);
+    let (id, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
+    receiver.usually(500);
+    end_a_run(&server).await;
+    until_post(&server, "it waits", |post| post.failure.is_some()).await;
+    server.post(&format!("{SUBSCRIPTIONS}/{id}/delete"), &json!({}), &[]).await;
+    clock.advance(Duration::from_secs(60));
+    let dead = until_post(&server, "it is given up", |post| post.state.status() == PostStatus::Dead).await;
+    assert_eq!(dead.failure.unwrap().message(), "the subscription is deleted");
+    let is_free = || {
+        let nobody = |_: Delivery, _: Value| async { Ok::<_, Failure>(()) };
+        server.engine.register_target(&format!("webhook.{id}"), nobody).is_ok()
+    };
+    assert!(!is_free());
+    clock.advance(Duration::from_secs(4 * 86_400));
+    let since = std::time::Instant::now();
+    while !is_free() {
+        assert!(since.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let shown = server.get(&format!("{DELIVERIES}?subscription={id}")).await.json();
+    assert_eq!(shown["items"].as_array().unwrap().len(), 1, "its deliveries are still told");
 }
 
 /// What one node is told counts on the others within five seconds.
