@@ -52,8 +52,8 @@ async fn an_event_whose_taker_died_before_processing_it_is_swept_up() {
     assert_eq!(shop.server.server.sweep_webhooks().await.unwrap(), 0, "whoever took it in may be at it");
     shop.clock.advance(LATER);
     shop.server.server.sweep_webhooks().await.unwrap();
-    assert_eq!(run.result::<u64>().await.unwrap(), 4200);
     assert_eq!(shop.events().await[0]["status"], "applied");
+    assert_eq!(run.result::<u64>().await.unwrap(), 4200);
     assert_eq!(shop.packed(), 1);
 }
 
