@@ -28,3 +28,4 @@ async fn make_hasty_store(clock: Arc<ManualClock>) -> Candidate {
 
 hapax_store_conformance::conformance_suite!(make_store);
 hapax_store_conformance::differential_suite!(make_hasty_store);
+hapax_store_conformance::interleaving_suite!(make_hasty_store);

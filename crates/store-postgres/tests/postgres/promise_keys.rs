@@ -10,7 +10,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     AdvanceOutcome, CreateOutcome, CreatePromise, ListEarly, ListPromises, PromiseBook, Purge, SettleOutcome,
-    SettlePromise, Store,
+    SettlePromise,
 };
 use hapax_postgres_fixture::Database;
 use hapax_store_conformance::fixture::{SECOND, Stage, at_once, json, promise_of};
