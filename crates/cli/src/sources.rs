@@ -11,8 +11,8 @@ use hapax_api::{Code, SteerWebhookSource, WebhookSource, WebhookSourceSummary};
 use crate::bounded_file;
 use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::listing::LimitOptions;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::{for_people, say};
 use crate::server_options::ServerOptions;
 use crate::spelling::{or_dash, spelled};
 use crate::terms::KeyOptions;
@@ -111,6 +111,11 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             for file in files {
                 let text = bounded_file::read_text(&file, MAX_DOCUMENT_BYTES)?;
                 let (source, what) = apply(&client, &text).await?;
+                for warning in &source.warnings {
+                    let (path, message) =
+                        (for_people::plain(&warning.path), for_people::plain(&warning.message));
+                    say(&format!("warning at {path}: {message}"));
+                }
                 shape.show_all(std::slice::from_ref(&source), || applied(&source, what))?;
             }
             Ok(())
@@ -159,11 +164,8 @@ async fn apply(client: &Client, text: &str) -> Result<(WebhookSource, &'static s
 }
 
 fn applied(source: &WebhookSource, what: &str) -> String {
-    let warnings = source.warnings.iter();
-    let warnings = warnings.map(|warning| format!("warning at {}: {}\n", warning.path, warning.message));
-    let warnings: String = warnings.map(|line| for_people::without_commands(&line)).collect();
     let WebhookSourceSummary { name, path, version, .. } = &source.summary;
-    format!("{warnings}{name} (version {version}) {what}; its webhooks go to {path}\n")
+    format!("{name} (version {version}) {what}; its webhooks go to {path}\n")
 }
 
 fn table(found: &[WebhookSourceSummary]) -> String {

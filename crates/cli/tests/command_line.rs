@@ -172,7 +172,7 @@ fn what_is_not_understood_is_told_apart_from_what_fails() {
         &["runs", "answer", "r", "s"],
         &["doubts", "list", "--workspace", "x"],
         &["credentials", "create", "x", "--role", "janitor"],
-        &["keys", "show", "promise", "x"],
+        &["keys", "show", "step", "x"],
         &["validate"],
         &["fsck"],
     ] {
