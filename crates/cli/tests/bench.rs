@@ -114,11 +114,21 @@ fn an_aged_database_is_compared_with_an_empty_one() {
 }
 
 #[test]
+fn promises_are_settled_by_key_and_looked_up_among_many() {
+    let report = bench(&["promises", "--runs", "1200", "--concurrency", "16"]);
+    assert_eq!(report["promises"], 1200);
+    is_positive(
+        &report,
+        &["settlements_per_second", "commits_from_settlement_to_step", "lookup_ratio", "p50_ms"],
+    );
+}
+
+#[test]
 fn all_is_one_object_with_every_workload() {
     let report = bench(&["all", "--store", "memory:", "--runs", "100", "--steps", "4", "--concurrency", "4"]);
     let names: Vec<&str> =
         report["workloads"].as_array().unwrap().iter().map(|it| it["workload"].as_str().unwrap()).collect();
-    assert_eq!(names, ["steps", "latency", "starts", "waiting", "long", "effects"]);
+    assert_eq!(names, ["steps", "latency", "starts", "waiting", "promises", "long", "effects"]);
 }
 
 #[test]

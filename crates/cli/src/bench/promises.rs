@@ -33,6 +33,7 @@ type Ears = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
 
 pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> {
     let many = options.runs.unwrap_or(1_000_000).max(FEW);
+    let portions = options.runs.unwrap_or(WAKES).min(WAKES).div_ceil(PORTION);
     let callers = options.concurrency.unwrap_or(256);
     let ceiling = Ceiling::prepare(place, 1).await?;
     let opened = place.open(EngineOptions::default()).await?;
@@ -40,9 +41,9 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let ears = Ears::default();
     register(engine, ears.clone())?;
 
-    let bar = progress::bar("waking", WAKES);
+    let bar = progress::bar("waking", portions * PORTION);
     let (mut wakes, mut commits) = (Histogram::new(), Histogram::new());
-    for portion in 0..WAKES / PORTION {
+    for portion in 0..portions {
         for nth in 0..PORTION {
             wakes.record(wake(engine, &ears, &format!("wake:{}", portion * PORTION + nth)).await?);
             bar.inc(1);
