@@ -68,7 +68,7 @@ async fn a_settlement_that_comes_first_is_there_when_the_run_asks() {
     bench.check().await;
 }
 
-/// The key is registered before the next effect begins, so a charge cannot be settled before somebody can be found by it.
+/// S4.18: the key is registered before the next effect begins, so a charge cannot be settled before somebody can be found by it.
 #[tokio::test]
 async fn an_open_promise_has_its_key_before_the_next_effect() {
     let bench = Bench::new();
@@ -98,7 +98,8 @@ async fn an_open_promise_has_its_key_before_the_next_effect() {
     bench.check().await;
 }
 
-/// S4.26, G4.5: a workflow may deal with a key that is taken: here it waits for nothing and says whose it is.
+/// S4.17, S4.23, S4.26, G4.5: a workflow may deal with a key that is taken: here it waits for nothing and says whose it is. A day after
+/// its promise was settled the key is free.
 #[tokio::test]
 async fn a_workflow_sees_whose_key_it_is() {
     let bench = Bench::new();

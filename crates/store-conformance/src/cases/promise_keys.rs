@@ -476,7 +476,7 @@ pub(super) async fn promises_that_are_over_are_forgotten(t: &Stage) {
     assert_eq!(left.iter().map(|promise| promise.id.as_str()).collect::<Vec<_>>(), ["awaited", "open"]);
 }
 
-/// Must hold: of many concurrent makings under one key one wins, and the others are told.
+/// S4.21, S4.36, must hold: of many concurrent makings under one key one wins, and the others are told.
 pub(super) async fn of_many_makings_under_one_key_one_wins(t: &Stage) {
     let makings = (0..20).map(|n| {
         let promise = keyed(alone(t, &format!("p{n}")), "one");
