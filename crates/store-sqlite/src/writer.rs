@@ -86,21 +86,36 @@ pub(crate) fn spawn(
 ///
 /// A run that goes step by step sends its next write as soon as it hears of the last one. To be woken for it would take
 /// about as long as to commit it, so after an operation that was alone the writer lingers a moment before it sleeps.
-fn receive(inbox: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>, was_alone: bool) -> bool {
+///
+/// Where many send, those who were just told of the last commit are about to send their next write: if fewer wait than went into
+/// that commit, the others get the core for a moment, so that one flush of the disk serves more of them.
+fn receive(inbox: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>, last: usize) -> bool {
     let lingering = Instant::now();
-    while was_alone && lingering.elapsed() < LINGER {
+    while last == 1 && lingering.elapsed() < LINGER {
         if let Ok(message) = inbox.try_recv() {
             messages.push(message);
-            while messages.len() < MAX_BATCH
-                && let Ok(message) = inbox.try_recv()
-            {
-                messages.push(message);
-            }
+            take_waiting(inbox, messages);
             return true;
         }
         breathe();
     }
-    inbox.blocking_recv_many(messages, MAX_BATCH) > 0
+    if inbox.blocking_recv_many(messages, MAX_BATCH) == 0 {
+        return false;
+    }
+    if messages.len() < last {
+        std::thread::yield_now();
+        take_waiting(inbox, messages);
+    }
+    true
+}
+
+/// Takes what waits already.
+fn take_waiting(inbox: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>) {
+    while messages.len() < MAX_BATCH
+        && let Ok(message) = inbox.try_recv()
+    {
+        messages.push(message);
+    }
 }
 
 impl Writer {
@@ -117,9 +132,9 @@ impl Writer {
         let mut messages = Vec::with_capacity(MAX_BATCH);
         let mut batch = Vec::with_capacity(MAX_BATCH);
         let mut closers = Vec::new();
-        let mut was_alone = false;
-        while receive(&mut inbox, &mut messages, was_alone) {
-            was_alone = messages.len() == 1;
+        let mut last = 0;
+        while receive(&mut inbox, &mut messages, last) {
+            last = messages.len();
             for message in messages.drain(..) {
                 match message {
                     Message::Task(task) => batch.push(task),
