@@ -116,9 +116,10 @@ async fn worker_process() {
     let (point, nth) = (std::env::var("HAPAX_TEST_POINT").unwrap(), std::env::var("HAPAX_TEST_NTH").unwrap());
     let hapax = open(&url, Some(kill_at(point, nth.parse().unwrap()))).await;
     for n in 0..RUNS {
-        // Delayed, so that it is claimed, and with it the points around a claim are reached.
+        // Delayed, so that it is claimed, and with it the points around a claim are reached: longer than a start takes on a slow
+        // machine, since one that is due when it is written is granted to its starter.
         let start = hapax.start("order", &folder).idempotency_key(format!("order-{n}"));
-        start.delay(Duration::from_millis(1)).await.unwrap();
+        start.delay(Duration::from_millis(50)).await.unwrap();
     }
     // It is to be killed; a point that is never reached is for the parent to find out.
     tokio::time::sleep(Duration::from_secs(20)).await;
