@@ -131,8 +131,8 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     ///   version of `ContinuedAsNew`, also in this very write), its promises with their keys (not those that this write opens), what it waits for that stands alone, and its
     ///   consumed signals (not their ids);
     /// - promises are opened by [`crate::model::decide_open`], unless one with that id is there that has not lost its key to another
-    ///   ([`crate::model::PromiseState::KeyTaken`]: that one is judged anew). One that stands alone is opened without looking at any key, and the run
-    ///   waits for it from then on. Of those that stand alone or have a key, the ones that are not pending afterwards, or that stand alone and have a
+    ///   ([`crate::model::PromiseState::KeyTaken`]: that one is judged anew). For one that stands alone the run
+    ///   waits from then on, whoever made it. Of those that stand alone or have a key, the ones that are not pending afterwards, or that stand alone and have a
     ///   deadline, are `opened`; each counts as an arrival (before a run that parks is looked at);
     /// - children are started by [`crate::model::decide_start`], unless a run with that id is there; those due and not granted are
     ///   among the `woken`;

@@ -16,6 +16,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use crate::changed_items::each_changed_item;
 use crate::errors::{of_store, problem_of};
 use crate::identity::Identity;
 use crate::limits::{DEFINITION_OVERLAP, DEFINITION_POLL, MAX_DEFINITIONS};
@@ -292,21 +293,9 @@ impl Definitions {
     }
 
     async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
-        let limit = hapax_engine::limits::MAX_PAGE;
-        let mut after = None;
-        loop {
-            let request =
-                ListItems { workspace: None, kind: ItemKind::Definition, changed_since, after, limit };
-            let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
-            for item in &items {
-                // One that cannot be read must not keep the others from being run.
-                let _ = self.learn(item);
-            }
-            match items.last() {
-                Some(last) if items.len() == limit => after = Some(last.id.clone()),
-                _ => return Ok(()),
-            }
-        }
+        // One that cannot be read must not keep the others from being run.
+        let learn = |item: &Item| drop(self.learn(item));
+        each_changed_item(self.catalog(), ItemKind::Definition, changed_since, learn).await
     }
 }
 

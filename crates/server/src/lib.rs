@@ -35,6 +35,7 @@ pub mod uploaded;
 
 mod app;
 mod base62;
+mod changed_items;
 mod errors;
 mod event_stream;
 mod hooks;

@@ -7,6 +7,21 @@ use hapax_engine::runtime::Settling;
 use hapax_engine::{Engine, Error};
 
 use crate::app::App;
+use crate::metrics::Metrics;
+
+/// Settles a promise of `workspace`, and counts what came of it.
+pub(crate) async fn settle(
+    engine: &Engine,
+    metrics: &Metrics,
+    workspace: &WorkspaceId,
+    promise: PromiseRef,
+    wish: Wish,
+    keep_for: Option<Duration>,
+) -> Result<Settling, Error> {
+    let answer = engine.workspace(workspace.clone()).settle_early(promise.clone(), wish, keep_for).await;
+    metrics.settled(workspace, &promise, &answer);
+    answer
+}
 
 impl App {
     /// Settles a promise of `workspace`; a settlement that comes early is kept for `keep_for`, if that says so.
@@ -17,9 +32,6 @@ impl App {
         wish: Wish,
         keep_for: Option<Duration>,
     ) -> Result<Settling, Error> {
-        let engine: Engine = self.engine.workspace(workspace.clone());
-        let answer = engine.settle_early(promise.clone(), wish, keep_for).await;
-        self.metrics.settled(workspace, &promise, &answer);
-        answer
+        settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for).await
     }
 }

@@ -16,6 +16,7 @@ use hapax_outgoing::Outgoing;
 use hapax_webhooks::limits::{LONGEST_PAUSE, MAX_DELIVERY_ATTEMPTS};
 use serde_json::value::RawValue;
 
+use crate::changed_items::each_changed_item;
 use crate::errors::{of_store, problem_of};
 use crate::limits::{
     BURY_DELETED_FOR, DELIVERIES_AT_ONCE, SUBSCRIPTION_OVERLAP, SUBSCRIPTION_POLL, WEBHOOK_TIMEOUT,
@@ -190,21 +191,9 @@ impl Subscriptions {
     }
 
     async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
-        let limit = hapax_engine::limits::MAX_PAGE;
-        let mut after = None;
-        loop {
-            let request =
-                ListItems { workspace: None, kind: ItemKind::Subscription, changed_since, after, limit };
-            let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
-            for item in &items {
-                // One that cannot be read must not keep the others from being told.
-                let _ = self.learn(item);
-            }
-            match items.last() {
-                Some(last) if items.len() == limit => after = Some(last.id.clone()),
-                _ => return Ok(()),
-            }
-        }
+        // One that cannot be read must not keep the others from being told.
+        let learn = |item: &Item| drop(self.learn(item));
+        each_changed_item(self.catalog(), ItemKind::Subscription, changed_since, learn).await
     }
 }
 

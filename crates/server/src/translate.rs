@@ -15,7 +15,8 @@ pub(crate) use durable_promises::{completion, new_promise, shown_durable};
 pub(crate) use journal::shown_note;
 pub(crate) use ledger::shown_effect;
 pub(crate) use promises::{
-    deadline_of, promise_named, promise_status_named, rejection, shown_early, shown_promise, value_of,
+    deadline_of, life_of_token, promise_named, promise_status_named, rejection, settlement_by_token,
+    shown_early, shown_promise, value_of,
 };
 pub(crate) use runs::{shown_event, shown_run, shown_run_with_steps, status_named};
 pub(crate) use steps::{shown_failure, shown_steps};

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome, refused};
+use super::promise::{not_in_time, outcome_of, record};
+use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::model::{
-    Failure, Promise, PromiseId, PromiseState, RunId, Settlement, StepKind, StepState, StepTransition,
-    Timestamp,
+    Failure, Promise, PromiseId, PromiseState, RunId, StepKind, StepState, StepTransition, Timestamp,
 };
 use crate::runtime::change::Change;
 use crate::runtime::desk::{Desk, Entered};
@@ -103,26 +103,13 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for AwaitedPromise<'a, T> {
                     Seen::EndsAt(at) => ends_at = Some(at),
                 }
             };
-            let at = activation.now();
-            let finish =
-                |transition, state| Change::finished(&step, StepKind::Promise, transition, state, 1, began);
-            let failure = match state {
-                PromiseState::Settled { settlement: Settlement::Resolved(value), .. } => {
-                    let state = StepState::Completed { at, output: value.clone() };
-                    activation.queue([finish(StepTransition::Complete, state)]);
-                    return decoded(step.as_str(), &value);
-                }
-                PromiseState::Settled {
-                    settlement: Settlement::Rejected(failure) | Settlement::Cancelled(failure),
-                    ..
-                } => failure,
+            let outcome = match state {
+                PromiseState::Settled { settlement, .. } => outcome_of(settlement),
                 PromiseState::TimedOut | PromiseState::Pending | PromiseState::KeyTaken { .. } => {
-                    Failure::permanent(format!("promise {id} was not settled in time")).with_code("timed_out")
+                    Err(not_in_time(&id))
                 }
             };
-            let state = StepState::Failed { at, failure: failure.clone() };
-            activation.queue([finish(StepTransition::Fail, state)]);
-            Err(failure)
+            record(activation, &step, began, outcome)
         })
     }
 }

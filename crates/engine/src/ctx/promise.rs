@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome, refused};
 use crate::limits::{KEEP_PROMISE_KEY_FOR, MAX_SPAN};
 use crate::model::{
-    Failure, IdempotencyKey, Invalid, Promise, PromiseId, PromiseKey, PromiseState, Settlement, StepId,
-    StepKind, StepRecord, StepState, StepTransition, Timestamp,
+    Failure, IdempotencyKey, Invalid, Payload, Promise, PromiseId, PromiseKey, PromiseState, Settlement,
+    StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp,
 };
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
@@ -155,40 +155,52 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
                     Some(settled) => Some(settled),
                 };
             let settled = self.activation.wait_for(self.step.clone(), self.until, look).await;
-            let at = self.activation.now();
-            let finish = |transition, state| {
-                Change::finished(&self.step, StepKind::Promise, transition, state, 1, self.started_at)
-            };
-            let failure = match settled {
-                PromiseState::Settled { settlement: Settlement::Resolved(value), .. } => {
-                    let state = StepState::Completed { at, output: value.clone() };
-                    self.activation.queue([finish(StepTransition::Complete, state)]);
-                    return decoded(self.step.as_str(), &value);
-                }
-                PromiseState::Settled {
-                    settlement: Settlement::Rejected(failure) | Settlement::Cancelled(failure),
-                    ..
-                } => failure,
+            let outcome = match settled {
+                PromiseState::Settled { settlement, .. } => outcome_of(settlement),
                 PromiseState::KeyTaken { by } => {
-                    let key =
+                    let known =
                         self.activation.desk().find_promise(&self.id).and_then(|known| known.key.clone());
-                    let key = key.map(|key| key.key.to_string()).unwrap_or_default();
-                    Failure::key_conflict(&key, &by)
+                    let key = known.map(|key| key.key.to_string()).unwrap_or_default();
+                    Err(Failure::key_conflict(&key, &by))
                 }
                 PromiseState::TimedOut | PromiseState::Pending => {
-                    let text = format!("promise {} was not settled in time", self.id);
-                    let failure = Failure::permanent(text).with_code("timed_out");
                     // It may be on record as timed out, from before a retry; then it is not to be written again.
                     let promise =
                         self.activation.desk().find_promise(&self.id).map(|promise| promise.state.clone());
                     let is_new = promise == Some(PromiseState::Pending);
                     self.activation.queue(is_new.then(|| Change::TimeOutPromise(self.id.clone())));
-                    failure
+                    Err(not_in_time(&self.id))
                 }
             };
-            let state = StepState::Failed { at, failure: failure.clone() };
-            self.activation.queue([finish(StepTransition::Fail, state)]);
-            Err(failure)
+            record(self.activation, &self.step, self.started_at, outcome)
         })
     }
+}
+
+/// What a settlement means to whoever waits.
+pub(super) fn outcome_of(settlement: Settlement) -> Result<Payload, Failure> {
+    match settlement {
+        Settlement::Resolved(value) => Ok(value),
+        Settlement::Rejected(failure) | Settlement::Cancelled(failure) => Err(failure),
+    }
+}
+
+pub(super) fn not_in_time(id: &PromiseId) -> Failure {
+    Failure::permanent(format!("promise {id} was not settled in time")).with_code("timed_out")
+}
+
+/// Ends the step that waited for a promise, and gives the code its value.
+pub(super) fn record<T: DeserializeOwned>(
+    activation: &Activation,
+    step: &StepId,
+    began: Timestamp,
+    outcome: Result<Payload, Failure>,
+) -> Result<T, Failure> {
+    let at = activation.now();
+    let (transition, state) = match &outcome {
+        Ok(value) => (StepTransition::Complete, StepState::Completed { at, output: value.clone() }),
+        Err(failure) => (StepTransition::Fail, StepState::Failed { at, failure: failure.clone() }),
+    };
+    activation.queue([Change::finished(step, StepKind::Promise, transition, state, 1, began)]);
+    decoded(step.as_str(), &outcome?)
 }

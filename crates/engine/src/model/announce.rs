@@ -124,7 +124,7 @@ impl Subscribers {
                 id: EffectKey::of_announcement(facts.id, generation, what, step, at, &subscriber.target),
                 run: facts.id,
                 target: subscriber.target.clone(),
-                payload: Payload::of(&told).unwrap_or_else(|_| Payload::null()),
+                payload: Payload::of(&told).expect("names and keys are printable and bounded"),
                 created_at: at,
                 attempts: 0,
                 failure: None,

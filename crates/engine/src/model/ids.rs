@@ -180,8 +180,12 @@ impl PromiseId {
         let ms = u64::try_from(at.as_millis()).unwrap_or(0);
         let mut random = [0; 10];
         super::chance::fill(&mut random);
-        let id = uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid();
-        PromiseId(format!("prm_{}", id.simple()).into())
+        PromiseId::from_u128(uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid().as_u128())
+    }
+
+    /// The id of the promise that stands alone and has this number, such as that of the request which makes it.
+    pub fn from_u128(number: u128) -> Self {
+        PromiseId(format!("prm_{}", Uuid::from_u128(number).simple()).into())
     }
 
     /// The run that made it, as its form tells.

@@ -87,6 +87,12 @@ impl Wish {
         }
     }
 
+    /// Does a promise that timed out count as settled so? By the public specification of durable promises it does for any completion that is
+    /// not strict.
+    pub fn is_met_by_timeout(&self) -> bool {
+        matches!(self.rule, SettleRule::SameKey { strict: false, .. })
+    }
+
     /// Kept until its promise is made.
     pub fn kept(self, now: Timestamp, expires_at: Timestamp) -> EarlySettlement {
         let complete_key = self.complete_key().cloned();

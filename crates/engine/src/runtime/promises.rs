@@ -10,7 +10,7 @@ use super::{Engine, Error};
 use crate::limits::{KEEP_EARLY_FOR, KEEP_PROMISE_KEY_FOR, MAX_SPAN};
 use crate::model::{
     Failure, IdempotencyKey, Invalid, Note, Payload, Promise, PromiseId, PromiseKey, PromiseRef,
-    PromiseState, RunHead, RunId, SettleRule, Settlement, Timestamp, Wish, WriteToken,
+    PromiseState, RunHead, RunId, Settlement, Timestamp, Wish, WriteToken,
 };
 use crate::store::{
     CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleOutcome,
@@ -112,7 +112,7 @@ impl Engine {
             return Err(missing());
         }
         check_span("keeping of an early settlement", keep_for)?;
-        let is_lenient = matches!(wish.rule, SettleRule::SameKey { strict: false, .. });
+        let is_met_by_timeout = wish.is_met_by_timeout();
         match self.settle_promise(promise.clone(), wish, keep_for, None).await? {
             SettleOutcome::Settled { promise, .. } => Ok(Settling::Done(promise)),
             SettleOutcome::AlreadySettled { same: true, promise } => Ok(Settling::AlreadySo(promise)),
@@ -121,8 +121,7 @@ impl Engine {
                 Counters::add(&self.inner.counters.conflicts);
                 Err(Error::AlreadySettled)
             }
-            // By the public specification a timed-out promise takes any completion that is not strict for made.
-            SettleOutcome::TimedOut { promise } if is_lenient => Ok(Settling::AlreadySo(promise)),
+            SettleOutcome::TimedOut { promise } if is_met_by_timeout => Ok(Settling::AlreadySo(promise)),
             SettleOutcome::TimedOut { .. } => Err(Error::PromiseTimedOut),
             SettleOutcome::Kept { until } | SettleOutcome::AlreadyKept { same: true, until } => {
                 Ok(Settling::Kept { until })

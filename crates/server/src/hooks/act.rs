@@ -20,6 +20,7 @@ use super::Hooks;
 use super::outcome::{ActionOutcome, ActionResult, Outcome};
 use super::source::StoredSource;
 use crate::errors::{of_invalid, of_store, problem_of};
+use crate::settling::settle;
 
 impl Hooks {
     /// Does what `event` asks for, and writes down what came of it. If the store cannot be reached nothing is written down: the event
@@ -111,13 +112,10 @@ impl Hooks {
             }
         };
         let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
-        let engine = self.engine.workspace(workspace.clone());
-        let keep_for = keep_for.unwrap_or(KEEP_EARLY_FOR);
+        let (wish, keep_for) = (Wish::new(settlement), Some(keep_for.unwrap_or(KEEP_EARLY_FOR)));
         let applied = ActionOutcome::new("settle", ActionResult::Applied);
         let unmatched = ActionOutcome::new("settle", ActionResult::Unmatched);
-        let answer = engine.settle_early(promise.clone(), Wish::new(settlement), Some(keep_for)).await;
-        self.metrics.settled(workspace, &promise, &answer);
-        match answer {
+        match settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for).await {
             Ok(Settling::Done(promise)) => Ok(applied.of_promise(promise.id)),
             Ok(Settling::AlreadySo(promise)) => {
                 Ok(applied.of_promise(promise.id).because("it was settled so before"))

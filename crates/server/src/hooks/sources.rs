@@ -8,6 +8,7 @@ use hapax_engine::store::ListItems;
 
 use super::Hooks;
 use super::source::StoredSource;
+use crate::changed_items::each_changed_item;
 use crate::errors::of_store;
 use crate::limits::{SOURCE_OVERLAP, SOURCE_POLL};
 
@@ -111,19 +112,8 @@ impl Hooks {
     }
 
     async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
-        let limit = hapax_engine::limits::MAX_PAGE;
-        let mut after = None;
-        loop {
-            let request = ListItems { workspace: None, kind: ItemKind::Source, changed_since, after, limit };
-            let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
-            for item in &items {
-                // One that cannot be read must not keep the others from being believed.
-                let _ = self.learn(item);
-            }
-            match items.last() {
-                Some(last) if items.len() == limit => after = Some(last.id.clone()),
-                _ => return Ok(()),
-            }
-        }
+        // One that cannot be read must not keep the others from being believed.
+        let learn = |item: &Item| drop(self.learn(item));
+        each_changed_item(self.catalog(), ItemKind::Source, changed_since, learn).await
     }
 }

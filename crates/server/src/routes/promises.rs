@@ -54,7 +54,7 @@ pub(crate) async fn create(
     // A request that is taken up again after a crash finds what its first try made.
     let operation = operation.map(|Extension(OperationId(id))| id);
     let made_by = operation.and_then(|id| IdempotencyKey::new(&id.to_string()).ok());
-    let own_id = operation.map(|id| format!("prm_{:032x}", id.as_u128()));
+    let own_id = operation.map(|id| PromiseId::from_u128(id.as_u128()).to_string());
     let new = NewPromise {
         deadline_at: deadline_of(&asked, now)?,
         about: asked.about.as_ref().map(|about| value_of(Some(about))).transpose()?,

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -11,7 +11,7 @@ use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::Error;
-use hapax_engine::model::{PromiseRef, Settlement, Wish};
+use hapax_engine::model::{PromiseRef, Wish};
 use hapax_engine::runtime::Settling;
 use http::StatusCode;
 
@@ -20,10 +20,9 @@ use crate::answer::{Refused, echo};
 use crate::app::App;
 use crate::connection::Peer;
 use crate::errors::problem_of;
-use crate::limits::{MAX_SETTLE_TOKEN_FOR, SETTLE_TOKEN_FOR};
 use crate::settle_token::{SettleSecret, digest_of};
 use crate::strict_json::StrictJson;
-use crate::translate::{promise_named, rejection, value_of};
+use crate::translate::{life_of_token, promise_named, settlement_by_token};
 
 /// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once.
 #[utoipa::path(
@@ -42,12 +41,7 @@ pub(crate) async fn issue(
     asked: Option<StrictJson<api::CreateSettleToken>>,
 ) -> Result<Response, Refused> {
     let promise = promise_named(&promise)?;
-    let asked = asked.and_then(|StrictJson { value: asked, .. }| asked.expires_in_seconds);
-    let lives_for = asked.map_or(SETTLE_TOKEN_FOR, Duration::from_secs);
-    if lives_for.is_zero() || lives_for > MAX_SETTLE_TOKEN_FOR {
-        let detail = format!("`expiresInSeconds` is 1 to {}.", MAX_SETTLE_TOKEN_FOR.as_secs());
-        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/expiresInSeconds"));
-    }
+    let lives_for = life_of_token(asked.as_ref().map(|StrictJson { value: asked, .. }| asked))?;
     let engine = app.engine_for(&identity);
     let found = engine.find_promise(&promise).await.map_err(|error| problem_of(&error))?;
     let found = found.ok_or_else(|| problem_of(&Error::NoSuchPromise(echo(&promise.to_string()))))?;
@@ -87,14 +81,7 @@ pub(crate) async fn settle(
     if let Some(address) = address {
         app.strangers.check(address, None, Instant::now())?;
     }
-    let settlement = match (&asked.value, &asked.reject) {
-        (Some(value), None) => Settlement::Resolved(value_of(Some(value))?),
-        (None, Some(reject)) => Settlement::Rejected(rejection(reject)?),
-        (None, None) | (Some(_), Some(_)) => {
-            let detail = "Send `value`, or `reject` with a `message`: one of both.";
-            return Err(Refused::new(Code::InvalidRequest, detail));
-        }
-    };
+    let settlement = settlement_by_token(&asked)?;
     let found = app.engine.find_settle_token(&digest_of(&token)).await.map_err(|error| problem_of(&error))?;
     let Some(found) = found else { return Err(refuse(&app, address)) };
     let promise = PromiseRef::Id(found.promise);

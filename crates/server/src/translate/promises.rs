@@ -15,6 +15,7 @@ use super::raw;
 use super::steps::shown_failure;
 use crate::answer::Refused;
 use crate::errors::of_invalid;
+use crate::limits::{MAX_SETTLE_TOKEN_FOR, SETTLE_TOKEN_FOR};
 
 /// The promise that a path names: `id:` and its id, or `key:` and its key.
 pub(crate) fn promise_named(text: &str) -> Result<PromiseRef, Refused> {
@@ -32,13 +33,8 @@ pub(crate) fn promise_named(text: &str) -> Result<PromiseRef, Refused> {
 
 /// The status that a filter names.
 pub(crate) fn promise_status_named(text: &str) -> Option<PromiseStatus> {
-    PromiseStatus::ALL
-        .into_iter()
-        .find(|status| status.as_str().eq_ignore_ascii_case(text) && !has_lower(text))
-}
-
-fn has_lower(text: &str) -> bool {
-    text.bytes().any(|byte| byte.is_ascii_lowercase())
+    let is_upper = !text.bytes().any(|byte| byte.is_ascii_lowercase());
+    PromiseStatus::from_name(&text.to_ascii_lowercase()).filter(|_| is_upper)
 }
 
 /// When a promise times out that is made at `now`.
@@ -79,6 +75,30 @@ pub(crate) fn rejection(asked: &api::RejectPromise) -> Result<Failure, Refused> 
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/message"));
     }
     Ok(Failure::permanent(&asked.message).with_code(asked.code.as_deref().unwrap_or("rejected")))
+}
+
+/// What whoever has a token says: a value, or why there will be none.
+pub(crate) fn settlement_by_token(asked: &api::SettleByToken) -> Result<Settlement, Refused> {
+    match (&asked.value, &asked.reject) {
+        (Some(value), None) => Ok(Settlement::Resolved(value_of(Some(value))?)),
+        (None, Some(reject)) => Ok(Settlement::Rejected(rejection(reject)?)),
+        (None, None) | (Some(_), Some(_)) => {
+            let detail = "Send `value`, or `reject` with a `message`: one of both.";
+            Err(Refused::new(Code::InvalidRequest, detail))
+        }
+    }
+}
+
+/// For how long a token is worth something.
+pub(crate) fn life_of_token(asked: Option<&api::CreateSettleToken>) -> Result<Duration, Refused> {
+    let seconds = asked.and_then(|asked| asked.expires_in_seconds);
+    match seconds.map_or(SETTLE_TOKEN_FOR, Duration::from_secs) {
+        span if span.is_zero() || span > MAX_SETTLE_TOKEN_FOR => {
+            let detail = format!("`expiresInSeconds` is 1 to {}.", MAX_SETTLE_TOKEN_FOR.as_secs());
+            Err(Refused::new(Code::InvalidRequest, detail).with("path", "/expiresInSeconds"))
+        }
+        span => Ok(span),
+    }
 }
 
 /// One promise, as it stands at `now`.
