@@ -81,8 +81,8 @@ errors! {
         "The server closed the request because its body came too slowly. Nothing was done. Send it again, over a better connection or in smaller parts.";
 
     // The state of things does not allow it.
-    Concurrency = "CONCURRENCY_ERROR", 409, true, "The run was modified concurrently",
-        "Somebody else changed the run first, and this request changed nothing. Read the run again (`GET /api/v1/workflow-runs/{id}`), decide anew with its current `version`, and send the request again.";
+    Concurrency = "CONCURRENCY_ERROR", 409, true, "It was modified concurrently",
+        "Somebody else changed it first, and this request changed nothing. Read it again (a run with `GET /api/v1/workflow-runs/{id}`), decide anew with its current `version`, and send the request again.";
     RequestInProgress = "request_in_progress", 409, true, "The first request under this key is still under way",
         "Another request with the same idempotency key has not been answered yet. Wait for `Retry-After` seconds and send the same request under the same key: it will get the answer of the first.";
     RequestInDoubt = "request_in_doubt", 409, false, "Nobody knows whether the request happened",
@@ -143,8 +143,6 @@ errors! {
         "The key still refuses a second run, though the data of the first is gone. If a new run is meant, use a new key.";
     IdempotencyWindowPassed = "idempotency_window_passed", 412, false, "The first attempt is older than the key's lifetime",
         "`Idempotency-First-Sent` says that the request was first sent before the window in which keys are remembered, so it might have been done already, and it was not run again. Check whether it was done; if not, send it under a new key.";
-    PreconditionFailed = "precondition_failed", 412, false, "The version in If-Match is not the current one",
-        "Nothing was changed. Read the thing again, decide anew, and send its current version in `If-Match`.";
 
     // Too much.
     PayloadTooLarge = "payload_too_large", 413, false, "The body is too large",

@@ -145,9 +145,7 @@ impl Hooks {
                     found.version.get(),
                     expected.get()
                 );
-                return Err(
-                    Problem::new(Code::PreconditionFailed, detail).with("version", found.version.get())
-                );
+                return Err(Problem::new(Code::Concurrency, detail).with("version", found.version.get()));
             }
             let mut kept = found.kept.clone();
             if !change(&mut kept) {

@@ -36,7 +36,7 @@ async fn a_source_is_made_once_and_replaced_only_by_whoever_saw_it() {
     assert_eq!((replaced.status, &replaced.json()["version"]), (200, &json!(2)), "{}", replaced.text());
     assert_eq!(replaced.json()["path"], json!(path), "its address stays");
     let stale = server.post(&named, &minimal("stripe-payments"), &[("if-match", "\"1\"")]).await;
-    assert_eq!(stale.told(), (412, "precondition_failed".into()));
+    assert_eq!(stale.told(), (409, "CONCURRENCY_ERROR".into()));
     let elsewhere = server.post(&named, &minimal("other"), &[]).await;
     assert_eq!(elsewhere.told(), (400, "invalid_request".into()));
     assert_eq!(server.post(&format!("{SOURCES}/other"), &minimal("other"), &[]).await.status, 404);
