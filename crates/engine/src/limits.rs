@@ -47,6 +47,20 @@ pub const ABANDONED_REQUEST_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const MAX_KEY_USES: usize = 1_000;
 /// Longest name of a thing in the catalog, in characters.
 pub const MAX_ITEM_NAME_CHARS: usize = 255;
+/// Longest name of a table or column of the user's, in characters.
+pub const MAX_IDENTIFIER_CHARS: usize = 63;
+/// Most columns of a table of the user's that are shown as what is known of an entity.
+pub const MAX_COLUMNS_SHOWN: usize = 64;
+/// Most operations whose holders are heard of in one write.
+pub const MAX_HEARD: usize = 1_000;
+/// Most claims a janitor frees in one go.
+pub const MAX_STALE_CLAIMS: usize = 200;
+/// How often a janitor looks, unless its module says otherwise.
+pub const JANITOR_EVERY: Duration = Duration::from_secs(120);
+/// For how long nothing is heard of the holder of a claim before it counts as gone, unless its module says otherwise.
+pub const CLAIM_STALE_AFTER: Duration = Duration::from_secs(300);
+/// How often an entity that changed under an operation's eyes is looked at anew before the operation gives up.
+pub const MAX_BEGIN_TRIES: u32 = 8;
 /// Longest delay, sleep, timeout or deadline: ten years.
 pub const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// Shortest lease; below it renewals could not keep up with a slow disk.

@@ -8,6 +8,9 @@ mod chance;
 mod doubt;
 mod effect;
 mod effect_key;
+mod entity;
+mod entity_check;
+mod entity_workflow;
 mod event;
 mod failure;
 mod fingerprint;
@@ -18,6 +21,7 @@ mod key;
 mod ledger;
 mod name;
 mod note;
+mod operation;
 mod outline;
 mod payload;
 mod post;
@@ -34,6 +38,7 @@ mod steer;
 mod step;
 mod step_transition;
 mod time;
+mod transition;
 
 pub use advance::{Advance, Advancing, IllegalChange, StepChange};
 pub use announce::{Announced, Subscriber, Subscribers};
@@ -46,16 +51,25 @@ pub use doubt::{
 };
 pub use effect::EffectClass;
 pub use effect_key::EffectKey;
+pub use entity::{Entity, EntityRef, Home, TableRef, merge_data};
+pub use entity_check::{EntityProblem, EntityRule, check_entity_workflow};
+pub use entity_workflow::{
+    Action, ClaimTo, EntityStep, EntityWorkflow, PerRequester, Recovery, RetryAnswer, RevertRule, StepView,
+    UncoveredClaim,
+};
 pub use event::{EventKind, RunEvent};
 pub use failure::{Failure, FailureClass};
 pub use fingerprint::{Fingerprint, IgnorePaths};
 pub use hook::{Hook, HookId, HookStatus};
-pub use ids::{Fence, Generation, OwnerId, PromiseId, RunId, StepId, Version, WorkspaceId, WriteToken};
+pub use ids::{
+    Fence, Generation, OperationId, OwnerId, PromiseId, RunId, StepId, Version, WorkspaceId, WriteToken,
+};
 pub use item::{Item, ItemKind};
-pub use key::{IdempotencyKey, KeyKind, KeyRecord, KeyTarget, SignalId, Subject};
+pub use key::{EntityId, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, SignalId, Subject};
 pub use ledger::{ClassCount, LedgerAttempt, LedgerEntry, LedgerOutcome, LedgerRuling, ledger_of};
 pub use name::{Name, WorkflowRef};
 pub use note::{Note, Noted};
+pub use operation::{EntityNote, Operation, OperationEnd, OperationState, OperationStatus};
 pub use outline::Outline;
 pub use payload::Payload;
 pub use post::{Post, PostState, PostStatus, decide_post};
@@ -81,6 +95,10 @@ pub use steer::{Refusal, Steer, Steered, decide_steer};
 pub use step::{StepKind, StepRecord, StepState, StepStatus};
 pub use step_transition::{STEP_TRANSITIONS, StepTransition, draw_step_lifecycle};
 pub use time::Timestamp;
+pub use transition::{
+    BeginFacts, BeginOperation, FinishBy, FinishOperation, Finished, OperationBegun, Override,
+    decide_begin_operation, decide_finish_operation,
+};
 
 /// A value that breaks a rule of the model, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

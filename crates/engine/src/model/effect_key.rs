@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Announced, Generation, Name, RunId, StepId, Timestamp};
+use super::{Announced, Generation, Name, OperationId, RunId, StepId, Timestamp};
 
 /// `runId:stepId`: the same over attempts, crashes and takeovers, so that a provider that honours keys sees one effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +37,11 @@ impl EffectKey {
         let mut parts = self.0.split_once(':')?.1.rsplitn(4, '~');
         let (_target, at, what, _step) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         Some((Announced::from_name(what)?, Timestamp::from_millis(at.parse().ok()?)))
+    }
+
+    /// The key of what an operation does, the same over its attempts; `what` is the step, or which of its after-effects.
+    pub fn of_operation(operation: OperationId, what: &str) -> Self {
+        EffectKey(format!("{operation}:{what}").into())
     }
 
     /// Sorts before every key of the run.

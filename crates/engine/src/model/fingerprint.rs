@@ -6,7 +6,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::name::Name;
-use super::{Invalid, Payload, canonical_json};
+use super::{EntityRef, Invalid, Payload, canonical_json};
 
 /// SHA-256 over what a key stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,6 +45,27 @@ impl Fingerprint {
             }
         }
         Fingerprint(hash.finalize().into())
+    }
+
+    /// The fingerprint of an operation: the entity, the step, who asks, and the canonical form of the input.
+    pub fn of_operation(
+        entity: &EntityRef,
+        step: &Name,
+        requester: Option<&Name>,
+        input: &Payload,
+    ) -> Result<Self, Invalid> {
+        let value: Value =
+            input.to().map_err(|e| Invalid::Payload(format!("it cannot be read as JSON: {e}")))?;
+        let mut hash = Sha256::new();
+        // None of the parts holds a line feed.
+        for part in
+            [entity.kind.as_str(), entity.id.as_str(), step.as_str(), requester.map_or("", Name::as_str)]
+        {
+            hash.update(part.as_bytes());
+            hash.update(b"\n");
+        }
+        hash.update(canonical_json(&value).as_bytes());
+        Ok(Fingerprint(hash.finalize().into()))
     }
 
     /// The bytes.

@@ -58,6 +58,48 @@ impl FromStr for RunId {
     }
 }
 
+/// One requested transition of an entity. Ordered by the time it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(u128);
+
+impl OperationId {
+    /// A fresh id that sorts at `at`.
+    pub fn new(at: Timestamp) -> Self {
+        OperationId(RunId::new(at).0)
+    }
+
+    /// The run that carries it out, if its action is one: it has the same number, so that there is one however often it is started.
+    pub const fn as_run(self) -> RunId {
+        RunId(self.0)
+    }
+
+    /// The id as a number; stores keep it as 16 bytes.
+    pub const fn as_u128(self) -> u128 {
+        self.0
+    }
+
+    /// The id a store kept, or that of the request which asks for it.
+    pub const fn from_u128(value: u128) -> Self {
+        OperationId(value)
+    }
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "op_{}", Uuid::from_u128(self.0).simple())
+    }
+}
+
+impl FromStr for OperationId {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let refused = || Invalid::Id { what: "operation id (op_ and 32 hex digits)", given: excerpt(text) };
+        let hex = text.strip_prefix("op_").ok_or_else(refused)?;
+        format!("run_{hex}").parse().map(|RunId(number)| OperationId(number)).map_err(|_| refused())
+    }
+}
+
 /// A tenant: keys, runs and promises of two workspaces never meet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspaceId(Name);

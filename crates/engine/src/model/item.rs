@@ -17,17 +17,20 @@ pub enum ItemKind {
     Source,
     /// Somebody who wants to be told what becomes of runs.
     Subscription,
+    /// An entity workflow.
+    EntityWorkflow,
 }
 
 impl ItemKind {
     /// Every kind.
-    pub const ALL: [ItemKind; 6] = [
+    pub const ALL: [ItemKind; 7] = [
         ItemKind::Workspace,
         ItemKind::Credential,
         ItemKind::Definition,
         ItemKind::Setting,
         ItemKind::Source,
         ItemKind::Subscription,
+        ItemKind::EntityWorkflow,
     ];
 
     /// The kind as stored and shown.
@@ -39,6 +42,7 @@ impl ItemKind {
             ItemKind::Setting => "setting",
             ItemKind::Source => "source",
             ItemKind::Subscription => "subscription",
+            ItemKind::EntityWorkflow => "entity_workflow",
         }
     }
 

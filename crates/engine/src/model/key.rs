@@ -49,6 +49,11 @@ key! {
     SignalId, "signal id"
 }
 
+key! {
+    /// One business object among those of its kind, by the id its owner gave it.
+    EntityId, "entity id"
+}
+
 /// What a key names; the same text may name one thing of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {

@@ -125,4 +125,45 @@ pub enum Noted {
         /// Why.
         reason: String,
     },
+    /// A claim whose holder vanished was given back, so that the step can be tried again.
+    Reverted {
+        /// Which attempt.
+        attempt: u32,
+        /// When its holder was last heard of.
+        last_heard_at: String,
+        /// Where the entity stands again; absent if it was not claimed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<String>,
+    },
+    /// A claim whose holder vanished is left for people to look at.
+    Held {
+        /// Which attempt.
+        attempt: u32,
+        /// When its holder was last heard of.
+        last_heard_at: String,
+    },
+    /// An operation that had been given back is tried again.
+    TriedAgain {
+        /// Which attempt.
+        attempt: u32,
+    },
+    /// A manager had an irreversible step done that may have happened before.
+    Overridden {
+        /// The operation that may have done it.
+        operation: String,
+        /// Why.
+        reason: String,
+    },
+    /// Something about an entity, in the audit log.
+    OnEntity {
+        /// What kind of thing.
+        kind: String,
+        /// Which.
+        id: String,
+        /// The operation, if it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<String>,
+        /// What.
+        did: Box<Noted>,
+    },
 }

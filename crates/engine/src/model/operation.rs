@@ -1,0 +1,255 @@
+//! Operations: each one requested transition of an entity, from the claim to what became of it.
+
+use super::{
+    Actor, ClaimTo, EffectKey, EntityRef, Failure, Fingerprint, Home, IdempotencyKey, Name, Noted,
+    OperationId, OwnerId, Payload, Recovery, RunId, Timestamp, Version, WorkspaceId,
+};
+
+/// One requested transition of an entity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// Which.
+    pub id: OperationId,
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// What it moves.
+    pub entity: EntityRef,
+    /// Where that lives.
+    pub home: Home,
+    /// The entity workflow.
+    pub workflow: Name,
+    /// The module whose janitor looks after it.
+    pub module: Name,
+    /// The step.
+    pub step: Name,
+    /// As whom it was asked for.
+    pub requester: Option<Name>,
+    /// The person or credential that asked.
+    pub by: Option<Actor>,
+    /// The key it was asked for under.
+    pub key: Option<IdempotencyKey>,
+    /// What sameness means under the key.
+    pub fingerprint: Fingerprint,
+    /// What the action is given.
+    pub input: Payload,
+    /// The status it began in.
+    pub from: Name,
+    /// The status it leads to.
+    pub to: Name,
+    /// The claim it holds while it is pending or in doubt, if the step has one.
+    pub claim: Option<ClaimTo>,
+    /// What becomes of it if its holder vanishes.
+    pub recovery: Recovery,
+    /// Can what it does not be taken back?
+    pub irreversible: bool,
+    /// The run that carries it out, if a run does: then it is the run that says how it ends, not whether its holder lives.
+    pub run: Option<RunId>,
+    /// The version the entity had when it began, after the claim.
+    pub version: Version,
+    /// How often it was begun: 1 unless it was given back and tried again. Whoever holds an older one can write nothing.
+    pub attempt: u32,
+    /// The engine that began the attempt.
+    pub owner: OwnerId,
+    /// When it was first begun.
+    pub began_at: Timestamp,
+    /// Where it stands.
+    pub state: OperationState,
+}
+
+/// Where an operation stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OperationState {
+    /// Its action is under way.
+    Pending {
+        /// When its holder was last heard of.
+        heard_at: Timestamp,
+    },
+    /// It is done: the entity has the status it leads to.
+    Done {
+        /// When.
+        at: Timestamp,
+        /// What the action gave.
+        result: Payload,
+    },
+    /// The action would not do it; the entity is as before.
+    Rejected {
+        /// When.
+        at: Timestamp,
+        /// Why.
+        failure: Failure,
+    },
+    /// The action failed; the entity is as before.
+    Failed {
+        /// When.
+        at: Timestamp,
+        /// Why.
+        failure: Failure,
+    },
+    /// Its holder vanished, and what it had claimed was given back.
+    Reverted {
+        /// When.
+        at: Timestamp,
+    },
+    /// Its holder vanished, and nobody knows whether the action happened; the claim is held until people decide.
+    InDoubt {
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+/// The bare name of an operation's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OperationStatus {
+    /// Under way.
+    Pending,
+    /// Done.
+    Done,
+    /// Refused by the action.
+    Rejected,
+    /// Failed.
+    Failed,
+    /// Given back by the janitor.
+    Reverted,
+    /// Nobody knows.
+    InDoubt,
+}
+
+impl OperationStatus {
+    /// Every status.
+    pub const ALL: [OperationStatus; 6] = [
+        OperationStatus::Pending,
+        OperationStatus::Done,
+        OperationStatus::Rejected,
+        OperationStatus::Failed,
+        OperationStatus::Reverted,
+        OperationStatus::InDoubt,
+    ];
+
+    /// The status as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            OperationStatus::Pending => "PENDING",
+            OperationStatus::Done => "DONE",
+            OperationStatus::Rejected => "REJECTED",
+            OperationStatus::Failed => "FAILED",
+            OperationStatus::Reverted => "REVERTED",
+            OperationStatus::InDoubt => "IN_DOUBT",
+        }
+    }
+
+    /// The status spelled so, if there is one.
+    pub fn from_name(text: &str) -> Option<Self> {
+        OperationStatus::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Is it over?
+    pub const fn has_ended(self) -> bool {
+        match self {
+            OperationStatus::Pending | OperationStatus::InDoubt => false,
+            OperationStatus::Done
+            | OperationStatus::Rejected
+            | OperationStatus::Failed
+            | OperationStatus::Reverted => true,
+        }
+    }
+}
+
+impl OperationState {
+    /// The bare name.
+    pub const fn status(&self) -> OperationStatus {
+        match self {
+            OperationState::Pending { .. } => OperationStatus::Pending,
+            OperationState::Done { .. } => OperationStatus::Done,
+            OperationState::Rejected { .. } => OperationStatus::Rejected,
+            OperationState::Failed { .. } => OperationStatus::Failed,
+            OperationState::Reverted { .. } => OperationStatus::Reverted,
+            OperationState::InDoubt { .. } => OperationStatus::InDoubt,
+        }
+    }
+
+    /// When it came to be so: last heard of, in doubt since, or ended.
+    pub const fn at(&self) -> Timestamp {
+        match self {
+            OperationState::Pending { heard_at: at }
+            | OperationState::Done { at, .. }
+            | OperationState::Rejected { at, .. }
+            | OperationState::Failed { at, .. }
+            | OperationState::Reverted { at }
+            | OperationState::InDoubt { since: at } => *at,
+        }
+    }
+}
+
+impl Operation {
+    /// Does it hold its entity, so that no other may begin?
+    pub fn holds_entity(&self) -> bool {
+        self.claim.is_some() && !self.state.status().has_ended()
+    }
+
+    /// May its action have happened, although it is not recorded as done?
+    pub fn may_have_happened(&self) -> bool {
+        match &self.state {
+            OperationState::Pending { .. }
+            | OperationState::Reverted { .. }
+            | OperationState::InDoubt { .. } => true,
+            OperationState::Failed { failure, .. } => failure.class() == super::FailureClass::Unknown,
+            OperationState::Done { .. } | OperationState::Rejected { .. } => false,
+        }
+    }
+
+    /// What its action carries to the outside world: the same over its attempts.
+    pub fn effect_key(&self) -> EffectKey {
+        EffectKey::of_operation(self.id, self.step.as_str())
+    }
+}
+
+/// How an operation ends, or comes to stand still.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OperationEnd {
+    /// The action did it.
+    Done {
+        /// What it gave.
+        result: Payload,
+        /// What is to be laid over what is known of the entity; only for those in the store's own table.
+        data: Option<Payload>,
+    },
+    /// The action would not do it.
+    Rejected(Failure),
+    /// The action failed.
+    Failed(Failure),
+    /// Its holder vanished: what it claimed is given back.
+    Reverted,
+    /// Its holder vanished: it is left for people to look at.
+    InDoubt,
+}
+
+/// Something that was seen, done or said about an entity, beyond what its operations tell by themselves. Never changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntityNote {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// About what.
+    pub entity: EntityRef,
+    /// About which operation, if it is about one.
+    pub operation: Option<OperationId>,
+    /// When.
+    pub at: Timestamp,
+    /// The person who did it, if one did: such notes are in the audit log as well.
+    pub by: Option<Actor>,
+    /// What.
+    pub what: Noted,
+}
+
+impl EntityNote {
+    /// The same as an entry of the audit log, if a person did it. Stores append it to the journal in the same write.
+    pub fn audited(&self) -> Option<super::Note> {
+        let by = self.by.clone()?;
+        let what = Noted::OnEntity {
+            kind: self.entity.kind.to_string(),
+            id: self.entity.id.to_string(),
+            operation: self.operation.map(|operation| operation.to_string()),
+            did: Box::new(self.what.clone()),
+        };
+        Some(super::Note::on_workspace(self.workspace.clone(), by, self.at, what))
+    }
+}

@@ -1,0 +1,345 @@
+//! How operations begin and end: the claim before the action, and the guarded write after it.
+
+use super::{
+    Actor, ClaimTo, Entity, EntityNote, EntityRef, Fingerprint, Home, IdempotencyKey, Invalid, Name, Noted,
+    Operation, OperationEnd, OperationId, OperationState, OwnerId, Payload, Post, Recovery, RetryAnswer,
+    RunId, Timestamp, Version, WorkspaceId, merge_data,
+};
+
+/// A transition that somebody asks for, with all that the configured step says about it.
+#[derive(Debug, Clone)]
+pub struct BeginOperation {
+    /// The id it gets if it is new.
+    pub id: OperationId,
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// What is to be moved.
+    pub entity: EntityRef,
+    /// Where that lives.
+    pub home: Home,
+    /// The entity workflow.
+    pub workflow: Name,
+    /// The module whose janitor looks after it.
+    pub module: Name,
+    /// The step.
+    pub step: Name,
+    /// As whom it is asked for.
+    pub requester: Option<Name>,
+    /// Who asks.
+    pub by: Option<Actor>,
+    /// The key it is asked for under.
+    pub key: Option<IdempotencyKey>,
+    /// What sameness means under the key.
+    pub fingerprint: Fingerprint,
+    /// What the action is given.
+    pub input: Payload,
+    /// The statuses where the step applies.
+    pub from: Vec<Name>,
+    /// The status after it.
+    pub to: Name,
+    /// How it is claimed, if it is.
+    pub claim: Option<ClaimTo>,
+    /// Every transient status of the workflow: an entity in one of them is claimed, whoever did it.
+    pub transient: Vec<Name>,
+    /// What becomes of it if its holder vanishes.
+    pub recovery: Recovery,
+    /// What a caller is told who asks again after it was done.
+    pub retry: RetryAnswer,
+    /// Can what it does not be taken back?
+    pub irreversible: bool,
+    /// A manager's word that it is to be done although it may have happened.
+    pub overridden: Option<Override>,
+    /// The version of the entity that was looked at and found fit.
+    pub seen: Version,
+    /// The run that will carry it out, if a run does.
+    pub run: Option<RunId>,
+    /// The engine that asks.
+    pub owner: OwnerId,
+}
+
+/// A manager's word that an irreversible step is to be done although it may have happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Override {
+    /// Who.
+    pub by: Actor,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a store knows that bears on whether an operation may begin.
+#[derive(Debug, Clone, Default)]
+pub struct BeginFacts {
+    /// The operation under the same key; without a key, the one with the same id.
+    pub known: Option<Operation>,
+    /// The entity.
+    pub entity: Option<Entity>,
+    /// The operation that holds the entity ([`Operation::holds_entity`]).
+    pub holder: Option<Operation>,
+    /// The newest operation of the same step on the entity. Only needed if [`BeginOperation::asks_for_last`].
+    pub last: Option<Operation>,
+}
+
+/// What a request to begin came to.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub enum OperationBegun {
+    /// The operation is begun, and its action is the caller's to run.
+    Begun {
+        /// The operation.
+        operation: Box<Operation>,
+        /// The entity, as the claim left it.
+        entity: Entity,
+        /// What is to be noted about it. Only of interest to stores.
+        notes: Vec<EntityNote>,
+    },
+    /// It was asked for before: this is what is recorded of it, which may be that it is under way.
+    Recorded(Box<Operation>),
+    /// The key stands for something else.
+    KeyConflict(Box<Operation>),
+    /// Another operation is in progress; `None` if somebody claimed the entity in a table of the user's by themselves.
+    ClaimFailed(Option<Box<Operation>>),
+    /// The step does not apply in this status.
+    NotAllowed(Entity),
+    /// It is irreversible and may have happened, by this operation: only a manager may have it done.
+    OverrideRequired(Box<Operation>),
+    /// The entity is no longer as it was when it was looked at: look again.
+    Stale(Entity),
+    /// There is no such entity.
+    NoSuchEntity,
+}
+
+impl BeginOperation {
+    /// Must a store look for the newest operation of the same step before it decides?
+    pub fn asks_for_last(&self, entity: &Entity) -> bool {
+        self.irreversible || (self.retry == RetryAnswer::Returns && !self.from.contains(&entity.status))
+    }
+}
+
+/// Decides whether an operation begins. A store writes the operation and the entity of `Begun`, and nothing else.
+pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: Timestamp) -> OperationBegun {
+    let BeginFacts { known, entity, holder, last } = facts;
+    let mut before = None;
+    if let Some(known) = known {
+        if known.fingerprint != request.fingerprint {
+            return OperationBegun::KeyConflict(Box::new(known));
+        }
+        match known.state {
+            // The caller's own, whose acknowledgement was lost.
+            OperationState::Pending { .. } if known.id == request.id && known.owner == request.owner => {
+                return match entity {
+                    Some(entity) => {
+                        OperationBegun::Begun { operation: Box::new(known), entity, notes: Vec::new() }
+                    }
+                    None => OperationBegun::NoSuchEntity,
+                };
+            }
+            // There is no result to return: it goes on as another attempt of the same operation.
+            OperationState::Reverted { .. } => before = Some(known),
+            OperationState::Pending { .. }
+            | OperationState::Done { .. }
+            | OperationState::Rejected { .. }
+            | OperationState::Failed { .. }
+            | OperationState::InDoubt { .. } => return OperationBegun::Recorded(Box::new(known)),
+        }
+    }
+    let Some(mut entity) = entity else { return OperationBegun::NoSuchEntity };
+    if holder.is_some() {
+        return OperationBegun::ClaimFailed(holder.map(Box::new));
+    }
+    if entity.version != request.seen {
+        return OperationBegun::Stale(entity);
+    }
+    if !request.from.contains(&entity.status) {
+        return match last {
+            _ if request.transient.contains(&entity.status) => OperationBegun::ClaimFailed(None),
+            Some(last)
+                if request.retry == RetryAnswer::Returns
+                    && matches!(last.state, OperationState::Done { .. }) =>
+            {
+                OperationBegun::Recorded(Box::new(last))
+            }
+            _ => OperationBegun::NotAllowed(entity),
+        };
+    }
+    let mut notes = Vec::new();
+    let id = before.as_ref().map_or(request.id, |before| before.id);
+    let attempt = before.as_ref().map_or(1, |before| before.attempt + 1);
+    let mut note = |by, what| {
+        let (workspace, entity) = (request.workspace.clone(), request.entity.clone());
+        notes.push(EntityNote { workspace, entity, operation: Some(id), at: now, by, what });
+    };
+    if let Some(last) = last.filter(|last| request.irreversible && last.may_have_happened()) {
+        let Some(word) = &request.overridden else { return OperationBegun::OverrideRequired(Box::new(last)) };
+        let what = Noted::Overridden { operation: last.id.to_string(), reason: word.reason.clone() };
+        note(Some(word.by.clone()), what);
+    }
+    if before.is_some() {
+        note(None, Noted::TriedAgain { attempt });
+    }
+    let from = entity.status.clone();
+    if let Some(claim) = &request.claim {
+        entity =
+            Entity { status: claim.into.clone(), version: entity.version.next(), updated_at: now, ..entity };
+    }
+    let operation = Operation {
+        id,
+        workspace: request.workspace.clone(),
+        entity: request.entity.clone(),
+        home: request.home.clone(),
+        workflow: request.workflow.clone(),
+        module: request.module.clone(),
+        step: request.step.clone(),
+        requester: request.requester.clone(),
+        by: request.by.clone(),
+        key: request.key.clone(),
+        fingerprint: request.fingerprint,
+        input: request.input.clone(),
+        from,
+        to: request.to.clone(),
+        claim: request.claim.clone(),
+        recovery: request.recovery,
+        irreversible: request.irreversible,
+        run: request.run.map(|_| id.as_run()),
+        version: entity.version,
+        attempt,
+        owner: request.owner,
+        began_at: before.map_or(now, |before| before.began_at),
+        state: OperationState::Pending { heard_at: now },
+    };
+    OperationBegun::Begun { operation: Box::new(operation), entity, notes }
+}
+
+/// What becomes of an operation.
+#[derive(Debug, Clone)]
+pub struct FinishOperation {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// Which operation.
+    pub operation: OperationId,
+    /// Which attempt of it.
+    pub attempt: u32,
+    /// By what right.
+    pub by: FinishBy,
+    /// What becomes of it.
+    pub end: OperationEnd,
+    /// After-effects of it.
+    pub posts: Vec<Post>,
+    /// What is noted about it.
+    pub notes: Vec<EntityNote>,
+}
+
+/// By what right an operation is finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinishBy {
+    /// Its holder ran the action.
+    Holder(OwnerId),
+    /// Its holder has not been heard of since before this instant.
+    Janitor {
+        /// The instant.
+        unheard_since: Timestamp,
+    },
+    /// A run carried it out and has ended; whoever sees it may say so.
+    Run,
+    /// People decided on a doubt.
+    People,
+}
+
+/// What a request to finish came to.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub enum Finished {
+    /// It is written.
+    Finished {
+        /// The operation.
+        operation: Box<Operation>,
+        /// The entity as it is now; `None` if it was not touched.
+        entity: Option<Entity>,
+    },
+    /// It stands, since an earlier sending of the same request.
+    Again(Box<Operation>),
+    /// The operation is no longer the caller's to finish; nothing is written. `None` if there is none.
+    Lost(Option<Box<Operation>>),
+    /// The entity is no longer as the operation left it, so the new status cannot be written; nothing is.
+    Stale(Option<Entity>),
+}
+
+/// Decides what becomes of an operation. A store writes what `Finished` says, with the posts and notes, or nothing.
+pub fn decide_finish_operation(
+    request: &FinishOperation,
+    operation: Option<Operation>,
+    entity: Option<Entity>,
+    now: Timestamp,
+) -> Result<Finished, Invalid> {
+    let Some(mut operation) = operation else { return Ok(Finished::Lost(None)) };
+    if operation.attempt != request.attempt || !may_finish(request.by, &operation) {
+        let again = operation.attempt == request.attempt
+            && is_end(&request.end, &operation.state, operation.owner, request.by);
+        return Ok(match again {
+            true => Finished::Again(Box::new(operation)),
+            false => Finished::Lost(Some(Box::new(operation))),
+        });
+    }
+    // As the operation left it: in its transient status, or, if it has none, not changed at all.
+    let is_held = |entity: &Entity| match &operation.claim {
+        Some(claim) => entity.status == claim.into,
+        None => entity.status == operation.from && entity.version == operation.version,
+    };
+    let held = entity.as_ref().is_some_and(is_held);
+    let (status, data) = match &request.end {
+        OperationEnd::Done { .. } if !held => return Ok(Finished::Stale(entity)),
+        OperationEnd::Done { data, .. } => (Some(operation.to.clone()), data.as_ref()),
+        OperationEnd::Rejected(_) | OperationEnd::Failed(_) | OperationEnd::Reverted => {
+            (operation.claim.as_ref().filter(|_| held).map(|claim| claim.revert_to.clone()), None)
+        }
+        OperationEnd::InDoubt => (None, None),
+    };
+    let entity = match (status, entity) {
+        (Some(status), Some(entity)) => {
+            let data = match data {
+                Some(patch) => merge_data(&entity.data, patch)?,
+                None => entity.data.clone(),
+            };
+            Some(Entity { status, data, version: entity.version.next(), updated_at: now, ..entity })
+        }
+        _ => None,
+    };
+    operation.state = match request.end.clone() {
+        OperationEnd::Done { result, .. } => OperationState::Done { at: now, result },
+        OperationEnd::Rejected(failure) => OperationState::Rejected { at: now, failure },
+        OperationEnd::Failed(failure) => OperationState::Failed { at: now, failure },
+        OperationEnd::Reverted => OperationState::Reverted { at: now },
+        OperationEnd::InDoubt => OperationState::InDoubt { since: now },
+    };
+    Ok(Finished::Finished { operation: Box::new(operation), entity })
+}
+
+fn may_finish(by: FinishBy, operation: &Operation) -> bool {
+    match (by, &operation.state) {
+        (FinishBy::Holder(owner), OperationState::Pending { .. }) => operation.owner == owner,
+        (FinishBy::Janitor { unheard_since }, OperationState::Pending { heard_at }) => {
+            *heard_at < unheard_since
+        }
+        (FinishBy::Run, OperationState::Pending { .. }) => operation.run.is_some(),
+        (FinishBy::People, OperationState::InDoubt { .. }) => true,
+        _ => false,
+    }
+}
+
+/// Did an earlier sending of the same request bring the operation there?
+fn is_end(end: &OperationEnd, state: &OperationState, owner: OwnerId, by: FinishBy) -> bool {
+    if matches!(by, FinishBy::Holder(asks) if asks != owner) {
+        return false;
+    }
+    match (end, state) {
+        (OperationEnd::Done { result, .. }, OperationState::Done { result: recorded, .. }) => {
+            result == recorded
+        }
+        (OperationEnd::Rejected(failure), OperationState::Rejected { failure: recorded, .. })
+        | (OperationEnd::Failed(failure), OperationState::Failed { failure: recorded, .. }) => {
+            failure == recorded
+        }
+        (OperationEnd::Reverted, OperationState::Reverted { .. })
+        | (OperationEnd::InDoubt, OperationState::InDoubt { .. }) => !matches!(by, FinishBy::Holder(_)),
+        _ => false,
+    }
+}
