@@ -8,6 +8,7 @@ mod arriving;
 mod catalog;
 mod claiming;
 mod ending;
+mod entities;
 mod hooks;
 mod journal;
 mod key_book;
@@ -29,8 +30,8 @@ use crate::model::{
     Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, HookBook, KeyBook,
-    ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged, Redeliver,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
+    KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged, Redeliver,
     RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
     SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreResult, StoredDoubt, StoredKey,
 };
@@ -74,6 +75,10 @@ impl Store for MemoryStore {
     }
 
     fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        Some(self)
+    }
+
+    fn entity_book(&self) -> Option<&dyn EntityBook> {
         Some(self)
     }
 

@@ -7,6 +7,7 @@
 mod advance_run;
 mod catalog;
 mod claim_runs;
+mod entity_book;
 mod error;
 mod hook_book;
 mod journal;
@@ -31,6 +32,10 @@ use tokio::sync::watch;
 pub use advance_run::AdvanceOutcome;
 pub use catalog::{Catalog, ListItems, PutItem, PutOutcome};
 pub use claim_runs::{ClaimRuns, Claimed};
+pub use entity_book::{
+    CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
+    PlacedEntityNote, RevertStrays, TransactOperation, TransactedOperation,
+};
 pub use error::StoreError;
 pub use hook_book::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook};
 pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
@@ -90,6 +95,11 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
 
     /// Webhooks that came in; `None` if the store keeps none.
     fn hook_book(&self) -> Option<&dyn HookBook> {
+        None
+    }
+
+    /// Entities and the operations that move them; `None` if the store keeps none.
+    fn entity_book(&self) -> Option<&dyn EntityBook> {
         None
     }
 

@@ -11,6 +11,7 @@ mod cases;
 mod differential;
 mod interleaving;
 mod suite;
+mod user_tables;
 
 pub use candidate::Candidate;
 #[doc(hidden)]
@@ -20,3 +21,4 @@ pub use differential::{Exercised, differential};
 pub use interleaving::run_interleavings;
 #[doc(hidden)]
 pub use suite::run_case;
+pub use user_tables::{UserRow, UserTables};

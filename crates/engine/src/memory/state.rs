@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    EarlySettlement, EffectKey, Hook, HookId, IdempotencyKey, Item, ItemKind, KeyKind, KeyRecord, Name, Note,
-    Payload, Post, Priority, Promise, PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts, RunHead,
-    RunId, RunResult, Signal, SignalId, StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId,
-    WriteToken,
+    EarlySettlement, EffectKey, Entity, EntityId, EntityNote, EntityRef, Hook, HookId, IdempotencyKey, Item,
+    ItemKind, KeyKind, KeyRecord, Name, Note, Operation, OperationId, Payload, Post, Priority, Promise,
+    PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts, RunHead, RunId, RunResult, Signal, SignalId,
+    StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId, WriteToken,
 };
 use crate::store::{KeyPlace, SettleToken, StoredKey, TokenDigest, Uses};
 
@@ -47,6 +47,15 @@ pub(super) struct State {
     pub(super) tokens: BTreeMap<TokenDigest, SettleToken>,
     pub(super) hooks: BTreeMap<HookId, Hook>,
     pub(super) last_hook: u64,
+    pub(super) entities: BTreeMap<(WorkspaceId, EntityRef), Entity>,
+    /// Tables of the user's, which here hold nothing but what makes an entity.
+    pub(super) tables: BTreeMap<String, BTreeMap<EntityId, Entity>>,
+    pub(super) operations: BTreeMap<(WorkspaceId, OperationId), Operation>,
+    /// Serves keys.
+    pub(super) keyed_operations: BTreeMap<(WorkspaceId, IdempotencyKey), OperationId>,
+    /// The operation that holds an entity: serves claims.
+    pub(super) holders: BTreeMap<(WorkspaceId, EntityRef), OperationId>,
+    pub(super) entity_notes: Vec<EntityNote>,
     /// Serves claims.
     due: BTreeMap<WorkflowRef, Due>,
     /// Open runs by subject: serves starts.

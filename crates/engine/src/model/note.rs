@@ -135,6 +135,11 @@ pub enum Noted {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<String>,
     },
+    /// A row in a transient status that nothing held was given back.
+    StrayReverted {
+        /// Where the entity stands again.
+        status: String,
+    },
     /// A claim whose holder vanished is left for people to look at.
     Held {
         /// Which attempt.

@@ -1,0 +1,318 @@
+//! Entities and the operations that move them.
+
+use async_trait::async_trait;
+
+use super::MemoryStore;
+use super::state::State;
+use crate::limits::{MAX_HEARD, MAX_PAGE, MAX_STALE_CLAIMS};
+use crate::model::{
+    BeginFacts, BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home,
+    IdempotencyKey, Name, Operation, OperationBegun, OperationId, OperationState, OwnerId, TableRef,
+    Timestamp, Version, WorkspaceId, decide_begin_operation, decide_finish_operation,
+};
+use crate::store::{
+    CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
+    PlacedEntityNote, RevertStrays, Store, StoreError, StoreResult,
+};
+
+impl MemoryStore {
+    /// Writes a row of a table that stands for one of the user's, as their own code would; makes the table if it is not there.
+    pub fn put_row(&self, table: &str, row: Entity) {
+        self.state().tables.entry(table.into()).or_default().insert(row.entity.id.clone(), row);
+    }
+}
+
+impl State {
+    fn table(&mut self, table: &TableRef) -> StoreResult<&mut std::collections::BTreeMap<EntityId, Entity>> {
+        let gone =
+            || StoreError::Refused(format!("there is no table {}: create it, or mend its name", table.table));
+        self.tables.get_mut(&table.table).ok_or_else(gone)
+    }
+
+    fn find_entity(
+        &mut self,
+        workspace: &WorkspaceId,
+        entity: &EntityRef,
+        home: &Home,
+    ) -> StoreResult<Option<Entity>> {
+        Ok(match home {
+            Home::Own => self.entities.get(&(workspace.clone(), entity.clone())).cloned(),
+            Home::Table(table) => {
+                let row = self.table(table)?.get(&entity.id).cloned();
+                row.map(|row| Entity { entity: entity.clone(), ..row })
+            }
+        })
+    }
+
+    fn put_entity(&mut self, workspace: &WorkspaceId, home: &Home, entity: Entity) -> StoreResult<()> {
+        match home {
+            Home::Own => drop(self.entities.insert((workspace.clone(), entity.entity.clone()), entity)),
+            Home::Table(table) => drop(self.table(table)?.insert(entity.entity.id.clone(), entity)),
+        }
+        Ok(())
+    }
+
+    fn put_operation(&mut self, operation: Operation) {
+        let place = (operation.workspace.clone(), operation.entity.clone());
+        match operation.holds_entity() {
+            true => drop(self.holders.insert(place, operation.id)),
+            false if self.holders.get(&place) == Some(&operation.id) => drop(self.holders.remove(&place)),
+            false => {}
+        }
+        let workspace = operation.workspace.clone();
+        if let Some(key) = &operation.key {
+            self.keyed_operations.insert((workspace.clone(), key.clone()), operation.id);
+        }
+        self.operations.insert((workspace, operation.id), operation);
+    }
+
+    fn append_entity_notes(&mut self, notes: Vec<EntityNote>) {
+        self.append_notes(notes.iter().filter_map(EntityNote::audited).collect::<Vec<_>>());
+        self.entity_notes.extend(notes);
+    }
+
+    fn operation(&self, workspace: &WorkspaceId, id: OperationId) -> Option<Operation> {
+        self.operations.get(&(workspace.clone(), id)).cloned()
+    }
+
+    fn begin_operation(&mut self, request: BeginOperation, now: Timestamp) -> StoreResult<OperationBegun> {
+        let workspace = &request.workspace;
+        let keyed =
+            request.key.as_ref().and_then(|key| self.keyed_operations.get(&(workspace.clone(), key.clone())));
+        let known = self.operation(workspace, keyed.copied().unwrap_or(request.id));
+        let entity = self.find_entity(workspace, &request.entity, &request.home)?;
+        let place = (workspace.clone(), request.entity.clone());
+        let holder = self.holders.get(&place).and_then(|holder| self.operation(workspace, *holder));
+        let of_step = |other: &&Operation| {
+            other.workspace == *workspace && other.entity == request.entity && other.step == request.step
+        };
+        let last = match entity.as_ref().is_some_and(|entity| request.asks_for_last(entity)) {
+            true => self.operations.values().rev().find(of_step).cloned(),
+            false => None,
+        };
+        let begun = decide_begin_operation(&request, BeginFacts { known, entity, holder, last }, now);
+        if let OperationBegun::Begun { operation, entity, notes } = &begun {
+            if operation.claim.is_some() {
+                self.put_entity(workspace, &request.home, entity.clone())?;
+            }
+            self.put_operation((**operation).clone());
+            self.append_entity_notes(notes.clone());
+        }
+        Ok(begun)
+    }
+
+    fn finish_operation(&mut self, request: FinishOperation, now: Timestamp) -> StoreResult<Finished> {
+        let operation = self.operation(&request.workspace, request.operation);
+        let entity = match &operation {
+            Some(operation) => self.find_entity(&request.workspace, &operation.entity, &operation.home)?,
+            None => None,
+        };
+        let finished = decide_finish_operation(&request, operation, entity, now)
+            .map_err(|error| StoreError::Refused(error.to_string()))?;
+        if let Finished::Finished { operation, entity } = &finished {
+            if let Some(entity) = entity {
+                self.put_entity(&request.workspace, &operation.home, entity.clone())?;
+            }
+            self.put_operation((**operation).clone());
+            for post in request.posts {
+                if !self.posts().contains_key(&(post.workspace.clone(), post.id.clone())) {
+                    self.put_post(post);
+                }
+            }
+            self.append_entity_notes(request.notes);
+        }
+        Ok(finished)
+    }
+}
+
+#[async_trait]
+impl EntityBook for MemoryStore {
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
+        let (now, mut state) = (self.now(), self.state());
+        let place = (request.workspace, request.entity.clone());
+        if let Some(entity) = state.entities.get(&place) {
+            return Ok(CreatedEntity::Exists(entity.clone()));
+        }
+        let NewEntity { entity, status, data, .. } = NewEntity { workspace: place.0.clone(), ..request };
+        let entity = Entity { entity, status, version: Version::new(1), data, updated_at: now };
+        state.entities.insert(place, entity.clone());
+        Ok(CreatedEntity::Created(entity))
+    }
+
+    async fn find_entity(
+        &self,
+        workspace: &WorkspaceId,
+        entity: &EntityRef,
+        home: &Home,
+    ) -> StoreResult<Option<Entity>> {
+        self.state().find_entity(workspace, entity, home)
+    }
+
+    async fn list_entities(&self, request: ListEntities) -> StoreResult<Vec<Entity>> {
+        let mut state = self.state();
+        let all: Vec<Entity> = match &request.home {
+            Home::Own => {
+                let own = state.entities.iter().filter(|((workspace, _), _)| *workspace == request.workspace);
+                own.map(|(_, entity)| entity.clone())
+                    .filter(|entity| entity.entity.kind == request.kind)
+                    .collect()
+            }
+            Home::Table(table) => {
+                let rows = state.table(table)?.values().cloned();
+                let named = |row: Entity| {
+                    let entity = EntityRef { kind: request.kind.clone(), id: row.entity.id.clone() };
+                    Entity { entity, ..row }
+                };
+                rows.map(named).collect()
+            }
+        };
+        let matching = all
+            .into_iter()
+            .filter(|entity| request.status.as_ref().is_none_or(|status| entity.status == *status))
+            .filter(|entity| request.after.as_ref().is_none_or(|after| entity.entity.id > *after));
+        Ok(matching.take(request.limit.clamp(1, MAX_PAGE)).collect())
+    }
+
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+        self.state().begin_operation(request, self.now())
+    }
+
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished> {
+        self.state().finish_operation(request, self.now())
+    }
+
+    async fn hear_of_operations(
+        &self,
+        owner: OwnerId,
+        held: Vec<HeldOperation>,
+    ) -> StoreResult<Vec<OperationId>> {
+        if held.len() > MAX_HEARD {
+            return Err(StoreError::Refused(format!("at most {MAX_HEARD} operations are heard of at once")));
+        }
+        let (now, mut state) = (self.now(), self.state());
+        let mut lost = Vec::new();
+        for HeldOperation { workspace, operation: id, attempt } in held {
+            match state.operations.get_mut(&(workspace, id)) {
+                Some(Operation {
+                    state: OperationState::Pending { heard_at },
+                    owner: holder,
+                    attempt: of,
+                    ..
+                }) if *holder == owner && *of == attempt => {
+                    *heard_at = now;
+                }
+                _ => lost.push(id),
+            }
+        }
+        Ok(lost)
+    }
+
+    async fn list_stale_operations(
+        &self,
+        module: &Name,
+        unheard_since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let state = self.state();
+        let is_stale = |operation: &&Operation| {
+            let unheard =
+                matches!(operation.state, OperationState::Pending { heard_at } if heard_at < unheard_since);
+            unheard && operation.module == *module
+        };
+        let mut stale: Vec<Operation> = state.operations.values().filter(is_stale).cloned().collect();
+        stale.sort_by_key(|operation| (operation.state.at(), operation.id));
+        stale.truncate(limit.clamp(1, MAX_STALE_CLAIMS));
+        Ok(stale)
+    }
+
+    async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>> {
+        let (now, mut state) = (self.now(), self.state());
+        let RevertStrays { workspace, kind, table, claim, before, limit } = request;
+        let holders = state.holders.clone();
+        let is_held = |id: &EntityId| {
+            let entity = EntityRef { kind: kind.clone(), id: id.clone() };
+            holders.contains_key(&(workspace.clone(), entity))
+        };
+        let mut reverted = Vec::new();
+        for (id, row) in state.table(&table)? {
+            if reverted.len() < limit.clamp(1, MAX_STALE_CLAIMS)
+                && row.status == claim.into
+                && row.updated_at < before
+                && !is_held(id)
+            {
+                row.status = claim.revert_to.clone();
+                row.version = row.version.next();
+                row.updated_at = now;
+                reverted.push(id.clone());
+            }
+        }
+        let note = |id: &EntityId| EntityNote {
+            workspace: workspace.clone(),
+            entity: EntityRef { kind: kind.clone(), id: id.clone() },
+            operation: None,
+            at: now,
+            by: None,
+            what: crate::model::Noted::StrayReverted { status: claim.revert_to.to_string() },
+        };
+        state.append_entity_notes(reverted.iter().map(note).collect());
+        Ok(reverted)
+    }
+
+    async fn find_operation(
+        &self,
+        workspace: &WorkspaceId,
+        id: OperationId,
+    ) -> StoreResult<Option<Operation>> {
+        Ok(self.state().operation(workspace, id))
+    }
+
+    async fn find_keyed_operation(
+        &self,
+        workspace: &WorkspaceId,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<Operation>> {
+        let state = self.state();
+        let id = state.keyed_operations.get(&(workspace.clone(), key.clone()));
+        Ok(id.and_then(|id| state.operation(workspace, *id)))
+    }
+
+    async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>> {
+        let state = self.state();
+        let matching = state
+            .operations
+            .values()
+            .rev()
+            .filter(|operation| operation.workspace == request.workspace)
+            .filter(|operation| request.kind.as_ref().is_none_or(|kind| operation.entity.kind == *kind))
+            .filter(|operation| request.entity.as_ref().is_none_or(|id| operation.entity.id == *id))
+            .filter(|operation| request.step.as_ref().is_none_or(|step| operation.step == *step))
+            .filter(|operation| request.status.is_none_or(|status| operation.state.status() == status))
+            .filter(|operation| request.before.is_none_or(|before| operation.id < before));
+        Ok(matching.take(request.limit.clamp(1, MAX_PAGE)).cloned().collect())
+    }
+
+    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
+        self.state().append_entity_notes(notes);
+        Ok(())
+    }
+
+    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
+        let state = self.state();
+        let placed = state
+            .entity_notes
+            .iter()
+            .zip(1..)
+            .map(|(note, place)| PlacedEntityNote { place, note: note.clone() });
+        let matching = placed
+            .filter(|placed| {
+                placed.note.workspace == request.workspace && placed.note.entity == request.entity
+            })
+            .filter(|placed| request.operation.is_none() || placed.note.operation == request.operation)
+            .filter(|placed| placed.place > request.after);
+        Ok(matching.take(request.limit.clamp(1, MAX_PAGE)).collect())
+    }
+
+    async fn check_table(&self, table: &TableRef) -> StoreResult<()> {
+        self.state().table(table).map(drop)
+    }
+}
