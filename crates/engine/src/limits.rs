@@ -59,6 +59,8 @@ pub const MAX_STALE_CLAIMS: usize = 200;
 pub const JANITOR_EVERY: Duration = Duration::from_secs(120);
 /// For how long nothing is heard of the holder of a claim before it counts as gone, unless its module says otherwise.
 pub const CLAIM_STALE_AFTER: Duration = Duration::from_secs(300);
+/// How often the store hears, at least, that an operation is alive; more often if a janitor has less patience.
+pub const HEAR_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
 /// How often an entity that changed under an operation's eyes is looked at anew before the operation gives up.
 pub const MAX_BEGIN_TRIES: u32 = 8;
 /// Longest delay, sleep, timeout or deadline: ten years.

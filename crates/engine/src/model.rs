@@ -1,6 +1,7 @@
 //! The rules, and nothing else: pure types and functions of state, command and time. No clock, no store, no async.
 
 mod advance;
+mod allowed_action;
 mod announce;
 mod arrival;
 mod canonical;
@@ -41,6 +42,7 @@ mod time;
 mod transition;
 
 pub use advance::{Advance, Advancing, IllegalChange, StepChange};
+pub use allowed_action::{AllowedAction, Hindrance, allowed_actions};
 pub use announce::{Announced, Subscriber, Subscribers};
 pub use arrival::{Arrival, decide_arrival};
 pub use canonical::canonical_json;

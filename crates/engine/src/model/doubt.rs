@@ -127,6 +127,9 @@ pub enum RulingRefused {
     /// It cannot be taken back, and nobody of sufficient rank or number stands for it.
     #[error("{0} cannot be taken back: it needs the role manager, or a second person who agrees")]
     NeedsManager(&'static str),
+    /// An operation on an entity has nothing that could be undone or given up.
+    #[error("an operation on an entity happened or did not happen; nothing else can be decided about it")]
+    NotForOperations,
 }
 
 /// Checks who decides what.

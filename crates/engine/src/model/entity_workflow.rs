@@ -250,6 +250,25 @@ impl EntityWorkflow {
         claims.flat_map(PerRequester::iter).map(|(_, claim)| claim).collect()
     }
 
+    /// May a thing begin in this status? Not in one that nobody would free it from.
+    pub fn check_beginning(&self, status: &Name) -> Result<(), String> {
+        let listed = |statuses: &[Name]| statuses.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
+        if !self.status_types.contains(status) {
+            return Err(format!(
+                "{status} is not a status of {}; those are {}",
+                self.entity,
+                listed(&self.status_types)
+            ));
+        }
+        if self.is_transient(status) {
+            return Err(format!("nothing begins in {status}: only a claim leads there"));
+        }
+        if !self.initial.is_empty() && !self.initial.contains(status) {
+            return Err(format!("{} begins in {}, not in {status}", self.entity, listed(&self.initial)));
+        }
+        Ok(())
+    }
+
     /// Is the status one that only claims lead into?
     pub fn is_transient(&self, status: &Name) -> bool {
         self.claims().iter().any(|claim| claim.into == *status)

@@ -52,8 +52,18 @@ impl Engine {
         tokio::spawn(super::renewal::renew(inner.clone()));
         tokio::spawn(super::housekeeping::purge(inner.clone()));
         tokio::spawn(super::outbox::deliver(inner.clone()));
+        tokio::spawn(super::entities::keep_hearing(inner.clone()));
         let alive = Arc::new(Alive(inner.clone()));
         Ok(Engine { inner, workspace: WorkspaceId::default(), _alive: alive })
+    }
+
+    /// Makes the engine again for a task of its own that must not keep it alive.
+    pub(super) fn detached(&self) -> impl Fn() -> Option<Engine> + Send + use<> {
+        let (inner, alive) = (Arc::downgrade(&self.inner), Arc::downgrade(&self._alive));
+        move || {
+            let (inner, _alive) = (inner.upgrade()?, alive.upgrade()?);
+            Some(Engine { inner, workspace: WorkspaceId::default(), _alive })
+        }
     }
 
     /// The same engine, speaking for another workspace.
@@ -384,7 +394,7 @@ impl Engine {
             changed.as_mut().enable();
             // Posted again each time, because a run may have been granted to us while we were closing the door.
             inner.active.all().iter().for_each(|active| active.post(Mail::Release));
-            if inner.active.len() == 0 {
+            if inner.active.len() == 0 && inner.held.len() == 0 {
                 break;
             }
             tokio::select! {

@@ -1,6 +1,6 @@
 //! What the operations of an engine may answer instead of what was asked.
 
-use crate::model::{Failure, Invalid, Refusal, RunId, RunStatus, Version};
+use crate::model::{EntityProblem, Failure, Invalid, OperationId, Refusal, RunId, RunStatus, Version};
 use crate::store::StoreError;
 
 /// An operation that could not be done. Each text says what to do next; nothing changed unless it says so.
@@ -171,10 +171,60 @@ pub enum Error {
         /// What serde said.
         cause: serde_json::Error,
     },
+    /// No entity workflow moves things of this type.
+    #[error("there is no entity workflow for {0:?}; register or upload one")]
+    UnknownEntityType(String),
+    /// There is no such entity.
+    #[error("there is no {0} in this workspace")]
+    NoSuchEntity(crate::model::EntityRef),
+    /// The entity lives in a table of the user's, where the engine makes nothing.
+    #[error("{0} lives in a table of yours; insert it there")]
+    EntityElsewhere(crate::model::EntityRef),
+    /// The entity may not begin so.
+    #[error("{0}")]
+    EntityBeginning(String),
+    /// The entity was changed again and again while it was looked at.
+    #[error("{0} was modified concurrently, again and again; try once more")]
+    EntityBusy(crate::model::EntityRef),
+    /// The workflow has no such step.
+    #[error("entity workflow {workflow} has no step {step:?}")]
+    NoSuchStep {
+        /// The workflow.
+        workflow: String,
+        /// The step asked for.
+        step: String,
+    },
+    /// There is no such operation.
+    #[error("there is no operation {0} in this workspace")]
+    NoSuchOperation(OperationId),
+    /// The operation is not in doubt, or not any more.
+    #[error("operation {0} is not in doubt; look at what became of it")]
+    OperationNotInDoubt(OperationId),
+    /// Only a manager may have an irreversible step done that may have happened.
+    #[error("only a manager may have an irreversible step done that may have happened")]
+    NotManager,
+    /// A workflow breaks rules.
+    #[error("entity workflow {workflow} is refused: {}", list_problems(problems))]
+    EntityWorkflowRefused {
+        /// The workflow.
+        workflow: String,
+        /// All that is wrong with it.
+        problems: Vec<EntityProblem>,
+    },
+    /// A transient status would be freed by nobody after a crash.
+    #[error(transparent)]
+    UncoveredClaim(#[from] crate::model::UncoveredClaim),
     /// The engine is shutting down.
     #[error("the engine is shutting down; nothing new is accepted")]
     ShuttingDown,
     /// A setting cannot work.
     #[error("{0}")]
     Options(String),
+}
+
+fn list_problems(problems: &[EntityProblem]) -> String {
+    let each = problems
+        .iter()
+        .map(|problem| format!("{}: {} ({})", problem.path, problem.message, problem.rule.code()));
+    each.collect::<Vec<_>>().join("; ")
 }

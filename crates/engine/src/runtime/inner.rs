@@ -13,6 +13,7 @@ use super::EngineOptions;
 use super::active::{Active, ActiveRuns, Mail, News};
 use super::announcer::Announcer;
 use super::drive::Driver;
+use super::entities::{EntityRegistry, HeldOperations};
 use super::granted::{Source, drive_to_its_end};
 use super::point::Point;
 use super::registry::{LoadWorkflow, Registry};
@@ -46,6 +47,12 @@ pub(crate) struct Inner {
     pub(crate) waiters: Waiters,
     pub(crate) counters: Counters,
     pub(crate) targets: Targets,
+    /// Entity workflows, actions and janitors.
+    pub(crate) entities: EntityRegistry,
+    /// Operations whose actions run here.
+    pub(crate) held: HeldOperations,
+    /// Tells those who wait for an operation that one was finished here.
+    pub(crate) operated: Notify,
     /// Tells those who wait for a promise that one was settled here.
     pub(crate) settled: Notify,
     /// Wakes the deliverer: an after-effect may be due, or there is room for one.
@@ -74,6 +81,9 @@ impl Inner {
             waiters: Waiters::default(),
             counters: Counters::default(),
             targets: Targets::default(),
+            entities: EntityRegistry::default(),
+            held: HeldOperations::default(),
+            operated: Notify::new(),
             settled: Notify::new(),
             posted: Notify::new(),
             resident: Mutex::default(),
@@ -101,6 +111,7 @@ impl Inner {
     pub(crate) fn kill(&self) {
         self.set_phase(Phase::Killed);
         self.resident.lock().expect("no holder panics").clear();
+        self.held.give_up_all();
         self.active.all().iter().for_each(|active| active.post(Mail::LeaseLost));
     }
 

@@ -61,6 +61,12 @@ stats! {
     self_fenced,
     /// Runs that ended here.
     closed,
+    /// Operations on entities begun here.
+    operations,
+    /// Requests to begin one that found another in progress.
+    claims_lost,
+    /// Claims that a janitor here gave back.
+    janitor_releases,
 }
 
 impl Counters {

@@ -52,7 +52,7 @@ pub trait EntityBook: Send + Sync {
     }
 
     /// Says that the holder of these pending operations lives; answers with those it no longer holds (another owner or attempt, or no
-    /// longer pending). At most [`crate::limits::MAX_HEARD`], more are [`super::StoreError::Refused`].
+    /// longer pending). One that a run carries out has no other holder than the run: whoever follows it may say that it lives. At most [`crate::limits::MAX_HEARD`], more are [`super::StoreError::Refused`].
     async fn hear_of_operations(
         &self,
         owner: OwnerId,

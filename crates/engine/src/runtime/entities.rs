@@ -1,0 +1,327 @@
+//! Entities: what callers do with business objects, their workflows, and the operations that move them.
+
+mod acting;
+mod held;
+mod janitor;
+mod registry;
+mod step_call;
+mod transition;
+
+use std::any::Any;
+use std::future::Future;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+pub(crate) use held::{HeldOperations, keep_hearing};
+pub use janitor::{Freed, Module};
+pub(crate) use registry::EntityRegistry;
+pub use step_call::{Answer, CodeOnly, EntityHost, StepCall};
+pub use transition::{Outcome, Transition};
+
+use registry::{ActionCode, Registered};
+
+use super::{Engine, Error};
+use crate::limits::MAX_PAGE;
+use crate::model::{
+    Actor, AllowedAction, Entity, EntityId, EntityNote, EntityRef, EntityWorkflow, Failure, Finished, Home,
+    IdempotencyKey, Name, Noted, Operation, OperationEnd, OperationId, OperationState, Payload, Resolution,
+    Ruling, RulingRefused, allowed_actions, check_entity_workflow, check_ruling,
+};
+use crate::store::{
+    CreatedEntity, ListEntities, ListEntityNotes, ListOperations, NewEntity, PlacedEntityNote,
+};
+
+/// An entity with what may be done with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntityView {
+    /// The entity.
+    pub entity: Entity,
+    /// The operation that holds it, if one does.
+    pub holder: Option<Operation>,
+    /// What may be done, and why the rest may not.
+    pub allowed: Vec<AllowedAction>,
+}
+
+impl Engine {
+    /// Registers an entity workflow that all workspaces have, in place of an earlier one of the same name. One that breaks a rule is refused with all that is wrong with it.
+    pub async fn register_entity_workflow(
+        &self,
+        workflow: EntityWorkflow,
+        host: Arc<dyn EntityHost>,
+    ) -> Result<(), Error> {
+        self.put_entity_workflow(None, workflow, host).await
+    }
+
+    /// The same, for this workspace alone; it goes before one that all have.
+    pub async fn register_own_entity_workflow(
+        &self,
+        workflow: EntityWorkflow,
+        host: Arc<dyn EntityHost>,
+    ) -> Result<(), Error> {
+        self.put_entity_workflow(Some(self.workspace.clone()), workflow, host).await
+    }
+
+    async fn put_entity_workflow(
+        &self,
+        workspace: Option<crate::model::WorkspaceId>,
+        workflow: EntityWorkflow,
+        host: Arc<dyn EntityHost>,
+    ) -> Result<(), Error> {
+        let mut problems = check_entity_workflow(&workflow);
+        problems.retain(|problem| !problem.rule.only_warns());
+        if !problems.is_empty() {
+            return Err(Error::EntityWorkflowRefused { workflow: workflow.name.to_string(), problems });
+        }
+        if let Home::Table(table) = &workflow.home {
+            table.check()?;
+            self.inner.answer(self.entity_book()?.check_table(table)).await?;
+        }
+        self.inner.entities.put(workspace, Registered { workflow, host })
+    }
+
+    /// Takes the workflow of this workspace for things of this kind away; answers whether it was there.
+    pub fn remove_own_entity_workflow(&self, kind: &Name) -> bool {
+        self.inner.entities.remove(Some(self.workspace.clone()), kind)
+    }
+
+    /// The workflow that moves things of this kind here.
+    pub fn find_entity_workflow(&self, kind: &Name) -> Option<EntityWorkflow> {
+        Some(self.inner.entities.find(&self.workspace, kind)?.workflow.clone())
+    }
+
+    /// Registers the code of an action. It may be entered again, under the same key, for an operation that was given back after a crash.
+    pub fn register_action<F, Fut>(&self, name: &str, code: F) -> Result<(), Error>
+    where
+        F: Fn(StepCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Answer, Failure>> + Send + 'static,
+    {
+        let code = ActionCode::Free(Arc::new(move |call| Box::pin(code(call))));
+        self.inner.entities.add_action(Name::new("action", name)?, code)
+    }
+
+    /// Registers the code of an action whose writes share the commit of the new status: `make` makes the work in the form the store asks for. The crates of
+    /// stores have typed faces of this.
+    pub fn register_transaction_action(
+        &self,
+        name: &str,
+        make: impl Fn(StepCall) -> Box<dyn Any + Send + Sync> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let code = ActionCode::InTransaction(Arc::new(make));
+        self.inner.entities.add_action(Name::new("action", name)?, code)
+    }
+
+    /// Is there an action of this name?
+    pub fn has_action(&self, name: &Name) -> bool {
+        self.inner.entities.find_action(name).is_some()
+    }
+
+    /// Makes an entity in the store's own table. One that is there stays as it is, and is the answer.
+    pub async fn create_entity<T: Serialize + ?Sized>(
+        &self,
+        kind: &str,
+        id: &str,
+        status: &str,
+        data: &T,
+    ) -> Result<CreatedEntity, Error> {
+        self.create_entity_payload(kind, id, status, Payload::of(data)?).await
+    }
+
+    /// The same, if what is known of it is a payload already.
+    pub async fn create_entity_payload(
+        &self,
+        kind: &str,
+        id: &str,
+        status: &str,
+        data: Payload,
+    ) -> Result<CreatedEntity, Error> {
+        let kind = Name::new("entity type", kind)?;
+        let entity = EntityRef { kind: kind.clone(), id: EntityId::new(id)? };
+        let status = Name::new("status", status)?;
+        let registered = self.entity_workflow(&kind)?;
+        let workflow = &registered.workflow;
+        if workflow.home.table().is_some() {
+            return Err(Error::EntityElsewhere(entity));
+        }
+        workflow.check_beginning(&status).map_err(Error::EntityBeginning)?;
+        if data.to::<serde_json::Map<String, serde_json::Value>>().is_err() {
+            return Err(
+                crate::model::Invalid::Payload("what is known of an entity is a JSON object".into()).into()
+            );
+        }
+        let workspace = self.workspace.clone();
+        let request = NewEntity { workspace, entity, status, data };
+        Ok(self.inner.answer(self.entity_book()?.create_entity(request)).await?)
+    }
+
+    /// An entity, and what `requester` may do with it.
+    pub async fn get_entity(
+        &self,
+        kind: &str,
+        id: &str,
+        requester: Option<&str>,
+    ) -> Result<EntityView, Error> {
+        let (entity, registered) = self.named(kind, id)?;
+        let requester = requester.map(|text| Name::new("requester", text)).transpose()?;
+        let (inner, book) = (&self.inner, self.entity_book()?);
+        let home = &registered.workflow.home;
+        let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
+        let found = found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
+        let recent = self.operations_of(&entity, None, None, MAX_PAGE).await?;
+        let holder = recent.iter().find(|operation| operation.holds_entity()).cloned();
+        let mut last: Vec<Operation> = Vec::new();
+        for operation in recent {
+            if !last.iter().any(|newer| newer.step == operation.step) {
+                last.push(operation);
+            }
+        }
+        let allowed =
+            allowed_actions(&registered.workflow, requester.as_ref(), &found, holder.as_ref(), &last);
+        Ok(EntityView { entity: found, holder, allowed })
+    }
+
+    /// Entities of one kind in the order of their ids, after `after`.
+    pub async fn list_entities(
+        &self,
+        kind: &str,
+        status: Option<&str>,
+        after: Option<EntityId>,
+        limit: usize,
+    ) -> Result<Vec<Entity>, Error> {
+        let kind = Name::new("entity type", kind)?;
+        let home = self.entity_workflow(&kind)?.workflow.home.clone();
+        let status = status.map(|text| Name::new("status", text)).transpose()?;
+        let request = ListEntities { workspace: self.workspace.clone(), kind, home, status, after, limit };
+        Ok(self.inner.answer(self.entity_book()?.list_entities(request)).await?)
+    }
+
+    /// One operation.
+    pub async fn get_operation(&self, id: OperationId) -> Result<Operation, Error> {
+        let found = self.inner.answer(self.entity_book()?.find_operation(&self.workspace, id)).await?;
+        found.ok_or(Error::NoSuchOperation(id))
+    }
+
+    /// The operation under a key.
+    pub async fn find_keyed_operation(&self, key: &IdempotencyKey) -> Result<Option<Operation>, Error> {
+        Ok(self.inner.answer(self.entity_book()?.find_keyed_operation(&self.workspace, key)).await?)
+    }
+
+    /// Operations of this workspace, newest first; the workspace in the request is replaced by this one.
+    pub async fn list_operations(&self, request: ListOperations) -> Result<Vec<Operation>, Error> {
+        let request = ListOperations { workspace: self.workspace.clone(), ..request };
+        Ok(self.inner.answer(self.entity_book()?.list_operations(request)).await?)
+    }
+
+    async fn operations_of(
+        &self,
+        entity: &EntityRef,
+        step: Option<Name>,
+        before: Option<OperationId>,
+        limit: usize,
+    ) -> Result<Vec<Operation>, Error> {
+        let request = ListOperations {
+            workspace: self.workspace.clone(),
+            kind: Some(entity.kind.clone()),
+            entity: Some(entity.id.clone()),
+            step,
+            status: None,
+            before,
+            limit,
+        };
+        self.list_operations(request).await
+    }
+
+    /// Writes down what a person has to say about an entity, whatever is going on with it.
+    pub async fn remark_on_entity(
+        &self,
+        kind: &str,
+        id: &str,
+        by: Actor,
+        text: &str,
+    ) -> Result<EntityNote, Error> {
+        let (entity, registered) = self.named(kind, id)?;
+        let (inner, book) = (&self.inner, self.entity_book()?);
+        let home = &registered.workflow.home;
+        let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
+        found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
+        let what = Noted::Remarked { text: text.into() };
+        let note = EntityNote {
+            workspace: self.workspace.clone(),
+            entity,
+            operation: None,
+            at: inner.store.now(),
+            by: Some(by),
+            what,
+        };
+        inner.answer(book.append_entity_notes(vec![note.clone()])).await?;
+        Ok(note)
+    }
+
+    /// What was noted about an entity, or about one of its operations, oldest first.
+    pub async fn list_entity_notes(
+        &self,
+        kind: &str,
+        id: &str,
+        operation: Option<OperationId>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<PlacedEntityNote>, Error> {
+        let kind = Name::new("entity type", kind)?;
+        let entity = EntityRef { kind, id: EntityId::new(id)? };
+        let request = ListEntityNotes { workspace: self.workspace.clone(), entity, operation, after, limit };
+        Ok(self.inner.answer(self.entity_book()?.list_entity_notes(request)).await?)
+    }
+
+    /// Decides about an operation in doubt: that it happened, with what result, or that it did not, so that the step can be taken again.
+    pub async fn resolve_operation(&self, id: OperationId, ruling: Ruling) -> Result<Operation, Error> {
+        check_ruling(&ruling)?;
+        let operation = self.get_operation(id).await?;
+        if !matches!(operation.state, OperationState::InDoubt { .. }) {
+            return Err(Error::OperationNotInDoubt(id));
+        }
+        let end = match &ruling.resolution {
+            Resolution::Happened { output } => {
+                OperationEnd::Done { result: Payload::of(output)?, data: None }
+            }
+            Resolution::DidNotHappen => OperationEnd::Reverted,
+            Resolution::Compensate { .. } | Resolution::Abandon => {
+                return Err(RulingRefused::NotForOperations.into());
+            }
+        };
+        let registered = self.entity_workflow(&operation.entity.kind)?;
+        let step = registered.workflow.find_step(operation.step.as_str());
+        let view = step.and_then(|step| step.view(operation.requester.as_ref()));
+        let view = view.ok_or_else(|| Error::NoSuchStep {
+            workflow: operation.workflow.to_string(),
+            step: operation.step.to_string(),
+        })?;
+        let what = Noted::Resolved {
+            resolution: ruling.resolution.clone(),
+            seconded_by: ruling.seconded_by.clone(),
+            reason: ruling.reason.clone(),
+        };
+        let note = EntityNote {
+            workspace: self.workspace.clone(),
+            entity: operation.entity.clone(),
+            operation: Some(id),
+            at: self.inner.store.now(),
+            by: Some(ruling.by.clone()),
+            what,
+        };
+        match acting::finish(self, janitor::decided(&operation, &view, end, note)).await? {
+            Finished::Finished { operation, .. } | Finished::Again(operation) => {
+                self.inner.posted.notify_one();
+                self.inner.operated.notify_waiters();
+                Ok(*operation)
+            }
+            Finished::Lost(_) => Err(Error::OperationNotInDoubt(id)),
+            Finished::Stale(_) => Err(Error::EntityBusy(operation.entity)),
+        }
+    }
+
+    fn named(&self, kind: &str, id: &str) -> Result<(EntityRef, Arc<Registered>), Error> {
+        let kind = Name::new("entity type", kind)?;
+        let registered = self.entity_workflow(&kind)?;
+        Ok((EntityRef { kind, id: EntityId::new(id)? }, registered))
+    }
+}

@@ -1,0 +1,129 @@
+//! Operations whose actions run here: that they live is told to the store, and one that is no longer held is stopped.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::limits::{CLAIM_STALE_AFTER, HEAR_AT_LEAST_EVERY, MAX_HEARD};
+use crate::model::{Operation, OperationId, WorkspaceId};
+use crate::runtime::inner::{Inner, Phase};
+use crate::store::HeldOperation;
+
+/// One of them.
+pub(super) struct Held {
+    workspace: WorkspaceId,
+    id: OperationId,
+    attempt: u32,
+    /// For how long the store may not hear of it before it counts as given up.
+    patience: Duration,
+    /// When, by the monotonic clock, the last word of it that arrived was sent.
+    heard: Mutex<Duration>,
+    lost: watch::Sender<bool>,
+}
+
+impl Held {
+    /// Waits until the operation is no longer held.
+    pub(super) async fn lost(&self) {
+        // The sender lives as long as we do.
+        let _ = self.lost.subscribe().wait_for(|lost| *lost).await;
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct HeldOperations(Mutex<HashMap<(OperationId, u32), Arc<Held>>>);
+
+impl HeldOperations {
+    pub(super) fn hold(&self, operation: &Operation, patience: Duration, since: Duration) -> Arc<Held> {
+        let held = Arc::new(Held {
+            workspace: operation.workspace.clone(),
+            id: operation.id,
+            attempt: operation.attempt,
+            patience,
+            heard: Mutex::new(since),
+            lost: watch::channel(false).0,
+        });
+        let place = (operation.id, operation.attempt);
+        self.0.lock().expect("no holder panics").insert(place, held.clone());
+        held
+    }
+
+    pub(super) fn let_go(&self, operation: OperationId, attempt: u32) {
+        self.0.lock().expect("no holder panics").remove(&(operation, attempt));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().expect("no holder panics").len()
+    }
+
+    pub(crate) fn give_up_all(&self) {
+        self.all().iter().for_each(|held| {
+            held.lost.send_replace(true);
+        });
+    }
+
+    fn all(&self) -> Vec<Arc<Held>> {
+        self.0.lock().expect("no holder panics").values().cloned().collect()
+    }
+}
+
+/// Tells the store, a few times within the patience of any janitor, that what is held here lives.
+pub(crate) async fn keep_hearing(inner: Arc<Inner>) {
+    loop {
+        let patience = inner.entities.shortest_patience().unwrap_or(CLAIM_STALE_AFTER);
+        let every = (patience / 5).min(HEAR_AT_LEAST_EVERY);
+        let changed = inner.changed.notified();
+        // Looked at before the wait as well: the engine may have stopped before anybody listened.
+        if inner.phase() == Phase::Killed {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = inner.clock.sleep_until(inner.clock.now().plus(every)) => {}
+            () = changed => {}
+        }
+        if inner.phase() == Phase::Killed {
+            return;
+        }
+        hear_of_all(&inner).await;
+    }
+}
+
+/// Tells the store that what is held here lives, and stops what is not held any more.
+pub(super) async fn hear_of_all(inner: &Inner) {
+    let Some(book) = inner.store.entity_book() else { return };
+    let all = inner.held.all();
+    for batch in all.chunks(MAX_HEARD) {
+        let held = batch.iter().map(|held| HeldOperation {
+            workspace: held.workspace.clone(),
+            operation: held.id,
+            attempt: held.attempt,
+        });
+        let since = inner.clock.monotonic();
+        match inner.answer(book.hear_of_operations(inner.owner, held.collect())).await {
+            Ok(lost) => {
+                for held in batch {
+                    match lost.contains(&held.id) {
+                        true => {
+                            held.lost.send_replace(true);
+                        }
+                        false => *held.heard.lock().expect("no holder panics") = since,
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the store does not hear that operations are alive; trying again")
+            }
+        }
+    }
+    // One the store has not heard of for long counts as gone elsewhere; here it stops before that.
+    let now = inner.clock.monotonic();
+    for held in &all {
+        let heard = *held.heard.lock().expect("no holder panics");
+        if now.saturating_sub(heard) > held.patience - held.patience / 10 {
+            tracing::warn!(operation = %held.id, "the claim could not be kept; the operation is given up here");
+            held.lost.send_replace(true);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The janitor of a module: frees what a crash left claimed, or shows it to people; a little at a time, safe beside others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acting::{carry_out, finish, finishing};
+use super::held::hear_of_all;
+use super::registry::Janitor;
+use crate::limits::{MAX_SPAN, MAX_STALE_CLAIMS, MIN_LEASE};
+use crate::model::{
+    EntityNote, FinishBy, FinishOperation, Finished, Home, Invalid, Name, Noted, Operation, OperationEnd,
+    Recovery, RevertRule, WorkspaceId,
+};
+use crate::runtime::inner::{Inner, Phase};
+use crate::runtime::stats::Counters;
+use crate::runtime::{Engine, Error};
+use crate::store::RevertStrays;
+
+/// One module of the program, which owns entity workflows.
+#[must_use = "a module without a janitor covers nothing"]
+#[derive(Debug)]
+pub struct Module {
+    engine: Engine,
+    name: String,
+}
+
+/// What a look of a janitor came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Freed {
+    /// Claims that were given back.
+    pub reverted: usize,
+    /// Operations that were left to people.
+    pub held: usize,
+    /// Operations that a run carries out, whose runs are followed here from now on.
+    pub followed: usize,
+    /// Rows in tables of the user's that were in a transient status although nothing held them.
+    pub strays: usize,
+}
+
+impl Engine {
+    /// The module of that name.
+    pub fn module(&self, name: &str) -> Module {
+        Module { engine: self.clone(), name: name.into() }
+    }
+
+    /// Refuses to go on if some transient status would be freed by nobody after a crash; names the workflow and the module. Call it when all
+    /// workflows and modules are registered.
+    pub fn check_coverage(&self) -> Result<(), Error> {
+        match self.inner.entities.list_uncovered().into_iter().next() {
+            Some(uncovered) => Err(uncovered.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The modules whose janitors run here.
+    pub fn modules(&self) -> std::collections::BTreeSet<Name> {
+        self.inner.entities.modules()
+    }
+
+    /// Has the janitor of a module look now, without waiting for its time.
+    pub async fn free_stale_claims(&self, module: &str) -> Result<Freed, Error> {
+        let module = Name::new("module", module)?;
+        let missing = || Error::Options(format!("module {module} has no janitor here; give it one first"));
+        let janitor = self.inner.entities.find_janitor(&module).ok_or_else(missing)?;
+        look(self, &module, janitor).await
+    }
+}
+
+impl Module {
+    /// Gives the module a janitor that looks every so often, and counts a claim as left behind when nothing was heard of its holder for so long.
+    pub fn janitor(self, every: Duration, stale_after: Duration) -> Result<(), Error> {
+        let name = Name::new("module", &self.name)?;
+        for (what, given) in [("pause of a janitor", every), ("patience of a janitor", stale_after)] {
+            if given > MAX_SPAN {
+                return Err(Invalid::Span { what, given }.into());
+            }
+            if given < MIN_LEASE {
+                return Err(Error::Options(format!("the {what} is at least {MIN_LEASE:?}; it is {given:?}")));
+            }
+        }
+        let janitor = Janitor { every, stale_after };
+        let inner = &self.engine.inner;
+        inner.entities.add_janitor(name.clone(), janitor)?;
+        // Not kept alive by its own janitor: that ends with the engine.
+        tokio::spawn(work(Arc::downgrade(inner), self.engine.detached(), name, janitor));
+        Ok(())
+    }
+}
+
+async fn work(
+    inner: std::sync::Weak<Inner>,
+    engine: impl Fn() -> Option<Engine>,
+    module: Name,
+    janitor: Janitor,
+) {
+    loop {
+        let Some(shared) = inner.upgrade() else { return };
+        if shared.phase() != Phase::Running {
+            return;
+        }
+        if let Some(engine) = engine() {
+            match look(&engine, &module, janitor).await {
+                Ok(Freed { reverted: 0, held: 0, followed: 0, strays: 0 }) => {}
+                Ok(freed) => tracing::warn!(%module, ?freed, "claims were left behind"),
+                Err(error) => tracing::warn!(%module, %error, "the janitor could not look; trying again"),
+            }
+        }
+        let changed = shared.changed.notified();
+        if shared.phase() != Phase::Running {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = shared.clock.sleep_until(shared.clock.now().plus(janitor.every)) => {}
+            () = changed => {}
+        }
+    }
+}
+
+async fn look(engine: &Engine, module: &Name, janitor: Janitor) -> Result<Freed, Error> {
+    let inner = &engine.inner;
+    let book = engine.entity_book()?;
+    // What lives here must not be taken for dead because both of us slept.
+    hear_of_all(inner).await;
+    let unheard_since = inner.store.now().minus(janitor.stale_after);
+    let mut freed = Freed::default();
+    let stale = inner.answer(book.list_stale_operations(module, unheard_since, MAX_STALE_CLAIMS)).await?;
+    for operation in stale {
+        let speaking = engine.workspace(operation.workspace.clone());
+        if operation.run.is_some() {
+            freed.followed += usize::from(follow(&speaking, operation).await?);
+            continue;
+        }
+        let holds = operation.recovery == Recovery::Hold && operation.claim.is_some();
+        let request = free(&operation, holds, FinishBy::Janitor { unheard_since }, inner.store.now());
+        match finish(&speaking, request).await? {
+            Finished::Finished { .. } if holds => {
+                Counters::add(&inner.counters.doubts);
+                freed.held += 1;
+            }
+            Finished::Finished { .. } => {
+                Counters::add(&inner.counters.janitor_releases);
+                freed.reverted += 1;
+            }
+            // It was heard of after all, or another janitor was faster.
+            Finished::Again(_) | Finished::Lost(_) | Finished::Stale(_) => {}
+        }
+    }
+    for (workspace, registered) in inner.entities.of_module(module) {
+        let workflow = &registered.workflow;
+        let Home::Table(table) = &workflow.home else { continue };
+        if workflow.revert_rule != RevertRule::OnePerClaim {
+            continue;
+        }
+        for claim in workflow.claims() {
+            let request = RevertStrays {
+                workspace: workspace.clone().unwrap_or_else(WorkspaceId::default),
+                kind: workflow.entity.clone(),
+                table: table.clone(),
+                claim: claim.clone(),
+                before: unheard_since,
+                limit: MAX_STALE_CLAIMS,
+            };
+            let strays = inner.answer(book.revert_strays(request)).await?.len();
+            Counters::add_many(&inner.counters.janitor_releases, strays as u64);
+            freed.strays += strays;
+        }
+    }
+    Ok(freed)
+}
+
+fn free(operation: &Operation, holds: bool, by: FinishBy, now: crate::model::Timestamp) -> FinishOperation {
+    let (attempt, last_heard_at) = (operation.attempt, operation.state.at().to_string());
+    let status = operation.claim.as_ref().map(|claim| claim.revert_to.to_string());
+    let (end, what) = match holds {
+        true => (OperationEnd::InDoubt, Noted::Held { attempt, last_heard_at }),
+        false => (OperationEnd::Reverted, Noted::Reverted { attempt, last_heard_at, status }),
+    };
+    let note = EntityNote {
+        workspace: operation.workspace.clone(),
+        entity: operation.entity.clone(),
+        operation: Some(operation.id),
+        at: now,
+        by: None,
+        what,
+    };
+    FinishOperation {
+        workspace: operation.workspace.clone(),
+        operation: operation.id,
+        attempt,
+        by,
+        end,
+        posts: Vec::new(),
+        notes: vec![note],
+    }
+}
+
+/// A run carries it out, and it is the run that says how it ends: follow it, and start it should the one who began have died before that.
+async fn follow(engine: &Engine, operation: Operation) -> Result<bool, Error> {
+    let inner = &engine.inner;
+    let Some(registered) = inner.entities.find(&operation.workspace, &operation.entity.kind) else {
+        return Ok(false);
+    };
+    let step = registered.workflow.find_step(operation.step.as_str());
+    let Some(view) = step.and_then(|step| step.view(operation.requester.as_ref())) else { return Ok(false) };
+    let book = engine.entity_book()?;
+    let found =
+        inner.answer(book.find_entity(&operation.workspace, &operation.entity, &operation.home)).await?;
+    let Some(entity) = found else { return Ok(false) };
+    let since = inner.clock.monotonic();
+    let (following, operation) = (engine.clone(), operation);
+    tokio::spawn(async move {
+        let id = operation.id;
+        if let Err(error) = carry_out(following, registered, view, operation, entity, since).await {
+            tracing::warn!(operation = %id, %error, "the run of an operation could not be followed");
+        }
+    });
+    // So that it is not among the stale ones for a while.
+    hear_of_all(inner).await;
+    Ok(true)
+}
+
+/// What people decide about an operation in doubt.
+pub(super) fn decided(
+    operation: &Operation,
+    view: &crate::model::StepView,
+    end: OperationEnd,
+    note: EntityNote,
+) -> FinishOperation {
+    let at = note.at;
+    FinishOperation { notes: vec![note], ..finishing(operation, view, FinishBy::People, end, at) }
+}

@@ -1,0 +1,491 @@
+//! Taking a step with an entity: look, validate, claim, act, and write what became of it.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::acting::carry_out;
+use super::registry::Registered;
+use super::step_call::StepCall;
+use crate::limits::MAX_BEGIN_TRIES;
+use crate::model::{
+    Action, Actor, BeginOperation, Entity, EntityId, EntityRef, Failure, Fingerprint, IdempotencyKey,
+    Invalid, Name, Operation, OperationBegun, OperationId, OperationState, Override, Payload, StepView,
+};
+use crate::runtime::inner::Phase;
+use crate::runtime::stats::Counters;
+use crate::runtime::{Engine, Error};
+use crate::store::{EntityBook, StoreError};
+
+/// What a request to take a step came to.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub enum Outcome {
+    /// It is done.
+    Done {
+        /// The operation.
+        operation: Box<Operation>,
+        /// The entity afterwards; `None` if it was done before.
+        entity: Option<Entity>,
+        /// Was it done before, and is this what is recorded of it?
+        recorded: bool,
+    },
+    /// It was rejected, by a validation (then there is no operation) or by the action; the entity is as before.
+    Rejected {
+        /// The operation, if there is one.
+        operation: Option<Box<Operation>>,
+        /// Why.
+        failure: Failure,
+        /// Was it rejected before?
+        recorded: bool,
+    },
+    /// The action failed; the entity is as before.
+    Failed {
+        /// The operation.
+        operation: Box<Operation>,
+        /// Why.
+        failure: Failure,
+        /// Did it fail before?
+        recorded: bool,
+    },
+    /// Another operation is already in progress; nothing was done.
+    ClaimFailed {
+        /// Which; `None` if the entity was claimed by something else than an operation.
+        existing: Option<Box<Operation>>,
+    },
+    /// The step does not apply to the entity as it stands, or not to whoever asks; nothing was done.
+    NotAllowed {
+        /// The entity.
+        entity: Entity,
+        /// Why.
+        reason: String,
+    },
+    /// Nobody knows whether it happened; people must decide.
+    InDoubt {
+        /// The operation.
+        operation: Box<Operation>,
+    },
+    /// It is under way, and the caller did not want to wait longer.
+    Pending {
+        /// The operation.
+        operation: Box<Operation>,
+    },
+    /// The key stands for another operation; nothing was done.
+    KeyConflict {
+        /// Which.
+        existing: Box<Operation>,
+    },
+    /// It may have happened and cannot be taken back: a manager must say that it is to be done. Nothing was done.
+    OverrideRequired {
+        /// The operation that may have done it.
+        existing: Box<Operation>,
+    },
+}
+
+impl Outcome {
+    /// What an operation that is recorded means to whoever asks for it again.
+    pub(super) fn of(operation: Operation, entity: Option<Entity>, recorded: bool) -> Self {
+        let boxed = Box::new(operation);
+        match boxed.state.clone() {
+            OperationState::Pending { .. } => Outcome::Pending { operation: boxed },
+            OperationState::Done { .. } => Outcome::Done { operation: boxed, entity, recorded },
+            OperationState::Rejected { failure, .. } => {
+                Outcome::Rejected { operation: Some(boxed), failure, recorded }
+            }
+            OperationState::Failed { failure, .. } => Outcome::Failed { operation: boxed, failure, recorded },
+            OperationState::Reverted { .. } => {
+                let failure = Failure::unknown(
+                    "its holder was not heard of for too long, and the claim was given back",
+                );
+                Outcome::Failed { operation: boxed, failure: failure.with_code("reverted"), recorded }
+            }
+            OperationState::InDoubt { .. } => Outcome::InDoubt { operation: boxed },
+        }
+    }
+}
+
+/// A step about to be taken; await it.
+#[must_use = "nothing happens until it is awaited"]
+#[derive(Debug)]
+pub struct Transition {
+    engine: Engine,
+    kind: String,
+    entity: String,
+    step: String,
+    requester: Option<String>,
+    by: Option<Actor>,
+    input: Result<Payload, Invalid>,
+    key: Option<String>,
+    overridden: Option<Override>,
+    id: Option<OperationId>,
+    wait: Option<Duration>,
+}
+
+impl Engine {
+    /// Takes the step `step` with the entity `entity` of type `kind`; await what it returns.
+    pub fn transition(&self, kind: &str, entity: &str, step: &str) -> Transition {
+        Transition {
+            engine: self.clone(),
+            kind: kind.into(),
+            entity: entity.into(),
+            step: step.into(),
+            requester: None,
+            by: None,
+            input: Ok(Payload::null()),
+            key: None,
+            overridden: None,
+            id: None,
+            wait: None,
+        }
+    }
+}
+
+impl Transition {
+    /// As whom: fields of the step may differ by requester.
+    pub fn requester(mut self, requester: impl Into<String>) -> Self {
+        self.requester = Some(requester.into());
+        self
+    }
+
+    /// Who asks, for the operation's history.
+    pub fn by(mut self, by: Actor) -> Self {
+        self.by = Some(by);
+        self
+    }
+
+    /// What the action is given.
+    pub fn input<T: Serialize + ?Sized>(mut self, input: &T) -> Self {
+        self.input = Payload::of(input);
+        self
+    }
+
+    /// What the action is given, if that is a payload already.
+    pub fn input_payload(mut self, input: Payload) -> Self {
+        self.input = Ok(input);
+        self
+    }
+
+    /// Names the operation: a second request with this key and the same input is told what is recorded of the first.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// A manager's word that an irreversible step is to be done although it may have happened.
+    pub fn overridden(mut self, by: Actor, reason: impl Into<String>) -> Self {
+        self.overridden = Some(Override { by, reason: reason.into() });
+        self
+    }
+
+    /// The id of the operation, for a request that may be sent again after a crash: the second time it finds the operation that the first one began.
+    pub fn operation_id(mut self, id: OperationId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// How long to wait for the end of the action, which goes on in any case; for ever unless said.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    async fn take(self) -> Result<Outcome, Error> {
+        let engine = self.engine.clone();
+        let inner = &engine.inner;
+        if inner.phase() != Phase::Running {
+            return Err(Error::ShuttingDown);
+        }
+        let deadline = self.wait.map(|wait| inner.clock.now().plus(wait));
+        let kind = Name::new("entity type", &self.kind)?;
+        let registered = engine.entity_workflow(&kind)?;
+        let asked = Asked {
+            entity: EntityRef { kind, id: EntityId::new(&self.entity)? },
+            step: Name::new("step key", &self.step)?,
+            requester: self.requester.as_deref().map(|text| Name::new("requester", text)).transpose()?,
+            by: self.by,
+            input: self.input?,
+            key: self.key.as_deref().map(IdempotencyKey::new).transpose()?,
+            overridden: self.overridden,
+            id: self.id.unwrap_or_else(|| OperationId::new(inner.store.now())),
+        };
+        asked.check_override()?;
+        let book = engine.entity_book()?;
+        for _ in 0..MAX_BEGIN_TRIES {
+            let workspace = &engine.workspace;
+            let home = &registered.workflow.home;
+            let found = inner.answer(book.find_entity(workspace, &asked.entity, home)).await?;
+            let Some(entity) = found else { return Err(Error::NoSuchEntity(asked.entity)) };
+            let view = match asked.view(&engine, &registered, &entity)? {
+                Ok(view) => view,
+                Err(reason) => return Ok(Outcome::NotAllowed { entity, reason }),
+            };
+            if let Err(failure) = asked.validate(&engine, &registered, &view, &entity) {
+                // What is recorded under the key goes before what would be said now.
+                if let Some(key) = &asked.key
+                    && let Some(known) = inner.answer(book.find_keyed_operation(workspace, key)).await?
+                    && !matches!(known.state, OperationState::Reverted { .. })
+                {
+                    return recorded(&engine, known, asked.fingerprint()?, deadline).await;
+                }
+                return Ok(Outcome::Rejected { operation: None, failure, recorded: false });
+            }
+            let request = asked.begin(&engine, &registered, &view, &entity)?;
+            let since = inner.clock.monotonic();
+            match begin(&engine, book, request).await? {
+                OperationBegun::Begun { operation, entity, .. } => {
+                    Counters::add(&inner.counters.operations);
+                    let (tell, told) = oneshot::channel();
+                    let carried =
+                        carry_out(engine.clone(), registered, view, *operation.clone(), entity, since);
+                    // It goes on if whoever asked does not wait for it.
+                    tokio::spawn(async move { drop(tell.send(carried.await)) });
+                    return match or_until(&engine, deadline, told).await {
+                        Some(Ok(outcome)) => outcome,
+                        // Killed in the middle of it, or not awaited to the end.
+                        Some(Err(_)) => Err(Error::ShuttingDown),
+                        None => Ok(Outcome::Pending { operation }),
+                    };
+                }
+                OperationBegun::Recorded(known) => {
+                    Counters::add(&inner.counters.duplicates);
+                    return recorded(&engine, *known, asked.fingerprint()?, deadline).await;
+                }
+                OperationBegun::KeyConflict(existing) => {
+                    Counters::add(&inner.counters.conflicts);
+                    return Ok(Outcome::KeyConflict { existing });
+                }
+                OperationBegun::ClaimFailed(existing) => {
+                    Counters::add(&inner.counters.claims_lost);
+                    return Ok(Outcome::ClaimFailed { existing });
+                }
+                OperationBegun::NotAllowed(entity) => {
+                    let applies: Vec<&str> = view.status.iter().map(Name::as_str).collect();
+                    let reason = format!(
+                        "{} is {}; step {} applies to what is {}",
+                        asked.entity,
+                        entity.status,
+                        asked.step,
+                        applies.join(" or ")
+                    );
+                    return Ok(Outcome::NotAllowed { entity, reason });
+                }
+                OperationBegun::OverrideRequired(existing) => {
+                    return Ok(Outcome::OverrideRequired { existing });
+                }
+                OperationBegun::NoSuchEntity => return Err(Error::NoSuchEntity(asked.entity)),
+                OperationBegun::Stale(_) => {}
+            }
+        }
+        Err(Error::EntityBusy(asked.entity))
+    }
+}
+
+/// A request that is well formed.
+struct Asked {
+    entity: EntityRef,
+    step: Name,
+    requester: Option<Name>,
+    by: Option<Actor>,
+    input: Payload,
+    key: Option<IdempotencyKey>,
+    overridden: Option<Override>,
+    id: OperationId,
+}
+
+impl Asked {
+    fn fingerprint(&self) -> Result<Fingerprint, Error> {
+        Ok(Fingerprint::of_operation(&self.entity, &self.step, self.requester.as_ref(), &self.input)?)
+    }
+
+    fn check_override(&self) -> Result<(), Error> {
+        use crate::model::{Role, RulingRefused};
+        let Some(word) = &self.overridden else { return Ok(()) };
+        match word {
+            Override { by, .. } if by.name.trim().is_empty() => Err(RulingRefused::Nobody.into()),
+            Override { reason, .. } if reason.trim().is_empty() => Err(RulingRefused::NoReason.into()),
+            Override { by, .. } if by.role != Role::Manager => Err(Error::NotManager),
+            _ => Ok(()),
+        }
+    }
+
+    /// The step as the requester sees it, or why they may not take it.
+    fn view(
+        &self,
+        engine: &Engine,
+        registered: &Registered,
+        entity: &Entity,
+    ) -> Result<Result<StepView, String>, Error> {
+        let workflow = &registered.workflow;
+        let Some(step) = workflow.find_step(self.step.as_str()) else {
+            return Err(Error::NoSuchStep {
+                workflow: workflow.name.to_string(),
+                step: self.step.to_string(),
+            });
+        };
+        let Some(view) = step.view(self.requester.as_ref()) else {
+            let requesters: Vec<&str> = step.requesters().into_iter().map(Name::as_str).collect();
+            let asks = self.requester.as_ref().map_or("anybody who does not say as whom", Name::as_str);
+            return Ok(Err(format!(
+                "step {} is not for {asks}; it is for {}",
+                self.step,
+                requesters.join(", ")
+            )));
+        };
+        let _ = entity;
+        if view.claim.is_some()
+            && let Some(uncovered) = workflow.find_uncovered(&engine.inner.entities.modules())
+        {
+            return Err(uncovered.into());
+        }
+        Ok(Ok(view))
+    }
+
+    /// Only what the step applies to is validated; of the rest the store decides what is said.
+    fn validate(
+        &self,
+        engine: &Engine,
+        registered: &Registered,
+        view: &StepView,
+        entity: &Entity,
+    ) -> Result<(), Failure> {
+        match view.status.contains(&entity.status) {
+            true => registered.host.check(&self.call(engine, registered, entity)),
+            false => Ok(()),
+        }
+    }
+
+    fn call(&self, engine: &Engine, registered: &Registered, entity: &Entity) -> StepCall {
+        StepCall {
+            workspace: engine.workspace.clone(),
+            workflow: registered.workflow.name.clone(),
+            step: self.step.clone(),
+            entity: entity.clone(),
+            requester: self.requester.clone(),
+            input: self.input.clone(),
+            operation: self.id,
+            attempt: 1,
+        }
+    }
+
+    fn begin(
+        &self,
+        engine: &Engine,
+        registered: &Registered,
+        view: &StepView,
+        entity: &Entity,
+    ) -> Result<BeginOperation, Error> {
+        let workflow = &registered.workflow;
+        let by_run = matches!(view.action, Some(Action::Workflow(_)));
+        Ok(BeginOperation {
+            id: self.id,
+            workspace: engine.workspace.clone(),
+            entity: self.entity.clone(),
+            home: workflow.home.clone(),
+            workflow: workflow.name.clone(),
+            module: workflow.module.clone(),
+            step: self.step.clone(),
+            requester: self.requester.clone(),
+            by: self.by.clone(),
+            key: self.key.clone(),
+            fingerprint: self.fingerprint()?,
+            input: self.input.clone(),
+            from: view.status.clone(),
+            to: view.successful_state.clone(),
+            claim: view.claim.clone(),
+            transient: workflow.claims().into_iter().map(|claim| claim.into.clone()).collect(),
+            recovery: view.recovery,
+            retry: view.retry,
+            irreversible: view.irreversible,
+            overridden: self.overridden.clone(),
+            seen: entity.version,
+            run: by_run.then(|| self.id.as_run()),
+            owner: engine.inner.owner,
+        })
+    }
+}
+
+/// Sends the request; again, if it is not known whether it was written: the second time it recognises its own write.
+async fn begin(
+    engine: &Engine,
+    book: &dyn EntityBook,
+    request: BeginOperation,
+) -> Result<OperationBegun, StoreError> {
+    let inner = &engine.inner;
+    match inner.answer(book.begin_operation(request.clone())).await {
+        Err(StoreError::Unknown(_)) => {
+            Counters::add(&inner.counters.unknown_resolved);
+            inner.answer(book.begin_operation(request)).await
+        }
+        answer => answer,
+    }
+}
+
+/// What is recorded of an operation, once it is over or the caller does not want to wait longer.
+async fn recorded(
+    engine: &Engine,
+    mut known: Operation,
+    fingerprint: Fingerprint,
+    deadline: Option<crate::model::Timestamp>,
+) -> Result<Outcome, Error> {
+    if known.fingerprint != fingerprint && known.key.is_some() {
+        return Ok(Outcome::KeyConflict { existing: Box::new(known) });
+    }
+    let inner = &engine.inner;
+    let mut look_after = Duration::from_millis(20);
+    while matches!(known.state, OperationState::Pending { .. }) {
+        let looking = inner.clock.sleep_until(inner.clock.now().plus(look_after));
+        let ended = inner.operated.notified();
+        let waited = async {
+            tokio::select! {
+                () = ended => {}
+                () = looking => {}
+            }
+        };
+        if or_until(engine, deadline, waited).await.is_none() {
+            return Ok(Outcome::Pending { operation: Box::new(known) });
+        }
+        look_after = (look_after * 2).min(inner.options.poll_every * 4);
+        let found = inner.answer(engine.entity_book()?.find_operation(&engine.workspace, known.id)).await?;
+        known = found.ok_or(Error::NoSuchOperation(known.id))?;
+    }
+    Ok(Outcome::of(known, None, true))
+}
+
+async fn or_until<T>(
+    engine: &Engine,
+    deadline: Option<crate::model::Timestamp>,
+    awaited: impl Future<Output = T>,
+) -> Option<T> {
+    let Some(deadline) = deadline else { return Some(awaited.await) };
+    tokio::select! {
+        biased;
+        value = awaited => Some(value),
+        () = engine.inner.clock.sleep_until(deadline) => None,
+    }
+}
+
+impl IntoFuture for Transition {
+    type Output = Result<Outcome, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.take())
+    }
+}
+
+impl Engine {
+    /// The workflow that moves things of this kind.
+    pub(super) fn entity_workflow(&self, kind: &Name) -> Result<Arc<Registered>, Error> {
+        let found = self.inner.entities.find(&self.workspace, kind);
+        found.ok_or_else(|| Error::UnknownEntityType(kind.to_string()))
+    }
+
+    pub(super) fn entity_book(&self) -> Result<&dyn EntityBook, Error> {
+        let missing = || StoreError::Refused("this store keeps no entities".into());
+        Ok(self.inner.store.entity_book().ok_or_else(missing)?)
+    }
+}
