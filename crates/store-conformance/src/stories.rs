@@ -1,0 +1,112 @@
+//! What the engine does with entities, told as stories on every store, in the store's own table and in one of the user's:
+//! `entity_suite!(make_store);`.
+
+mod claiming;
+mod people;
+mod recovering;
+mod scene;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hapax_engine::clock::ManualClock;
+
+use crate::Candidate;
+use scene::{Homes, Scene};
+
+/// Calls a macro with its arguments and the list of all stories.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_every_story {
+    ($($called:ident)::+ ! ($($argument:tt)*)) => {
+        $($called)::+! {
+            ($($argument)*)
+            claiming {
+                of_many_callers_one_enters_the_action
+                without_a_claim_both_act_and_one_is_recorded
+                what_fails_is_given_back_at_once
+                what_is_rejected_is_given_back_at_once
+                what_panics_is_given_back_at_once
+                a_validation_rejects_before_anything_is_claimed
+                who_asks_decides_whether_it_is_claimed
+                after_effects_follow_the_commit_and_no_other_way
+                writes_of_the_action_share_the_commit_of_the_status
+                work_that_fails_leaves_neither_writes_nor_status
+                an_operation_ends_when_its_run_ends
+            }
+            recovering {
+                what_a_crash_left_claimed_is_freed_after_the_window
+                a_slow_living_action_is_not_reverted
+                who_comes_back_after_the_revert_writes_nothing
+                what_is_to_be_held_is_left_to_people
+                a_second_try_under_the_same_key_is_the_same_operation
+                a_run_goes_on_without_who_began_it
+                a_row_that_nothing_holds_is_a_stray
+                a_claim_that_nobody_would_free_is_refused
+            }
+            people {
+                a_double_click_is_told_what_is_recorded
+                each_transition_returns_what_it_gave
+                what_may_be_done_is_told_with_reasons
+                what_cannot_be_taken_back_needs_a_manager_to_do_again
+                support_may_remark_while_it_is_pending
+            }
+        }
+    };
+}
+
+/// One test for every story, against the stores that an async function makes for the clock it is given.
+#[macro_export]
+macro_rules! entity_suite {
+    ($make_store:expr) => {
+        $crate::with_every_story! { $crate::one_test_per_story!($make_store) }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! one_test_per_story {
+    (($make_store:expr) $($topic:ident { $($name:ident)* })*) => {
+        mod entity_stories {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                mod $topic {
+                    #[allow(unused_imports)]
+                    use super::*;
+                    $(
+                        #[test]
+                        fn $name() {
+                            $crate::run_story(stringify!($name), $make_store);
+                        }
+                    )*
+                }
+            )*
+        }
+    };
+}
+
+type Told = Pin<Box<dyn Future<Output = ()>>>;
+
+macro_rules! stories {
+    (() $($topic:ident { $($name:ident)* })*) => {
+        const STORIES: &[(&str, fn(Scene) -> Told)] = &[$($((stringify!($name), |scene| Box::pin($topic::$name(scene)))),*),*];
+    };
+}
+with_every_story! { stories!() }
+
+/// Tells one story in each home that the store has.
+#[doc(hidden)]
+pub fn run_story<F: Future<Output = Candidate>>(name: &str, make_store: impl Fn(Arc<ManualClock>) -> F) {
+    let (_, story) = STORIES.iter().find(|(known, _)| *known == name).expect("the story exists");
+    crate::suite::block_on(async {
+        for home in Homes::ALL {
+            let clock = Arc::new(ManualClock::default());
+            let candidate = make_store(clock.clone()).await;
+            if let Some(scene) = Scene::set(candidate, clock, home).await {
+                story(scene).await;
+            }
+        }
+    });
+}

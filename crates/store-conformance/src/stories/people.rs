@@ -1,0 +1,134 @@
+//! What callers and people are told, and what they may do meanwhile.
+
+use hapax_engine::model::{Actor, Hindrance, OperationState, Role};
+use hapax_engine::runtime::{Error, Outcome};
+use serde_json::json;
+
+use super::scene::*;
+use crate::must;
+
+/// S2.44: under the same key the recorded result; under a new key, while the first is pending, that one.
+pub(super) async fn a_double_click_is_told_what_is_recorded(s: Scene) {
+    s.invoice("inv-1", "approved").await;
+    let close = |key: &str| {
+        s.engine.transition("invoice", "inv-1", "close").requester("admin").idempotency_key(key).into_future()
+    };
+    let first = tokio::spawn(close("click-1"));
+    s.entering.notified().await;
+    let second = tokio::spawn(close("click-1"));
+    let other = must!(close("click-2").await.unwrap(), Outcome::ClaimFailed { existing: Some(existing) } => existing);
+    s.open();
+    let first = must!(first.await.unwrap().unwrap(), Outcome::Done { operation, recorded: false, .. } => operation);
+    // It waited on the real clock of nobody: what ended the first ends the second.
+    let second = loop {
+        if second.is_finished() {
+            break second.await.unwrap().unwrap();
+        }
+        s.live_through(std::time::Duration::from_secs(10)).await;
+    };
+    let second = must!(second, Outcome::Done { operation, recorded: true, .. } => operation);
+    assert_eq!((first.id, first.id, &first.state), (second.id, other.id, &second.state));
+    let late = must!(close("click-1").await.unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
+    assert_eq!(late.state, first.state);
+    let changed = s.engine.transition("invoice", "inv-1", "close").requester("admin").input(&json!({ "other": 1 }));
+    let changed = changed.idempotency_key("click-1").await.unwrap();
+    assert!(matches!(changed, Outcome::KeyConflict { .. }), "{changed:?}");
+    let after = close("click-2").await.unwrap();
+    assert!(matches!(after, Outcome::NotAllowed { .. }), "{after:?}");
+    assert_eq!(s.times_entered(), 1);
+}
+
+/// S2.16 to S2.21: a transition that was made tells whoever asks again what it gave, also when the thing has moved on; a failure under its key, too.
+pub(super) async fn each_transition_returns_what_it_gave(s: Scene) {
+    s.open();
+    s.invoice("inv-1", "closed").await;
+    let pay = || s.engine.transition("invoice", "inv-1", "pay").into_future();
+    let first = must!(pay().await.unwrap(), Outcome::Done { operation, recorded: false, .. } => operation);
+    let again = must!(pay().await.unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
+    assert_eq!(again, first);
+    let refund = s.engine.transition("invoice", "inv-1", "refund").await.unwrap();
+    assert!(matches!(refund, Outcome::Done { .. }), "{refund:?}");
+    let later = must!(pay().await.unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
+    assert_eq!(later.state, first.state);
+    let refused = s.engine.transition("invoice", "inv-1", "refund").await.unwrap();
+    assert!(matches!(refused, Outcome::NotAllowed { .. }), "{refused:?}");
+    s.invoice("inv-2", "approved").await;
+    let close = || {
+        let call = s.engine.transition("invoice", "inv-2", "close").requester("admin").idempotency_key("c");
+        call.input(&json!({ "how": "fail" })).into_future()
+    };
+    let failed = must!(close().await.unwrap(), Outcome::Failed { failure, recorded: false, .. } => failure);
+    let same = must!(close().await.unwrap(), Outcome::Failed { failure, recorded: true, .. } => failure);
+    assert_eq!(same, failed);
+    assert_eq!(s.times_entered(), 3);
+}
+
+/// S2.3, S2.46, S1.35: what is shown is what would be decided, with the operation that is in the way.
+pub(super) async fn what_may_be_done_is_told_with_reasons(s: Scene) {
+    s.invoice("inv-1", "approved").await;
+    let allowed = async |requester: &str| {
+        let view = s.engine.get_entity("invoice", "inv-1", Some(requester)).await.unwrap();
+        view.allowed.into_iter().map(|action| (action.step.to_string(), action.hindrance)).collect::<Vec<_>>()
+    };
+    let before = allowed("admin").await;
+    let enabled: Vec<&str> =
+        before.iter().filter(|(_, hindrance)| hindrance.is_none()).map(|(step, _)| step.as_str()).collect();
+    assert_eq!(enabled, ["close"]);
+    let call = tokio::spawn(s.engine.transition("invoice", "inv-1", "close").requester("admin").into_future());
+    s.entering.notified().await;
+    let pending = s.operations("inv-1").await[0].id;
+    for (step, hindrance) in allowed("admin").await {
+        let named = hindrance.as_ref().and_then(Hindrance::operation);
+        assert_eq!(named, Some(pending), "{step}: {hindrance:?}");
+    }
+    s.open();
+    assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
+    let after = allowed("admin").await;
+    let enabled: Vec<&str> =
+        after.iter().filter(|(_, hindrance)| hindrance.is_none()).map(|(step, _)| step.as_str()).collect();
+    assert_eq!(enabled, ["pay", "mark_as_overdue"]);
+}
+
+/// S2.46: an irreversible step that may have happened is done again only on a manager's word, with a reason, in the audit log.
+pub(super) async fn what_cannot_be_taken_back_needs_a_manager_to_do_again(s: Scene) {
+    s.open();
+    s.invoice("inv-1", "paid").await;
+    let refund = || s.engine.transition("invoice", "inv-1", "refund");
+    let declined = refund().input(&json!({ "how": "reject" })).await.unwrap();
+    assert!(matches!(declined, Outcome::Rejected { .. }));
+    // It is known not to have happened, so anybody may try again.
+    let lost = must!(refund().input(&json!({ "how": "unknown" })).await.unwrap(), Outcome::Failed { operation, .. } => operation);
+    let existing = must!(refund().await.unwrap(), Outcome::OverrideRequired { existing } => existing);
+    assert_eq!(existing.id, lost.id);
+    let view = s.engine.get_entity("invoice", "inv-1", None).await.unwrap();
+    let shown = view.allowed.into_iter().find(|action| action.step.as_str() == "refund").unwrap();
+    assert_eq!(shown.hindrance, Some(Hindrance::OverrideRequired { operation: lost.id }));
+    let operator = Actor { name: "otto".into(), role: Role::Operator };
+    let refused = refund().overridden(operator, "the customer waits").await;
+    assert!(matches!(refused, Err(Error::NotManager)), "{refused:?}");
+    let refused = refund().overridden(manager(), " ").await;
+    assert!(matches!(refused, Err(Error::Ruling(_))), "{refused:?}");
+    assert_eq!(s.times_entered(), 2);
+    let done = refund().overridden(manager(), "the bank has nothing of it").await.unwrap();
+    assert!(matches!(done, Outcome::Done { .. }), "{done:?}");
+    let audit = s.engine.list_audit(0, 10).await.unwrap();
+    let told = serde_json::to_string(&audit).unwrap();
+    assert!(told.contains("the bank has nothing of it") && told.contains(&lost.id.to_string()), "{told}");
+    assert_eq!(s.status("inv-1").await, "refunded");
+}
+
+/// S2.2, S2.3: support can add a note while an operation is pending, and cannot start a second one.
+pub(super) async fn support_may_remark_while_it_is_pending(s: Scene) {
+    s.invoice("inv-1", "approved").await;
+    let call = tokio::spawn(s.engine.transition("invoice", "inv-1", "close").requester("admin").into_future());
+    s.entering.notified().await;
+    let support = Actor { name: "sam".into(), role: Role::Operator };
+    s.engine.remark_on_entity("invoice", "inv-1", support, "the customer called").await.unwrap();
+    let second = s.engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
+    let existing = must!(second, Outcome::ClaimFailed { existing: Some(existing) } => existing);
+    assert!(matches!(existing.state, OperationState::Pending { .. }));
+    s.open();
+    assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
+    assert_eq!(s.notes("inv-1").await, ["remarked"]);
+    assert_eq!(s.engine.list_audit(0, 10).await.unwrap()[0].by.name, "sam");
+}

@@ -1,0 +1,223 @@
+//! Crashes in the middle of an action, and the janitor.
+
+use hapax_engine::model::{
+    Action, EntityStep, OperationState, OperationStatus, Resolution, Ruling,
+};
+use hapax_engine::runtime::{Error, Outcome};
+use hapax_engine::{Ctx, Failure};
+use serde_json::{Value, json};
+
+use super::scene::*;
+use crate::{UserRow, must};
+
+/// Begins to close an invoice, and is in the middle of it.
+async fn closing(s: &Scene, key: Option<&'static str>) -> tokio::task::JoinHandle<Result<Outcome, Error>> {
+    s.invoice("inv-1", "approved").await;
+    begin(s, "close", key).await
+}
+
+async fn begin(
+    s: &Scene,
+    step: &'static str,
+    key: Option<&'static str>,
+) -> tokio::task::JoinHandle<Result<Outcome, Error>> {
+    let mut call = s.engine.transition("invoice", "inv-1", step).requester("admin");
+    if let Some(key) = key {
+        call = call.idempotency_key(key);
+    }
+    let call = tokio::spawn(call.into_future());
+    s.entering.notified().await;
+    call
+}
+
+/// S1.34, S1.35, S1.4, S1.38 to S1.41, G1.3, G1.6: nothing moves it until the window has passed; then it is as before, and its history tells.
+pub(super) async fn what_a_crash_left_claimed_is_freed_after_the_window(s: Scene) {
+    let call = closing(&s, None).await;
+    s.engine.kill();
+    assert!(call.await.unwrap().is_err());
+    let after = s.restart().await;
+    assert_eq!(after.free_stale_claims("billing").await.unwrap().reverted, 0);
+    s.pass(STALE_AFTER);
+    assert_eq!(after.free_stale_claims("billing").await.unwrap().reverted, 0);
+    assert_eq!(s.status("inv-1").await, "closing");
+    let refused = after.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
+    assert!(matches!(refused, Outcome::ClaimFailed { existing: Some(_) }), "{refused:?}");
+    // Looked for by itself, when its time has come.
+    let reverted = async {
+        while s.status("inv-1").await != "approved" {
+            s.live_through(std::time::Duration::from_secs(10)).await;
+        }
+    };
+    reverted.await;
+    assert!(after.stats().janitor_releases == 1);
+    let operation = s.operations("inv-1").await.remove(0);
+    assert_eq!(operation.state.status(), OperationStatus::Reverted);
+    assert_eq!(s.notes("inv-1").await, ["reverted"]);
+    s.open();
+    let again = after.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
+    assert!(matches!(again, Outcome::Done { .. }), "{again:?}");
+    assert_eq!(s.times_entered(), 2);
+}
+
+/// G1.2: an action that takes ten minutes and is heard of keeps its claim, whoever looks.
+pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
+    let call = closing(&s, None).await;
+    let other = s.restart().await;
+    s.live_through(10 * MINUTE).await;
+    for engine in [&s.engine, &other] {
+        assert_eq!(engine.free_stale_claims("billing").await.unwrap(), Default::default());
+    }
+    assert_eq!(s.status("inv-1").await, "closing");
+    s.open();
+    assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
+    assert_eq!((s.status("inv-1").await.as_str(), s.times_entered()), ("closed", 1));
+}
+
+/// G1.2, G1.4: a holder that was taken for dead and comes back persists nothing, and is told so.
+pub(super) async fn who_comes_back_after_the_revert_writes_nothing(s: Scene) {
+    let call = closing(&s, None).await;
+    let id = s.operations("inv-1").await[0].id;
+    // Another janitor, which does not hear of what lives here, decides that it is gone.
+    let book = s.candidate.store();
+    let book = book.entity_book().unwrap();
+    let stale = book.find_operation(&Default::default(), id).await.unwrap().unwrap();
+    s.clock.advance(std::time::Duration::from_secs(1));
+    let request = hapax_engine::model::FinishOperation {
+        workspace: Default::default(),
+        operation: id,
+        attempt: stale.attempt,
+        by: hapax_engine::model::FinishBy::Janitor { unheard_since: s.now() },
+        end: hapax_engine::model::OperationEnd::Reverted,
+        posts: Vec::new(),
+        notes: Vec::new(),
+    };
+    must!(book.finish_operation(request).await.unwrap(), hapax_engine::model::Finished::Finished { .. });
+    s.open();
+    let failure = must!(call.await.unwrap().unwrap(), Outcome::Failed { failure, .. } => failure);
+    assert_eq!(failure.code(), Some("reverted"));
+    assert_eq!(s.status("inv-1").await, "approved");
+    assert_eq!(s.notes("inv-1").await, ["refused"]);
+    assert_eq!(s.engine.stats().fenced_writes, 1);
+}
+
+/// CONTRACT 8: `recovery: hold` lists it as in doubt; people decide, once, and it is in the audit log.
+pub(super) async fn what_is_to_be_held_is_left_to_people(s: Scene) {
+    s.invoice("inv-1", "closed").await;
+    let call = begin(&s, "pay", Some("pay-1")).await;
+    s.engine.kill();
+    assert!(call.await.unwrap().is_err());
+    let after = s.restart().await;
+    s.pass(STALE_AFTER + MINUTE);
+    while s.operations("inv-1").await[0].state.status() != OperationStatus::InDoubt {
+        let _ = after.free_stale_claims("billing").await.unwrap();
+    }
+    let operation = s.operations("inv-1").await.remove(0);
+    assert_eq!(s.status("inv-1").await, "paying");
+    assert_eq!(s.notes("inv-1").await, ["held"]);
+    s.open();
+    let again = after.transition("invoice", "inv-1", "pay").requester("admin").idempotency_key("pay-1").await.unwrap();
+    assert!(matches!(again, Outcome::InDoubt { .. }), "{again:?}");
+    let other = after.transition("invoice", "inv-1", "pay").requester("admin").await.unwrap();
+    assert!(matches!(other, Outcome::ClaimFailed { existing: Some(_) }), "{other:?}");
+    let ruling = |resolution| Ruling { resolution, by: manager(), seconded_by: None, reason: "asked the bank".into() };
+    let happened = ruling(Resolution::Happened { output: json!({ "paid": true }) });
+    let resolved = after.resolve_operation(operation.id, happened).await.unwrap();
+    let result = must!(resolved.state, OperationState::Done { result, .. } => result);
+    assert_eq!(result.as_str(), r#"{"paid":true}"#);
+    assert_eq!(s.status("inv-1").await, "paid");
+    let late = after.resolve_operation(operation.id, ruling(Resolution::DidNotHappen)).await;
+    assert!(matches!(late, Err(Error::OperationNotInDoubt(_))), "{late:?}");
+    let recorded = after.transition("invoice", "inv-1", "pay").requester("admin").await.unwrap();
+    assert!(matches!(recorded, Outcome::Done { recorded: true, .. }), "{recorded:?}");
+    assert_eq!(s.times_entered(), 1);
+    let audit = after.list_audit(0, 10).await.unwrap();
+    assert_eq!(audit.iter().filter(|entry| entry.by.name == "mia").count(), 1);
+}
+
+/// G1.6: a try under the key of an operation that was given back is its second attempt, under the same effect key.
+pub(super) async fn a_second_try_under_the_same_key_is_the_same_operation(s: Scene) {
+    let call = closing(&s, Some("close-1")).await;
+    s.engine.kill();
+    assert!(call.await.unwrap().is_err());
+    let after = s.restart().await;
+    s.pass(STALE_AFTER + MINUTE);
+    while s.status("inv-1").await != "approved" {
+        let _ = after.free_stale_claims("billing").await.unwrap();
+    }
+    let first = s.operations("inv-1").await.remove(0);
+    s.open();
+    let again =
+        after.transition("invoice", "inv-1", "close").requester("admin").idempotency_key("close-1").await.unwrap();
+    let operation = must!(again, Outcome::Done { operation, recorded: false, .. } => operation);
+    assert_eq!((operation.id, operation.attempt), (first.id, 2));
+    assert_eq!(operation.effect_key(), first.effect_key());
+    assert_eq!(s.operations("inv-1").await.len(), 1);
+    assert_eq!(s.notes("inv-1").await, ["reverted", "tried_again"]);
+}
+
+/// An operation that a run carries out is not reverted when who began it is gone: the run says how it ends.
+pub(super) async fn a_run_goes_on_without_who_began_it(s: Scene) {
+    let mut workflow = s.workflow();
+    workflow.steps.push(EntityStep {
+        action: Some(all(Action::Workflow(name("dunning")))),
+        claim: Some(all(claim("refunding", "paid"))),
+        ..step(60, "dun", &["paid"], "overdue")
+    });
+    let dunning = |ctx: Ctx, _: Value| async move { Ok::<Value, Failure>(ctx.signal("paid").await?) };
+    s.register(&s.engine, workflow.clone()).await;
+    s.engine.register("dunning", dunning).unwrap();
+    s.invoice("inv-1", "paid").await;
+    let call = s.engine.transition("invoice", "inv-1", "dun").wait(std::time::Duration::ZERO);
+    let operation = must!(call.await.unwrap(), Outcome::Pending { operation } => operation);
+    while s.engine.get(operation.id.as_run()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    s.engine.kill();
+    let after = s.restart().await;
+    s.register(&after, workflow).await;
+    after.register("dunning", dunning).unwrap();
+    s.pass(STALE_AFTER + MINUTE);
+    assert_eq!(after.free_stale_claims("billing").await.unwrap().reverted, 0);
+    assert_eq!(s.status("inv-1").await, "refunding");
+    after.signal(operation.id.as_run(), "paid", &17, None).await.unwrap();
+    while s.status("inv-1").await != "overdue" {
+        s.live_through(std::time::Duration::from_secs(10)).await;
+    }
+    let result = must!(after.get_operation(operation.id).await.unwrap().state, OperationState::Done { result, .. } => result);
+    assert_eq!(result.as_str(), "17");
+}
+
+/// S1.40: a row of the user's that something else put into a claim state, and that nothing holds, is reverted as well.
+pub(super) async fn a_row_that_nothing_holds_is_a_stray(s: Scene) {
+    if s.home == Homes::Own {
+        let refused = s.engine.create_entity("invoice", "inv-1", "closing", &json!({})).await;
+        assert!(matches!(refused, Err(Error::EntityBeginning(_))), "{refused:?}");
+        return;
+    }
+    let updated_at = s.now();
+    let row = UserRow { id: "inv-1".into(), status: "closing".into(), version: 3, updated_at, total: 1 };
+    s.candidate.tables.as_ref().unwrap().put_row("invoices", row).await;
+    let refused = s.engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
+    assert!(matches!(refused, Outcome::ClaimFailed { existing: None }), "{refused:?}");
+    assert_eq!(s.engine.free_stale_claims("billing").await.unwrap().strays, 0);
+    s.pass(STALE_AFTER + MINUTE);
+    while s.status("inv-1").await != "approved" {
+        let _ = s.engine.free_stale_claims("billing").await.unwrap();
+    }
+    assert_eq!(s.notes("inv-1").await, ["stray_reverted"]);
+}
+
+/// S1.42 to S1.47: a claim state whose module has no janitor is named, with the workflow and the module, and cannot be claimed into.
+pub(super) async fn a_claim_that_nobody_would_free_is_refused(s: Scene) {
+    assert!(s.engine.check_coverage().is_ok());
+    let mut workflow = s.workflow();
+    workflow.module = name("shipping");
+    s.register(&s.engine, workflow).await;
+    let refused = s.engine.check_coverage().unwrap_err().to_string();
+    assert!(refused.contains("invoice-billing") && refused.contains("shipping"), "{refused}");
+    s.invoice("inv-1", "approved").await;
+    let call = s.engine.transition("invoice", "inv-1", "close").requester("admin").await;
+    assert!(matches!(call, Err(Error::UncoveredClaim(_))), "{call:?}");
+    s.engine.module("shipping").janitor(EVERY, STALE_AFTER).unwrap();
+    assert!(s.engine.check_coverage().is_ok());
+}

@@ -1,0 +1,264 @@
+//! An engine on the store to be judged, with invoices to move.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hapax_engine::clock::{Clock, ManualClock};
+use hapax_engine::model::{
+    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Name, Operation, PerRequester, Recovery, RetryAnswer, RevertRule,
+    Role, TableRef, Timestamp,
+};
+use hapax_engine::runtime::{Answer, EntityHost, StepCall};
+use hapax_engine::store::ListOperations;
+use hapax_engine::{Engine, EngineOptions, Failure};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::{Candidate, UserRow};
+
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const EVERY: Duration = Duration::from_secs(120);
+pub(super) const STALE_AFTER: Duration = Duration::from_secs(300);
+const TABLE: &str = "invoices";
+
+/// Where the invoices live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Homes {
+    Own,
+    Users,
+}
+
+impl Homes {
+    pub(super) const ALL: [Homes; 2] = [Homes::Own, Homes::Users];
+}
+
+/// An engine, its store, and a door that actions stop at.
+pub(super) struct Scene {
+    pub(super) engine: Engine,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) home: Homes,
+    pub(super) candidate: Candidate,
+    /// How often the body of an action was entered.
+    pub(super) entered: Arc<AtomicU32>,
+    /// Told each time it is.
+    pub(super) entering: Arc<Notify>,
+    /// An action goes on when it has a ticket from here.
+    pub(super) door: Arc<Semaphore>,
+}
+
+pub(super) fn name(text: &str) -> Name {
+    Name::new("name", text).unwrap()
+}
+
+pub(super) fn manager() -> Actor {
+    Actor { name: "mia".into(), role: Role::Manager }
+}
+
+pub(super) fn all<T>(value: T) -> PerRequester<T> {
+    PerRequester::All(value)
+}
+
+/// A step without anything but where it begins and where it leads.
+pub(super) fn step(id: u32, key: &str, from: &[&str], to: &str) -> EntityStep {
+    EntityStep {
+        id,
+        key: name(key),
+        status: all(from.iter().map(|status| name(status)).collect()),
+        successful_state: all(name(to)),
+        action: None,
+        claim: None,
+        recovery: None,
+        irreversible: None,
+        retry: None,
+        success_after_effect: None,
+        failure_after_effect: None,
+        idempotent: None,
+    }
+}
+
+pub(super) fn handler(action: &str) -> Option<PerRequester<Action>> {
+    Some(all(Action::Handler { name: name(action), transaction: false }))
+}
+
+pub(super) fn claim(into: &str, revert_to: &str) -> ClaimTo {
+    ClaimTo { into: name(into), revert_to: name(revert_to) }
+}
+
+/// Validates that the input does not say `"refuse": true`.
+struct Host;
+
+#[async_trait]
+impl EntityHost for Host {
+    fn check(&self, call: &StepCall) -> Result<(), Failure> {
+        match call.input::<serde_json::Value>()?.get("refuse") {
+            Some(_) => Err(Failure::permanent("it is to be refused").with_code("refused")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Scene {
+    /// `None` if the store has no tables of the user's and they are to live there.
+    pub(super) async fn set(candidate: Candidate, clock: Arc<ManualClock>, home: Homes) -> Option<Scene> {
+        if home == Homes::Users {
+            candidate.tables.as_ref()?.create_table(TABLE).await;
+        }
+        let engine = Engine::launch(candidate.store(), clock.clone(), EngineOptions::default()).unwrap();
+        let scene = Scene {
+            engine,
+            clock,
+            home,
+            candidate,
+            entered: Arc::default(),
+            entering: Arc::default(),
+            door: Arc::new(Semaphore::new(0)),
+        };
+        scene.equip(&scene.engine).await;
+        scene.engine.module("billing").janitor(EVERY, STALE_AFTER).unwrap();
+        Some(scene)
+    }
+
+    /// Another engine on the same store, as after a crash.
+    pub(super) async fn restart(&self) -> Engine {
+        let engine =
+            Engine::launch(self.candidate.store(), self.clock.clone(), EngineOptions::default()).unwrap();
+        self.equip(&engine).await;
+        engine.module("billing").janitor(EVERY, STALE_AFTER).unwrap();
+        engine
+    }
+
+    async fn equip(&self, engine: &Engine) {
+        self.register(engine, self.workflow()).await;
+        let (entered, entering, door) = (self.entered.clone(), self.entering.clone(), self.door.clone());
+        let body = move |call: StepCall| {
+            let (entered, entering, door) = (entered.clone(), entering.clone(), door.clone());
+            async move {
+                let nth = entered.fetch_add(1, Ordering::SeqCst) + 1;
+                entering.notify_one();
+                door.acquire().await.unwrap().forget();
+                match call.input::<serde_json::Value>()?.get("how").and_then(|how| how.as_str()) {
+                    Some("fail") => Err(Failure::permanent("no").with_code("declined")),
+                    Some("unknown") => Err(Failure::unknown("no answer")),
+                    Some("reject") => Ok(Answer::rejected("not this one")),
+                    Some("panic") => panic!("out of paper"),
+                    _ => Answer::done(serde_json::json!({ "nth": nth, "key": call.idempotency_key().as_str() })),
+                }
+            }
+        };
+        engine.register_action("act", body).unwrap();
+    }
+
+    pub(super) async fn register(&self, engine: &Engine, workflow: EntityWorkflow) {
+        engine.register_entity_workflow(workflow, Arc::new(Host)).await.unwrap();
+    }
+
+    /// The life of an invoice, as far as the stories need it.
+    pub(super) fn workflow(&self) -> EntityWorkflow {
+        let statuses = ["draft", "approved", "closing", "closed", "paying", "paid", "overdue", "refunding", "refunded"];
+        let by_admin = |claim: ClaimTo| PerRequester::By(BTreeMap::from([(name("admin"), claim)]));
+        EntityWorkflow {
+            name: name("invoice-billing"),
+            module: name("billing"),
+            entity: name("invoice"),
+            home: match self.home {
+                Homes::Own => Home::Own,
+                Homes::Users => Home::Table(TableRef { data: vec!["total".into()], ..TableRef::new(TABLE).unwrap() }),
+            },
+            status_types: statuses.map(name).to_vec(),
+            initial: Vec::new(),
+            revert_rule: RevertRule::OnePerClaim,
+            steps: vec![
+                step(10, "approve", &["draft"], "approved"),
+                EntityStep {
+                    action: handler("act"),
+                    claim: Some(by_admin(claim("closing", "approved"))),
+                    success_after_effect: Some(all(name("mail"))),
+                    failure_after_effect: Some(all(name("alarm"))),
+                    ..step(20, "close", &["approved"], "closed")
+                },
+                EntityStep {
+                    action: handler("act"),
+                    claim: Some(all(claim("paying", "closed"))),
+                    recovery: Some(all(Recovery::Hold)),
+                    retry: Some(all(RetryAnswer::Returns)),
+                    ..step(30, "pay", &["closed"], "paid")
+                },
+                EntityStep { action: handler("act"), ..step(40, "mark_as_overdue", &["closed"], "overdue") },
+                EntityStep {
+                    action: handler("act"),
+                    claim: Some(all(claim("refunding", "paid"))),
+                    irreversible: Some(all(true)),
+                    ..step(50, "refund", &["paid"], "refunded")
+                },
+            ],
+        }
+    }
+
+    /// Makes an invoice, where invoices live.
+    pub(super) async fn invoice(&self, id: &str, status: &str) {
+        match self.home {
+            Homes::Own => {
+                let _ = self.engine.create_entity("invoice", id, status, &serde_json::json!({ "total": 7 })).await.unwrap();
+            }
+            Homes::Users => {
+                let row =
+                    UserRow { id: id.into(), status: status.into(), version: 1, updated_at: self.clock.now(), total: 7 };
+                self.candidate.tables.as_ref().unwrap().put_row(TABLE, row).await;
+            }
+        }
+    }
+
+    pub(super) async fn status(&self, id: &str) -> String {
+        self.engine.get_entity("invoice", id, None).await.unwrap().entity.status.to_string()
+    }
+
+    /// Lets actions go on.
+    pub(super) fn open(&self) {
+        self.door.add_permits(10_000);
+    }
+
+    pub(super) fn times_entered(&self) -> u32 {
+        self.entered.load(Ordering::SeqCst)
+    }
+
+    pub(super) async fn operations(&self, id: &str) -> Vec<Operation> {
+        let request = ListOperations {
+            workspace: Default::default(),
+            kind: Some(name("invoice")),
+            entity: Some(hapax_engine::model::EntityId::new(id).unwrap()),
+            step: None,
+            status: None,
+            before: None,
+            limit: 100,
+        };
+        self.engine.list_operations(request).await.unwrap()
+    }
+
+    /// What was noted about an invoice, in words.
+    pub(super) async fn notes(&self, id: &str) -> Vec<String> {
+        let notes = self.engine.list_entity_notes("invoice", id, None, 0, 100).await.unwrap();
+        let word = |what: &hapax_engine::model::Noted| serde_json::to_value(what).unwrap()["what"].as_str().unwrap().to_owned();
+        notes.iter().map(|placed| word(&placed.note.what)).collect()
+    }
+
+    pub(super) fn pass(&self, span: Duration) {
+        self.clock.advance(span);
+    }
+
+    /// Lets time pass as it does: so that whoever sleeps wakes in between.
+    pub(super) async fn live_through(&self, span: Duration) {
+        let end = self.clock.now().plus(span);
+        while self.clock.now() < end {
+            self.clock.advance(Duration::from_secs(10));
+            // A round trip to the store, in which those who woke have their turn.
+            let _ = self.engine.list_entities("invoice", None, None, 1).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
