@@ -92,7 +92,7 @@ impl State {
             other.workspace == *workspace && other.entity == request.entity && other.step == request.step
         };
         let last = match entity.as_ref().is_some_and(|entity| request.asks_for_last(entity)) {
-            true => self.operations.values().rev().find(of_step).cloned(),
+            true => self.operations.values().filter(of_step).max_by_key(|other| other.seniority()).cloned(),
             false => None,
         };
         let begun = decide_begin_operation(&request, BeginFacts { known, entity, holder, last }, now);

@@ -186,6 +186,11 @@ impl Operation {
         self.claim.is_some() && !self.state.status().has_ended()
     }
 
+    /// Orders the operations on one entity by when they last began: ids alone do not, where two were asked for in one millisecond or on two machines.
+    pub fn seniority(&self) -> (Version, OperationId) {
+        (self.version, self.id)
+    }
+
     /// May its action have happened, although it is not recorded as done?
     pub fn may_have_happened(&self) -> bool {
         match &self.state {

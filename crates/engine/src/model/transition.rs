@@ -75,7 +75,7 @@ pub struct BeginFacts {
     pub entity: Option<Entity>,
     /// The operation that holds the entity ([`Operation::holds_entity`]).
     pub holder: Option<Operation>,
-    /// The newest operation of the same step on the entity. Only needed if [`BeginOperation::asks_for_last`].
+    /// The newest operation of the same step on the entity ([`Operation::seniority`]). Only needed if [`BeginOperation::asks_for_last`].
     pub last: Option<Operation>,
 }
 

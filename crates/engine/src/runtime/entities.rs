@@ -167,7 +167,8 @@ impl Engine {
         let home = &registered.workflow.home;
         let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
         let found = found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
-        let recent = self.operations_of(&entity, None, None, MAX_PAGE).await?;
+        let mut recent = self.operations_of(&entity, None, None, MAX_PAGE).await?;
+        recent.sort_by_key(|operation| std::cmp::Reverse(operation.seniority()));
         let holder = recent.iter().find(|operation| operation.holds_entity()).cloned();
         let mut last: Vec<Operation> = Vec::new();
         for operation in recent {

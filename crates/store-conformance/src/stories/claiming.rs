@@ -17,7 +17,9 @@ pub(super) async fn of_many_callers_one_enters_the_action(s: Scene) {
     let calls: Vec<_> = (0..500)
         .map(|_| {
             let engine = s.engine.clone();
-            tokio::spawn(async move { engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap() })
+            tokio::spawn(async move {
+                engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap()
+            })
         })
         .collect();
     // Those who lose are answered while the winner is still at it.
@@ -48,7 +50,9 @@ pub(super) async fn without_a_claim_both_act_and_one_is_recorded(s: Scene) {
     let calls: Vec<_> = (0..2)
         .map(|_| {
             let engine = s.engine.clone();
-            tokio::spawn(async move { engine.transition("invoice", "inv-1", "mark_as_overdue").await.unwrap() })
+            tokio::spawn(
+                async move { engine.transition("invoice", "inv-1", "mark_as_overdue").await.unwrap() },
+            )
         })
         .collect();
     while s.times_entered() < 2 {
@@ -68,7 +72,8 @@ pub(super) async fn without_a_claim_both_act_and_one_is_recorded(s: Scene) {
 async fn given_back(s: Scene, how: &str) -> Outcome {
     s.open();
     s.invoice("inv-1", "approved").await;
-    let call = s.engine.transition("invoice", "inv-1", "close").requester("admin").input(&json!({ "how": how }));
+    let call =
+        s.engine.transition("invoice", "inv-1", "close").requester("admin").input(&json!({ "how": how }));
     let outcome = call.await.unwrap();
     assert_eq!(s.status("inv-1").await, "approved");
     let again = s.engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
@@ -104,7 +109,8 @@ pub(super) async fn what_panics_is_given_back_at_once(s: Scene) {
 pub(super) async fn a_validation_rejects_before_anything_is_claimed(s: Scene) {
     s.open();
     s.invoice("inv-1", "approved").await;
-    let call = s.engine.transition("invoice", "inv-1", "close").requester("admin").input(&json!({ "refuse": true }));
+    let call =
+        s.engine.transition("invoice", "inv-1", "close").requester("admin").input(&json!({ "refuse": true }));
     let failure = must!(call.await.unwrap(), Outcome::Rejected { operation: None, failure, .. } => failure);
     assert_eq!(failure.code(), Some("refused"));
     assert_eq!((s.times_entered(), s.operations("inv-1").await.len()), (0, 0));
@@ -115,8 +121,9 @@ pub(super) async fn a_validation_rejects_before_anything_is_claimed(s: Scene) {
 pub(super) async fn who_asks_decides_whether_it_is_claimed(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let engine = s.engine.clone();
-    let system =
-        tokio::spawn(async move { engine.transition("invoice", "inv-1", "close").requester("system").await.unwrap() });
+    let system = tokio::spawn(async move {
+        engine.transition("invoice", "inv-1", "close").requester("system").await.unwrap()
+    });
     s.entering.notified().await;
     assert_eq!(s.status("inv-1").await, "approved");
     s.open();
@@ -131,7 +138,11 @@ pub(super) async fn after_effects_follow_the_commit_and_no_other_way(s: Scene) {
     for target in ["mail", "alarm"] {
         let told = told.clone();
         let receive = move |delivery: Delivery, payload: Value| {
-            let said = format!("{target} {} {}", payload["entity"]["id"].as_str().unwrap(), payload["entity"]["status"]);
+            let said = format!(
+                "{target} {} {}",
+                payload["entity"]["id"].as_str().unwrap(),
+                payload["entity"]["status"]
+            );
             assert!(delivery.id().starts_with("op_"), "{}", delivery.id());
             told.lock().unwrap().push(said);
             async { Ok::<(), Failure>(()) }
@@ -185,7 +196,8 @@ pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: Scene
     s.invoice("inv-1", "paid").await;
     let call = || s.engine.transition("invoice", "inv-1", "regenerate").into_future();
     let (first, second) = tokio::join!(call(), call());
-    let done = [first, second].into_iter().filter(|outcome| matches!(outcome, Ok(Outcome::Done { .. }))).count();
+    let done =
+        [first, second].into_iter().filter(|outcome| matches!(outcome, Ok(Outcome::Done { .. }))).count();
     assert_eq!((done, tables.written().await.len()), (1, 1));
     assert_eq!(s.status("inv-1").await, "draft");
 }
@@ -203,7 +215,9 @@ pub(super) async fn work_that_fails_leaves_neither_writes_nor_status(s: Scene) {
     let (makes, turn) = (tables.clone(), AtomicU32::new(0));
     let make = move |_| match turn.fetch_add(1, Ordering::SeqCst) {
         0 => makes.writing("a", r#"{"done":{"result":null}}"#, true).unwrap(),
-        1 => makes.writing("b", r#"{"rejected":{"failure":{"class":"permanent","message":"no"}}}"#, false).unwrap(),
+        1 => makes
+            .writing("b", r#"{"rejected":{"failure":{"class":"permanent","message":"no"}}}"#, false)
+            .unwrap(),
         _ => makes.writing("c", "17", false).unwrap(),
     };
     s.engine.register_transaction_action("regenerate", make).unwrap();

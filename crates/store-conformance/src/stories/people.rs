@@ -16,9 +16,11 @@ pub(super) async fn a_double_click_is_told_what_is_recorded(s: Scene) {
     let first = tokio::spawn(close("click-1"));
     s.entering.notified().await;
     let second = tokio::spawn(close("click-1"));
-    let other = must!(close("click-2").await.unwrap(), Outcome::ClaimFailed { existing: Some(existing) } => existing);
+    let other =
+        must!(close("click-2").await.unwrap(), Outcome::ClaimFailed { existing: Some(existing) } => existing);
     s.open();
-    let first = must!(first.await.unwrap().unwrap(), Outcome::Done { operation, recorded: false, .. } => operation);
+    let first =
+        must!(first.await.unwrap().unwrap(), Outcome::Done { operation, recorded: false, .. } => operation);
     // It waited on the real clock of nobody: what ended the first ends the second.
     let second = loop {
         if second.is_finished() {
@@ -28,9 +30,11 @@ pub(super) async fn a_double_click_is_told_what_is_recorded(s: Scene) {
     };
     let second = must!(second, Outcome::Done { operation, recorded: true, .. } => operation);
     assert_eq!((first.id, first.id, &first.state), (second.id, other.id, &second.state));
-    let late = must!(close("click-1").await.unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
+    let late =
+        must!(close("click-1").await.unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
     assert_eq!(late.state, first.state);
-    let changed = s.engine.transition("invoice", "inv-1", "close").requester("admin").input(&json!({ "other": 1 }));
+    let changed =
+        s.engine.transition("invoice", "inv-1", "close").requester("admin").input(&json!({ "other": 1 }));
     let changed = changed.idempotency_key("click-1").await.unwrap();
     assert!(matches!(changed, Outcome::KeyConflict { .. }), "{changed:?}");
     let after = close("click-2").await.unwrap();
@@ -74,7 +78,8 @@ pub(super) async fn what_may_be_done_is_told_with_reasons(s: Scene) {
     let enabled: Vec<&str> =
         before.iter().filter(|(_, hindrance)| hindrance.is_none()).map(|(step, _)| step.as_str()).collect();
     assert_eq!(enabled, ["close"]);
-    let call = tokio::spawn(s.engine.transition("invoice", "inv-1", "close").requester("admin").into_future());
+    let call =
+        tokio::spawn(s.engine.transition("invoice", "inv-1", "close").requester("admin").into_future());
     s.entering.notified().await;
     let pending = s.operations("inv-1").await[0].id;
     for (step, hindrance) in allowed("admin").await {
@@ -120,7 +125,8 @@ pub(super) async fn what_cannot_be_taken_back_needs_a_manager_to_do_again(s: Sce
 /// S2.2, S2.3: support can add a note while an operation is pending, and cannot start a second one.
 pub(super) async fn support_may_remark_while_it_is_pending(s: Scene) {
     s.invoice("inv-1", "approved").await;
-    let call = tokio::spawn(s.engine.transition("invoice", "inv-1", "close").requester("admin").into_future());
+    let call =
+        tokio::spawn(s.engine.transition("invoice", "inv-1", "close").requester("admin").into_future());
     s.entering.notified().await;
     let support = Actor { name: "sam".into(), role: Role::Operator };
     s.engine.remark_on_entity("invoice", "inv-1", support, "the customer called").await.unwrap();

@@ -1,8 +1,6 @@
 //! Crashes in the middle of an action, and the janitor.
 
-use hapax_engine::model::{
-    Action, EntityStep, OperationState, OperationStatus, Resolution, Ruling,
-};
+use hapax_engine::model::{Action, EntityStep, OperationState, OperationStatus, Resolution, Ruling};
 use hapax_engine::runtime::{Error, Outcome};
 use hapax_engine::{Ctx, Failure};
 use serde_json::{Value, json};
@@ -115,11 +113,17 @@ pub(super) async fn what_is_to_be_held_is_left_to_people(s: Scene) {
     assert_eq!(s.status("inv-1").await, "paying");
     assert_eq!(s.notes("inv-1").await, ["held"]);
     s.open();
-    let again = after.transition("invoice", "inv-1", "pay").requester("admin").idempotency_key("pay-1").await.unwrap();
+    let again = after
+        .transition("invoice", "inv-1", "pay")
+        .requester("admin")
+        .idempotency_key("pay-1")
+        .await
+        .unwrap();
     assert!(matches!(again, Outcome::InDoubt { .. }), "{again:?}");
     let other = after.transition("invoice", "inv-1", "pay").requester("admin").await.unwrap();
     assert!(matches!(other, Outcome::ClaimFailed { existing: Some(_) }), "{other:?}");
-    let ruling = |resolution| Ruling { resolution, by: manager(), seconded_by: None, reason: "asked the bank".into() };
+    let ruling =
+        |resolution| Ruling { resolution, by: manager(), seconded_by: None, reason: "asked the bank".into() };
     let happened = ruling(Resolution::Happened { output: json!({ "paid": true }) });
     let resolved = after.resolve_operation(operation.id, happened).await.unwrap();
     let result = must!(resolved.state, OperationState::Done { result, .. } => result);
@@ -146,8 +150,12 @@ pub(super) async fn a_second_try_under_the_same_key_is_the_same_operation(s: Sce
     }
     let first = s.operations("inv-1").await.remove(0);
     s.open();
-    let again =
-        after.transition("invoice", "inv-1", "close").requester("admin").idempotency_key("close-1").await.unwrap();
+    let again = after
+        .transition("invoice", "inv-1", "close")
+        .requester("admin")
+        .idempotency_key("close-1")
+        .await
+        .unwrap();
     let operation = must!(again, Outcome::Done { operation, recorded: false, .. } => operation);
     assert_eq!((operation.id, operation.attempt), (first.id, 2));
     assert_eq!(operation.effect_key(), first.effect_key());

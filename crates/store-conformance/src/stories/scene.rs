@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
-    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Name, Operation, PerRequester, Recovery, RetryAnswer, RevertRule,
-    Role, TableRef, Timestamp,
+    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Name, Operation, PerRequester, Recovery,
+    RetryAnswer, RevertRule, Role, TableRef, Timestamp,
 };
 use hapax_engine::runtime::{Answer, EntityHost, StepCall};
 use hapax_engine::store::ListOperations;
@@ -143,7 +143,9 @@ impl Scene {
                     Some("unknown") => Err(Failure::unknown("no answer")),
                     Some("reject") => Ok(Answer::rejected("not this one")),
                     Some("panic") => panic!("out of paper"),
-                    _ => Answer::done(serde_json::json!({ "nth": nth, "key": call.idempotency_key().as_str() })),
+                    _ => Answer::done(
+                        serde_json::json!({ "nth": nth, "key": call.idempotency_key().as_str() }),
+                    ),
                 }
             }
         };
@@ -156,7 +158,8 @@ impl Scene {
 
     /// The life of an invoice, as far as the stories need it.
     pub(super) fn workflow(&self) -> EntityWorkflow {
-        let statuses = ["draft", "approved", "closing", "closed", "paying", "paid", "overdue", "refunding", "refunded"];
+        let statuses =
+            ["draft", "approved", "closing", "closed", "paying", "paid", "overdue", "refunding", "refunded"];
         let by_admin = |claim: ClaimTo| PerRequester::By(BTreeMap::from([(name("admin"), claim)]));
         EntityWorkflow {
             name: name("invoice-billing"),
@@ -164,7 +167,9 @@ impl Scene {
             entity: name("invoice"),
             home: match self.home {
                 Homes::Own => Home::Own,
-                Homes::Users => Home::Table(TableRef { data: vec!["total".into()], ..TableRef::new(TABLE).unwrap() }),
+                Homes::Users => {
+                    Home::Table(TableRef { data: vec!["total".into()], ..TableRef::new(TABLE).unwrap() })
+                }
             },
             status_types: statuses.map(name).to_vec(),
             initial: Vec::new(),
@@ -200,11 +205,20 @@ impl Scene {
     pub(super) async fn invoice(&self, id: &str, status: &str) {
         match self.home {
             Homes::Own => {
-                let _ = self.engine.create_entity("invoice", id, status, &serde_json::json!({ "total": 7 })).await.unwrap();
+                let _ = self
+                    .engine
+                    .create_entity("invoice", id, status, &serde_json::json!({ "total": 7 }))
+                    .await
+                    .unwrap();
             }
             Homes::Users => {
-                let row =
-                    UserRow { id: id.into(), status: status.into(), version: 1, updated_at: self.clock.now(), total: 7 };
+                let row = UserRow {
+                    id: id.into(),
+                    status: status.into(),
+                    version: 1,
+                    updated_at: self.clock.now(),
+                    total: 7,
+                };
                 self.candidate.tables.as_ref().unwrap().put_row(TABLE, row).await;
             }
         }
@@ -239,7 +253,9 @@ impl Scene {
     /// What was noted about an invoice, in words.
     pub(super) async fn notes(&self, id: &str) -> Vec<String> {
         let notes = self.engine.list_entity_notes("invoice", id, None, 0, 100).await.unwrap();
-        let word = |what: &hapax_engine::model::Noted| serde_json::to_value(what).unwrap()["what"].as_str().unwrap().to_owned();
+        let word = |what: &hapax_engine::model::Noted| {
+            serde_json::to_value(what).unwrap()["what"].as_str().unwrap().to_owned()
+        };
         notes.iter().map(|placed| word(&placed.note.what)).collect()
     }
 
