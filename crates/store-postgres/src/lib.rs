@@ -86,6 +86,7 @@ mod start_within;
 mod steer_run;
 mod store;
 mod transact;
+mod transaction_action;
 mod transaction_step;
 mod user_work;
 
@@ -96,5 +97,6 @@ pub use server_clock::ServerClock;
 pub use start_within::StartWithin;
 pub use store::PostgresStore;
 pub use tokio_postgres;
+pub use transaction_action::TransactionAction;
 pub use transaction_step::TransactionStep;
 pub use user_work::PostgresWork;

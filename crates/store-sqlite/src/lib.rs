@@ -82,6 +82,7 @@ mod steer_run;
 mod store;
 mod transact;
 mod transact_operation;
+mod transaction_action;
 mod transaction_step;
 mod user_tables;
 mod user_work;
@@ -92,6 +93,7 @@ pub use open_error::OpenError;
 pub use options::SqliteOptions;
 pub use owner_lock::Owner;
 pub use store::SqliteStore;
+pub use transaction_action::TransactionAction;
 pub use transaction_step::TransactionStep;
 pub use user_work::SqliteWork;
 
