@@ -10,6 +10,7 @@ mod candidate;
 mod cases;
 mod differential;
 mod interleaving;
+mod memory_tables;
 mod stories;
 mod suite;
 mod user_tables;
@@ -20,6 +21,7 @@ pub use differential::run_differential;
 pub use differential::{Exercised, differential};
 #[doc(hidden)]
 pub use interleaving::run_interleavings;
+pub use memory_tables::MemoryTables;
 #[doc(hidden)]
 pub use stories::run_story;
 #[doc(hidden)]
