@@ -28,7 +28,7 @@ impl Tables {
 impl UserTables for Tables {
     async fn create_table(&self, table: &str) {
         let tables = format!(
-            "CREATE TABLE {table} (
+            "CREATE TABLE IF NOT EXISTS {table} (
                 id TEXT PRIMARY KEY, status TEXT NOT NULL, version INTEGER NOT NULL, updated_at TEXT NOT NULL, total INTEGER NOT NULL
             );
             CREATE TABLE IF NOT EXISTS written (text TEXT NOT NULL)"
