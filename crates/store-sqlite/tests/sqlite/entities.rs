@@ -106,14 +106,36 @@ async fn the_tables_refuse_what_no_operation_can_be() {
     let held = begin(&store, close(&Home::Own, &entity, 1)).await;
     let file = Connection::open(place.file()).unwrap();
     let columns = [
-        "workspace", "kind", "entity", "workflow", "module", "step", "fingerprint", "from_status", "to_status", "claim_into",
-        "revert_to", "recovery", "irreversible", "version", "attempt", "owner", "began_at", "status", "at", "value", "input",
+        "workspace",
+        "kind",
+        "entity",
+        "workflow",
+        "module",
+        "step",
+        "fingerprint",
+        "from_status",
+        "to_status",
+        "claim_into",
+        "revert_to",
+        "recovery",
+        "irreversible",
+        "version",
+        "attempt",
+        "owner",
+        "began_at",
+        "status",
+        "at",
+        "value",
+        "input",
     ];
     // Tries to write a second operation that is like the first but for some columns, and takes it back.
     let copy = |id: &str, changes: &[(&str, &str)]| {
-        let values = columns.map(|column| changes.iter().find(|change| change.0 == column).map_or(column, |change| change.1));
+        let values = columns
+            .map(|column| changes.iter().find(|change| change.0 == column).map_or(column, |change| change.1));
         let (columns, values) = (columns.join(", "), values.join(", "));
-        let copy = format!("INSERT INTO hapax_operations (id, {columns}) SELECT x'{id}', {values} FROM hapax_operations");
+        let copy = format!(
+            "INSERT INTO hapax_operations (id, {columns}) SELECT x'{id}', {values} FROM hapax_operations"
+        );
         file.execute_batch("BEGIN").unwrap();
         let copied = file.execute_batch(&copy);
         file.execute_batch("ROLLBACK").unwrap();
