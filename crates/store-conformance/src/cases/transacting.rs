@@ -103,6 +103,8 @@ pub(super) async fn work_whose_end_is_refused_leaves_nothing(t: &Stage) {
 
 /// An end that the store refuses takes the work with it.
 pub(super) async fn an_end_that_cannot_be_written_leaves_nothing(t: &Stage) {
+    // Also makes the table that the work writes to.
+    t.homes().await;
     let Some(work) = writing(t, "no", false) else { return };
     let held = t.closing(&Home::Own, "i1").await;
     let end = OperationEnd::Done { result: json("1"), data: Some(json("[]")) };
