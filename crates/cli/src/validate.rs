@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use hapax::model::Name;
 use hapax_documents::{
     EntityDocument, Format, Known, Problem, Severity, check_bytes, check_entity_bytes, check_source_bytes,
     draw_mermaid, draw_svg, is_entity,
 };
-use hapax_engine::model::Name;
 use serde::Serialize;
 
 use crate::bounded_file;
