@@ -72,8 +72,8 @@ CREATE UNIQUE INDEX operations_that_hold ON operations (workspace, kind, entity)
 -- Serves list_stale_operations: the longest unheard first.
 CREATE INDEX operations_pending ON operations (module, at, id) WHERE status = 0;
 
--- Serves begin_operation: the newest operation of a step on an entity.
-CREATE INDEX operations_of_step ON operations (workspace, kind, entity, step, id);
+-- Serves begin_operation: the newest operation of a step on an entity, which is the one that began at the highest version.
+CREATE INDEX operations_of_step ON operations (workspace, kind, entity, step, version, id);
 
 -- Serves list_operations_of_entity.
 CREATE INDEX operations_of_entity ON operations (workspace, kind, entity, id);

@@ -20,13 +20,11 @@ impl Verb for RevertStrays {
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<Vec<EntityId>, Fault> {
         let table = session.get_table(&self.table).await?;
-        let workspace = session.get_workspace(&self.workspace).await?;
         // It looks at the rows themselves, so those before it must have written theirs.
         write_out(session).await?;
         let asked = params![
             self.claim.into.to_string(),
             millis(self.before),
-            workspace.0,
             self.kind.to_string(),
             self.limit.clamp(1, MAX_STALE_CLAIMS) as i64,
         ];

@@ -87,3 +87,4 @@ impl UserTables for Tables {
 hapax_store_conformance::conformance_suite!(make_store);
 hapax_store_conformance::differential_suite!(make_hasty_store);
 hapax_store_conformance::interleaving_suite!(make_hasty_store);
+hapax_store_conformance::entity_suite!(make_store);

@@ -69,7 +69,7 @@ CREATE INDEX hapax_operations_pending ON hapax_operations (module, at, id) WHERE
 
 -- Serves begin_operation: the newest of a step on an entity; and list_operations of one. Those of all its steps together are sorted when somebody asks: an
 -- index for that would cost every operation a page.
-CREATE INDEX hapax_operations_of_step ON hapax_operations (workspace, kind, entity, step, id);
+CREATE INDEX hapax_operations_of_step ON hapax_operations (workspace, kind, entity, step, version, id);
 
 -- Serves list_operations of a status. Nearly all are done in the end, and found without it.
 CREATE INDEX hapax_operations_by_status ON hapax_operations (workspace, status, id) WHERE status <> 1;

@@ -3,5 +3,5 @@ SELECT o.id, o.kind, o.entity, o.home, o.workflow, o.module, o.step, o.requester
     o.claim_into, o.revert_to, o.recovery, o.irreversible, o.run, o.version, o.attempt, o.owner, o.began_at, o.status, o.at, o.value, o.input
 FROM hapax_operations AS o INDEXED BY hapax_operations_of_step
 WHERE o.workspace = ?1 AND o.kind = ?2 AND o.entity = ?3 AND o.step = ?4
-ORDER BY o.id DESC
+ORDER BY o.version DESC, o.id DESC
 LIMIT 1

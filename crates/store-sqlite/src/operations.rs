@@ -79,6 +79,12 @@ pub(crate) fn find_holder(
     rows::at_most_one(found, |mut row| operation(workspace.name, &mut row))
 }
 
+/// Does an operation hold the entity, in whatever workspace?
+pub(crate) fn is_held(connection: &Connection, entity: &EntityRef) -> Result<bool, Fault> {
+    let mut find = connection.prepare_cached(include_str!("../sql/is_held.sql"))?;
+    Ok(find.query_row(params![entity.kind.as_str(), entity.id.as_str()], |row| row.get(0))?)
+}
+
 /// The newest operation of a step on an entity.
 pub(crate) fn find_last_operation(
     connection: &Connection,

@@ -9,8 +9,7 @@ use crate::codes::millis;
 use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
 use crate::job::Verb;
-use crate::operations::{Workspace, find_holder};
-use crate::read::find_workspace;
+use crate::operations::is_held;
 use crate::session::Session;
 use crate::user_tables::{find_row, not_read, statement, text, write_row};
 
@@ -18,13 +17,11 @@ use crate::user_tables::{find_row, not_read, statement, text, write_row};
 pub(crate) fn list_strays(connection: &Connection, request: &RevertStrays) -> Result<Vec<EntityId>, Fault> {
     let failed = |error| not_read(connection, &request.table, error);
     let sql = statement(include_str!("../sql/user_tables/list_strays.sql"), &request.table)?;
-    let workspace = find_workspace(connection, &request.workspace)?;
     let mut list = connection.prepare_cached(&sql).map_err(failed)?;
     let mut rows = list
         .query(params![
             request.claim.into.as_str(),
             millis(request.before),
-            workspace.map(|workspace| workspace.0),
             request.kind.as_str(),
             request.limit.clamp(1, MAX_STALE_CLAIMS) as i64,
         ])
@@ -48,18 +45,13 @@ impl Verb for RevertRows {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<Vec<EntityId>, Fault> {
         let RevertStrays { workspace, kind, table, claim, before, .. } = &self.request;
-        let number = session.find_workspace(workspace)?;
         let connection = session.connection();
         let (mut reverted, mut notes) = (Vec::new(), Vec::new());
         for id in &self.ids {
             let entity = EntityRef { kind: kind.clone(), id: id.clone() };
-            let holder = match number {
-                Some(number) => find_holder(connection, Workspace { number, name: workspace }, &entity)?,
-                None => None,
-            };
             let Some(found) = find_row(connection, table, &entity)? else { continue };
             let is_stray = found.entity.status == claim.into && found.entity.updated_at < *before;
-            if !is_stray || holder.is_some() {
+            if !is_stray || is_held(connection, &entity)? {
                 continue;
             }
             let given_back = Entity {

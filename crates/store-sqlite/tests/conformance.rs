@@ -74,3 +74,4 @@ async fn make_store(clock: Arc<ManualClock>) -> Candidate {
 hapax_store_conformance::conformance_suite!(make_store);
 hapax_store_conformance::differential_suite!(make_store);
 hapax_store_conformance::interleaving_suite!(make_store);
+hapax_store_conformance::entity_suite!(make_store);

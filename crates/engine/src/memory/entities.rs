@@ -233,11 +233,9 @@ impl EntityBook for MemoryStore {
     async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>> {
         let (now, mut state) = (self.now(), self.state());
         let RevertStrays { workspace, kind, table, claim, before, limit } = request;
-        let holders = state.holders.clone();
-        let is_held = |id: &EntityId| {
-            let entity = EntityRef { kind: kind.clone(), id: id.clone() };
-            holders.contains_key(&(workspace.clone(), entity))
-        };
+        let held: std::collections::BTreeSet<EntityRef> =
+            state.holders.keys().map(|(_, entity)| entity.clone()).collect();
+        let is_held = |id: &EntityId| held.contains(&EntityRef { kind: kind.clone(), id: id.clone() });
         let mut reverted = Vec::new();
         for (id, row) in state.table(&table)? {
             if reverted.len() < limit.clamp(1, MAX_STALE_CLAIMS)

@@ -68,7 +68,7 @@ pub trait EntityBook: Send + Sync {
         limit: usize,
     ) -> StoreResult<Vec<Operation>>;
 
-    /// Reverts rows in a table of the user's that are in a transient status without an operation that holds them, because something else put them
+    /// Reverts rows in a table of the user's that are in a transient status without an operation, of whatever workspace, that holds them, because something else put them
     /// there, and that were last changed before `before`; at most `limit`. Answers which.
     async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>>;
 
@@ -196,7 +196,7 @@ pub struct PlacedEntityNote {
 /// Rows that nothing holds.
 #[derive(Debug, Clone)]
 pub struct RevertStrays {
-    /// The workspace whose operations may hold them.
+    /// The workspace in which it is noted.
     pub workspace: WorkspaceId,
     /// What kind of thing they are.
     pub kind: Name,

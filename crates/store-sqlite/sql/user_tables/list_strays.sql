@@ -1,4 +1,4 @@
--- Ids of rows in the status ?1, last changed before ?2, that no operation of the workspace ?3 on the kind ?4 holds. Walks over the table unless the user
+-- Ids of rows in the status ?1, last changed before ?2, that no operation on the kind ?3 holds, in whatever workspace. Walks over the table unless the user
 -- has an index on the status.
 SELECT t.{id}
 FROM {table} AS t
@@ -9,8 +9,8 @@ WHERE t.{status} = ?1 AND t.{id} IS NOT NULL AND typeof(t.{version}) = 'integer'
     END < ?2
     AND NOT EXISTS (
         SELECT 1 FROM hapax_operations AS o INDEXED BY hapax_operations_holding
-        WHERE o.workspace = ?3 AND o.kind = ?4 AND o.entity = CAST(t.{id} AS TEXT) AND o.claim_into IS NOT NULL
+        WHERE o.kind = ?3 AND o.entity = CAST(t.{id} AS TEXT) AND o.claim_into IS NOT NULL
             AND (o.status = 0 OR o.status = 5)
     )
 ORDER BY t.{id}
-LIMIT ?5
+LIMIT ?4
