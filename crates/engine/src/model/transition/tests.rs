@@ -222,7 +222,8 @@ fn an_end_moves_only_what_the_operation_holds() {
     let approved = Some(("approved", 3));
     // How the entity stands, whether the step has a claim, and where Done, Rejected, Failed, Reverted and InDoubt lead.
     type Standing = Option<(&'static str, u64)>;
-    let table: [(Standing, bool, [Result<Standing, ()>; 5]); 9] = [
+    type Row = (Standing, bool, [Result<Standing, ()>; 5]);
+    let table: [Row; 9] = [
         (Some(("closing", 2)), true, [Ok(closed), Ok(approved), Ok(approved), Ok(approved), Ok(None)]),
         (
             Some(("closing", 7)),
