@@ -45,14 +45,13 @@ impl UserTables for Tables {
     }
 
     fn writing(&self, text: &str, output: &str, fails: bool) -> Option<Box<dyn Any + Send + Sync>> {
-        let text = text.to_owned();
-        // As it is spelled.
-        let output: Box<RawValue> = serde_json::from_str(output).unwrap();
+        let (text, output) = (text.to_owned(), output.to_owned());
         Some(Box::new(SqliteWork::new(move |connection| {
             connection.execute("INSERT INTO written VALUES (?1)", [&text])?;
             match fails {
                 true => Err(Failure::permanent("it fails after its write")),
-                false => Ok(output.clone()),
+                // As it is spelled.
+                false => serde_json::from_str::<Box<RawValue>>(&output).map_err(Failure::permanent),
             }
         })))
     }
