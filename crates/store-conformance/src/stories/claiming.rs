@@ -179,7 +179,7 @@ fn in_transaction(s: &Scene, key: &str) -> hapax_engine::model::EntityWorkflow {
 /// S1.9, S1.10: the writes that are the transition, and the flip of the status, are one commit; two callers make one of each.
 pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: Scene) {
     let Some(tables) = s.candidate.tables.clone() else { return };
-    if tables.writing("", "", false).is_none() {
+    if tables.writing("", "null", false).is_none() {
         return;
     }
     if s.home == Homes::Own {
@@ -205,7 +205,7 @@ pub(super) async fn writes_of_the_action_share_the_commit_of_the_status(s: Scene
 /// S1.9, S1.10: an action that fails in its transaction leaves nothing of what it wrote, and the claim is given back.
 pub(super) async fn work_that_fails_leaves_neither_writes_nor_status(s: Scene) {
     let Some(tables) = s.candidate.tables.clone() else { return };
-    if tables.writing("", "", false).is_none() {
+    if tables.writing("", "null", false).is_none() {
         return;
     }
     if s.home == Homes::Own {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
-    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Name, Operation, PerRequester, Recovery,
-    RetryAnswer, RevertRule, Role, TableRef, Timestamp,
+    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Name, Note, Noted, Operation, OperationId,
+    PerRequester, Recovery, RetryAnswer, RevertRule, Role, TableRef, Timestamp,
 };
 use hapax_engine::runtime::{Answer, EntityHost, StepCall};
 use hapax_engine::store::ListOperations;
@@ -263,14 +263,29 @@ impl Scene {
         self.clock.advance(span);
     }
 
-    /// Lets time pass as it does: so that whoever sleeps wakes in between.
+    /// Lets time pass slowly enough for the store: whoever wakes meanwhile has its answers before it would give up waiting for them.
     pub(super) async fn live_through(&self, span: Duration) {
         let end = self.clock.now().plus(span);
+        let nothing = || Noted::Remarked { text: "time passes".into() };
         while self.clock.now() < end {
-            self.clock.advance(Duration::from_secs(10));
-            // A round trip to the store, in which those who woke have their turn.
-            let _ = self.engine.list_entities("invoice", None, None, 1).await.unwrap();
-            tokio::task::yield_now().await;
+            self.clock.advance(Duration::from_secs(5));
+            for _ in 0..2 {
+                tokio::task::yield_now().await;
+                // A write goes behind those that were sent before it.
+                let nobody = Actor { name: "time".into(), role: Role::Operator };
+                let note = Note {
+                    by: None,
+                    ..Note::on_workspace(Default::default(), nobody, self.now(), nothing())
+                };
+                self.candidate.store().append_notes(vec![note]).await.unwrap();
+            }
+        }
+    }
+
+    /// Waits until the store has heard lately that the holder of an operation lives.
+    pub(super) async fn until_heard_of(&self, id: OperationId) {
+        while self.engine.get_operation(id).await.unwrap().state.at().plus(2 * MINUTE) < self.now() {
+            self.live_through(Duration::from_secs(5)).await;
         }
     }
 
