@@ -8,17 +8,24 @@ use hapax_engine::clock::ManualClock;
 use hapax_engine::model::Failure;
 use hapax_postgres_fixture::Database;
 use hapax_store_conformance::{Candidate, UserRow, UserTables};
-use hapax_store_postgres::tokio_postgres::Client;
+use hapax_store_postgres::tokio_postgres::{self, Client, NoTls};
 use hapax_store_postgres::{PostgresOptions, PostgresStore, PostgresWork, migrate};
 use serde_json::value::RawValue;
+
+/// What work in a transaction of the store's writes down.
+const WRITTEN: &str = "CREATE TABLE written (place bigint GENERATED ALWAYS AS IDENTITY, text text NOT NULL)";
 
 async fn open_store(clock: Arc<ManualClock>, query: &str) -> Candidate {
     let prepare = async |url: String| {
         migrate(&url, &PostgresOptions::default()).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        client.batch_execute(WRITTEN).await.unwrap();
+        drop(client);
+        connection.await.unwrap().unwrap();
     };
     let database = Arc::new(Database::from_template(prepare).await.unwrap());
     let tables = Tables(database.clone());
-    tables.create_written().await;
     let url = format!("{}{query}", database.url());
     let store = PostgresStore::open(&url, PostgresOptions::default().clock(clock)).await.unwrap();
     Candidate::with_guard(store, database).with_tables(tables)
@@ -41,18 +48,13 @@ impl Tables {
     async fn connect(&self) -> Client {
         self.0.connect().await.unwrap()
     }
-
-    async fn create_written(&self) {
-        let create = "CREATE TABLE written (place bigint GENERATED ALWAYS AS IDENTITY, text text NOT NULL)";
-        self.connect().await.batch_execute(create).await.unwrap();
-    }
 }
 
 #[async_trait]
 impl UserTables for Tables {
     async fn create_table(&self, table: &str) {
         let create = format!(
-            "CREATE TABLE IF NOT EXISTS {table} (id text PRIMARY KEY, status text NOT NULL, version bigint NOT NULL,
+            "CREATE TABLE IF NOT EXISTS {table} (id text COLLATE \"C\" PRIMARY KEY, status text NOT NULL, version bigint NOT NULL,
                 updated_at timestamptz NOT NULL, total bigint NOT NULL)"
         );
         self.connect().await.batch_execute(&create).await.unwrap();
