@@ -314,7 +314,8 @@ mod tests {
         let found = admin.query(list, &[]).await.unwrap();
         let found: Vec<String> = found.iter().map(|row| row.get(0)).collect();
         let (mut ours, mut found) = (OURS.map(str::to_owned).to_vec(), found);
-        (ours.sort(), found.sort());
+        ours.sort();
+        found.sort();
         assert_eq!(ours, found);
     }
 }

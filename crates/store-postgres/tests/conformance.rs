@@ -8,17 +8,27 @@ use hapax_engine::clock::ManualClock;
 use hapax_engine::model::Failure;
 use hapax_postgres_fixture::Database;
 use hapax_store_conformance::{Candidate, UserRow, UserTables};
-use hapax_store_postgres::tokio_postgres::Client;
+use hapax_store_postgres::tokio_postgres::{self, Client, NoTls};
 use hapax_store_postgres::{PostgresOptions, PostgresStore, PostgresWork, migrate};
+use serde_json::value::RawValue;
+
+/// What work in a transaction of the store's writes down.
+const WRITTEN: &str = "CREATE TABLE written (place bigint GENERATED ALWAYS AS IDENTITY, text text NOT NULL)";
 
 async fn open_store(clock: Arc<ManualClock>, query: &str) -> Candidate {
     let prepare = async |url: String| {
         migrate(&url, &PostgresOptions::default()).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        client.batch_execute(WRITTEN).await.unwrap();
+        drop(client);
+        connection.await.unwrap().unwrap();
     };
     let database = Arc::new(Database::from_template(prepare).await.unwrap());
+    let tables = Tables(database.clone());
     let url = format!("{}{query}", database.url());
     let store = PostgresStore::open(&url, PostgresOptions::default().clock(clock)).await.unwrap();
-    Candidate::with_guard(store, database.clone()).with_tables(Tables(database))
+    Candidate::with_guard(store, database).with_tables(tables)
 }
 
 async fn make_store(clock: Arc<ManualClock>) -> Candidate {
@@ -44,9 +54,8 @@ impl Tables {
 impl UserTables for Tables {
     async fn create_table(&self, table: &str) {
         let create = format!(
-            "CREATE TABLE IF NOT EXISTS {table} (id text PRIMARY KEY, status text NOT NULL, version bigint NOT NULL,
-                updated_at timestamptz NOT NULL, total bigint NOT NULL);
-            CREATE TABLE IF NOT EXISTS written (place bigint GENERATED ALWAYS AS IDENTITY, text text NOT NULL)"
+            "CREATE TABLE IF NOT EXISTS {table} (id text COLLATE \"C\" PRIMARY KEY, status text NOT NULL, version bigint NOT NULL,
+                updated_at timestamptz NOT NULL, total bigint NOT NULL)"
         );
         self.connect().await.batch_execute(&create).await.unwrap();
     }
@@ -64,7 +73,9 @@ impl UserTables for Tables {
     }
 
     fn writing(&self, text: &str, output: &str, fails: bool) -> Option<Box<dyn Any + Send + Sync>> {
-        let (text, output) = (text.to_owned(), output.to_owned());
+        let text = text.to_owned();
+        // As it is spelled.
+        let output: Box<RawValue> = serde_json::from_str(output).unwrap();
         Some(Box::new(PostgresWork::new(move |transaction| {
             let (text, output) = (text.clone(), output.clone());
             Box::pin(async move {
@@ -72,7 +83,7 @@ impl UserTables for Tables {
                 transaction.execute(write, &[&text]).await.map_err(Failure::unknown)?;
                 match fails {
                     true => Err(Failure::unknown("it is told to fail")),
-                    false => Ok(serde_json::from_str::<serde_json::Value>(&output).unwrap()),
+                    false => Ok(output),
                 }
             })
         })))
