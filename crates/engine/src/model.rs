@@ -141,7 +141,7 @@ pub enum Invalid {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     //! Values that the tests of the model share.
 
     use std::collections::BTreeSet;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     /// A run that owner 1 drives.
-    pub(super) fn leased() -> RunHead {
+    pub(crate) fn leased() -> RunHead {
         decide_start(&new_run(Some(owner(1))), Timestamp::EPOCH).0
     }
 

@@ -68,6 +68,23 @@ async fn a_settlement_that_comes_first_is_there_when_the_run_asks() {
     bench.check().await;
 }
 
+/// A run that goes on with other things learns in the very write that opens its promise that it is settled: it never parks for it.
+#[tokio::test]
+async fn a_settlement_that_came_first_is_told_to_a_run_that_goes_on() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move {
+        let opened = ctx.create_promise::<u32>("payment").with_idempotency_key("stripe:ch_1").open()?;
+        ctx.run("charge", |_| async { Ok::<_, Failure>(()) }).await?;
+        opened.await
+    };
+    bench.engine.register("order", workflow).unwrap();
+    drop(bench.engine.resolve_by_key("stripe:ch_1", &7).await.unwrap());
+    let run = bench.engine.start("order", &()).await.unwrap();
+    assert_eq!(run.result::<u32>().await.unwrap(), 7);
+    assert_eq!(run.view().await.unwrap().head.fence.get(), 1, "driven in one stretch");
+    bench.check().await;
+}
+
 /// S4.18: the key is registered before the next effect begins, so a charge cannot be settled before somebody can be found by it.
 #[tokio::test]
 async fn an_open_promise_has_its_key_before_the_next_effect() {

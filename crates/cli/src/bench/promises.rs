@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use super::ceiling::Ceiling;
 use super::histogram::Histogram;
+use super::load::{self, KeySeries, take_steps, warm_up};
 use super::place::Place;
 use super::report::Report;
 use super::{Options, progress};
@@ -40,6 +41,9 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let engine = &opened.engine;
     let ears = Ears::default();
     register(engine, ears.clone())?;
+    engine.register(load::WORKFLOW, take_steps)?;
+    // Otherwise the log of the measured store grows all the while, and that of the bare commits does not.
+    warm_up(&opened, &Arc::new(KeySeries::new(options.keys))).await?;
 
     let bar = progress::bar("waking", portions * PORTION);
     let (mut wakes, mut commits) = (Histogram::new(), Histogram::new());

@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
-use crate::runtime::desk::{Desk, Entered};
+use crate::runtime::desk::{Bearing, Desk, Entered};
 
 /// A promise about to be made; await it to wait for its value, or [`open`](PromiseBuilder::open) it first.
 #[must_use = "a promise does nothing until it is awaited or opened"]
@@ -149,13 +149,16 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
                 return recorded_outcome(self.activation, &self.step, record.state).await;
             }
             let id = self.id.clone();
-            let look =
-                |desk: &mut Desk, now| match desk.find_promise(&id).map(|promise| promise.state_at(now)) {
+            let look = |desk: &mut Desk, now| {
+                let bearing = desk.bearing_of_end(&self.step);
+                match desk.find_promise(&id).map(|promise| promise.state_at(now)) {
                     Some(PromiseState::Pending) | None => None,
-                    Some(settled) => Some(settled),
-                };
-            let settled = self.activation.wait_for(self.step.clone(), self.until, look).await;
-            let outcome = match settled {
+                    // It stays as it is, and is kept as long as the run. One that timed out just now is written as such, which binds.
+                    Some(over) => Some((over, bearing)),
+                }
+            };
+            let (over, bearing) = self.activation.wait_for(self.step.clone(), self.until, look).await;
+            let outcome = match over {
                 PromiseState::Settled { settlement, .. } => outcome_of(settlement),
                 PromiseState::KeyTaken { by } => {
                     let known =
@@ -172,7 +175,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
                     Err(not_in_time(&self.id))
                 }
             };
-            record(self.activation, &self.step, self.started_at, outcome)
+            record(self.activation, &self.step, self.started_at, bearing, outcome)
         })
     }
 }
@@ -194,6 +197,7 @@ pub(super) fn record<T: DeserializeOwned>(
     activation: &Activation,
     step: &StepId,
     began: Timestamp,
+    bearing: Bearing,
     outcome: Result<Payload, Failure>,
 ) -> Result<T, Failure> {
     let at = activation.now();
@@ -201,6 +205,6 @@ pub(super) fn record<T: DeserializeOwned>(
         Ok(value) => (StepTransition::Complete, StepState::Completed { at, output: value.clone() }),
         Err(failure) => (StepTransition::Fail, StepState::Failed { at, failure: failure.clone() }),
     };
-    activation.queue([Change::finished(step, StepKind::Promise, transition, state, 1, began)]);
+    activation.queue_as(bearing, [Change::finished(step, StepKind::Promise, transition, state, 1, began)]);
     decoded(step.as_str(), &outcome?)
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome};
 use crate::model::{Failure, Signal, StepKind, StepState, StepTransition};
 use crate::runtime::change::Change;
-use crate::runtime::desk::{Desk, Entered};
+use crate::runtime::desk::{Bearing, Desk, Entered};
 
 /// A wait for a signal; await it.
 #[must_use = "a wait does nothing until it is awaited"]
@@ -73,17 +73,21 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
                 }
             };
             let wanted = name.clone();
-            let look = |desk: &mut Desk, now| match desk.take_signal(&wanted) {
-                Some(signal) => Some(Some(signal)),
-                None => until.filter(|until| now >= *until).map(|_| None::<Signal>),
+            let look = |desk: &mut Desk, now| {
+                let bearing = desk.bearing_of_end(&id);
+                match desk.take_signal(&wanted) {
+                    // Until this is written it is the first of its name, whatever comes in.
+                    Some(signal) => Some(Some((signal, bearing))),
+                    None => until.filter(|until| now >= *until).map(|_| None::<(Signal, Bearing)>),
+                }
             };
             let found = activation.wait_for(id.clone(), until, look).await;
             let at = activation.now();
             match found {
-                Some(signal) => {
+                Some((signal, bearing)) => {
                     let state = StepState::Completed { at, output: signal.payload.clone() };
                     let done = finish(StepTransition::Complete, state, began);
-                    activation.queue([Change::ConsumeSignal(signal.seq), done]);
+                    activation.queue_as(bearing, [Change::ConsumeSignal(signal.seq), done]);
                     decoded(&self.name, &signal.payload)
                 }
                 None => {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::active::Active;
 use super::change::Change;
-use super::desk::{Desk, Entered, in_order_of_outcome};
+use super::desk::{Bearing, Desk, Entered, in_order_of_outcome};
 use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::registry::Declared;
@@ -166,9 +166,9 @@ impl Activation {
     }
 
     /// Waits until an effect may begin: the replay is over, nothing stops the run, and all that happened so far
-    /// is durable.
+    /// is durable or follows from what is.
     pub(crate) fn gate(&self) -> Gate<'_> {
-        let need = self.desk().queued;
+        let need = self.desk().binding;
         Gate { activation: self, need, heeds_stops: true, counted: false, place: 0 }
     }
 
@@ -179,7 +179,7 @@ impl Activation {
         InFlight { activation: self }
     }
 
-    /// Waits until all that happened so far is durable, whether or not the run is to stop meanwhile.
+    /// Waits for the same, whether or not the run is to stop meanwhile.
     pub(crate) fn durable(&self) -> Gate<'_> {
         Gate { heeds_stops: false, ..self.gate() }
     }
@@ -206,12 +206,20 @@ impl Activation {
         }))
     }
 
-    /// Collects changes; the driver writes them.
+    /// Collects changes; the driver writes them before it lets another effect begin.
     pub(crate) fn queue(&self, changes: impl IntoIterator<Item = Change>) {
+        self.queue_as(Bearing::Binds, changes);
+    }
+
+    /// Collects changes that bear on later effects in this way.
+    pub(crate) fn queue_as(&self, bearing: Bearing, changes: impl IntoIterator<Item = Change>) {
         let mut desk = self.desk();
         for change in changes {
             desk.changes.push(change);
             desk.queued += 1;
+            if bearing == Bearing::Binds {
+                desk.bind();
+            }
         }
     }
 
@@ -226,6 +234,7 @@ impl Activation {
         while desk.queued > queued && desk.changes.pop().is_some() {
             desk.queued -= 1;
         }
+        desk.binding = desk.binding.min(desk.queued);
     }
 
     /// Waits, durably, until `check` finds what it looks for; `until` is the timer the run must be woken by.

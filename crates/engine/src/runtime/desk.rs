@@ -49,6 +49,8 @@ pub(crate) struct Desk {
     pub(super) steps: u32,
     pub(crate) changes: Vec<Change>,
     pub(super) queued: u64,
+    /// Up to this count changes must be durable before an effect may begin; those collected since follow from what is durable.
+    pub(super) binding: u64,
     pub(crate) durable: u64,
     pub(crate) transactions: VecDeque<Pending>,
     pub(crate) waits: HashMap<StepId, Wait>,
@@ -72,6 +74,16 @@ pub(crate) struct Desk {
     /// By place, so that all are woken in the order in which they first waited.
     pub(super) wakers: BTreeMap<u64, Waker>,
     pub(super) last_place: u64,
+}
+
+/// How a collected change bears on the effects after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bearing {
+    /// They must not begin before it is durable: only its record tells of it.
+    Binds,
+    /// It follows from what is durable: a replay without its record tells the code the same, and nothing else before it. It is written
+    /// with what comes after it.
+    Follows,
 }
 
 /// What the records say of a step that the code asks for.
@@ -106,6 +118,7 @@ impl Desk {
             steps: 0,
             changes: Vec::new(),
             queued: 0,
+            binding: 0,
             durable: 0,
             transactions: VecDeque::new(),
             waits: HashMap::new(),
@@ -163,7 +176,7 @@ impl Desk {
     }
 
     /// Ends the replay: everything that was recorded must have been asked for by now, because what an effect
-    /// depends on was durable before it began.
+    /// depends on was durable before it began, or follows from what was.
     pub(crate) fn end_replay(&mut self) {
         self.replaying = false;
         self.turn_of = None;
@@ -327,6 +340,34 @@ impl Desk {
         self.children.get(&run).cloned()
     }
 
+    /// How the end of a wait bears on the effects after it, if it ended by something that is durable and stays as it is.
+    ///
+    /// If this is all that the code waits for, then nothing but the end of this wait can be told to it next, in a replay as now. What it has
+    /// done before either follows as well, or keeps the next effect waiting until it is durable.
+    pub(crate) fn bearing_of_end(&self, step: &StepId) -> Bearing {
+        let waits_for_it_alone = self.waits.len() == 1
+            && self.waits.contains_key(step)
+            && self.gated == 0
+            && self.in_flight == 0
+            && self.transactions.is_empty()
+            && self.asked_for.is_empty()
+            && self.turn_of.is_none();
+        match waits_for_it_alone {
+            true => Bearing::Follows,
+            false => Bearing::Binds,
+        }
+    }
+
+    /// Everything collected so far must be durable before an effect may begin.
+    pub(crate) fn bind(&mut self) {
+        self.binding = self.queued;
+    }
+
+    /// Is something collected, and not yet written, that effects wait for?
+    pub(crate) fn has_binding_changes(&self) -> bool {
+        self.binding > self.durable
+    }
+
     /// How many changes have been collected so far, written or not.
     pub(crate) fn queued(&self) -> u64 {
         self.queued
@@ -364,4 +405,48 @@ pub(super) fn in_order_of_outcome(steps: &[StepRecord]) -> VecDeque<StepId> {
     let mut told: Vec<&StepRecord> = steps.iter().filter(is_told).collect();
     told.sort_by_key(|step| step.changed_version);
     told.into_iter().map(|step| step.id.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::model::tests::leased;
+
+    fn step(name: &str) -> StepId {
+        StepId::from_stored(name)
+    }
+
+    fn waiting_at(names: &[&str]) -> Desk {
+        let mut desk = Desk::empty(leased());
+        let wait = Wait { until: None, heeds_stops: true };
+        desk.waits = names.iter().map(|name| (step(name), wait)).collect();
+        desk
+    }
+
+    /// Whatever else goes on in the run might come first in a replay.
+    #[test]
+    fn the_end_of_a_wait_follows_from_what_is_durable_only_if_nothing_else_goes_on() {
+        assert_eq!(waiting_at(&["answer"]).bearing_of_end(&step("answer")), Bearing::Follows);
+        assert_eq!(waiting_at(&["answer", "sleep"]).bearing_of_end(&step("answer")), Bearing::Binds);
+        assert_eq!(waiting_at(&["sleep"]).bearing_of_end(&step("answer")), Bearing::Binds);
+        let also: [fn(&mut Desk); 5] = [
+            |desk| desk.gated = 1,
+            |desk| desk.in_flight = 1,
+            |desk| desk.give_turn_to(step("transfer")),
+            |desk| drop(desk.asked_for.insert(step("charge"), Waker::noop().clone())),
+            |desk| {
+                let (reply, work) = (oneshot::channel().0, Box::new(()));
+                let (attempts, started_at) = (1, Timestamp::EPOCH);
+                let pending = Pending { step: step("transfer"), work, attempts, started_at, reply };
+                desk.transactions.push_back(pending);
+            },
+        ];
+        for (nth, also) in also.iter().enumerate() {
+            let mut desk = waiting_at(&["answer"]);
+            also(&mut desk);
+            assert_eq!(desk.bearing_of_end(&step("answer")), Bearing::Binds, "case {nth}");
+        }
+    }
 }

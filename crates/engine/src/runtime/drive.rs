@@ -395,6 +395,8 @@ impl Driver {
         }
         let mut desk = self.activation.desk();
         desk.undoing = true;
+        // What is undone depends on how far the code has come, and a run that is to stop is told nothing more in a replay.
+        desk.bind();
         // A run that was to be cancelled and failed by itself is undone like any other.
         desk.stop = desk.stop.filter(|stop| matches!(stop, Stop::Pause | Stop::Release));
         drop(desk);
@@ -446,9 +448,9 @@ impl Driver {
                 Some(Stop::Cancel | Stop::Deadline) | None => {}
             }
         }
-        match desk.changes.is_empty() {
-            true => None,
-            false => Some(Closing::GoOn),
+        match desk.has_binding_changes() {
+            true => Some(Closing::GoOn),
+            false => None,
         }
     }
 
