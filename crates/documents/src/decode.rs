@@ -3,6 +3,9 @@
 mod actions;
 mod document;
 mod effect;
+mod entity;
+mod entity_step;
+mod nearest;
 mod secrets;
 mod source;
 mod steps;
@@ -23,6 +26,7 @@ use crate::template::Template;
 
 pub(crate) use document::decode;
 pub(crate) use effect::KEY_HEADER;
+pub(crate) use entity::decode_entity;
 pub(crate) use secrets::is_telling;
 pub(crate) use source::decode_source;
 
@@ -130,12 +134,14 @@ impl Decoder<'_> {
         for (key, node) in fields.fields {
             let path = below(&fields.path, excerpt(key));
             let names: Vec<&str> = allowed.iter().flat_map(|names| names.iter().copied()).collect();
+            let meant = nearest::find_nearest(key, &names);
+            let meant = meant.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
             let (key, names) = (excerpt(key), names.join(", "));
             self.problems.error(
                 &path,
                 node.at,
                 "unknown_field",
-                format!("{what} has no {key:?}; it has: {names}"),
+                format!("{what} has no {key:?}{meant}; it has: {names}"),
             );
         }
     }
@@ -247,6 +253,16 @@ impl Decoder<'_> {
             return None;
         }
         Some(text.to_string())
+    }
+
+    /// A name that is a part of an address.
+    fn address_name(&mut self, place: &Place<'_>, what: &'static str) -> Option<String> {
+        let name = self.name(place, what, 0)?;
+        if name.bytes().all(|byte| byte == b'.') {
+            self.error(place, "bad_name", "a name of dots alone cannot stand in an address; choose another");
+            return None;
+        }
+        Some(name)
     }
 
     fn description(&mut self, place: Option<Place<'_>>) -> Option<String> {

@@ -54,6 +54,49 @@ pub(crate) const REJECT: &[&str] = &["message", "code"];
 pub(crate) const START: &[&str] = &["workflow", "version", "key", "input"];
 pub(crate) const SIGNAL: &[&str] = &["run", "key", "name", "payload"];
 
+pub(crate) const ENTITY: &[&str] = &[
+    "name",
+    "kind",
+    "description",
+    "module",
+    "entity",
+    "table",
+    "status_types",
+    "initial",
+    "claims",
+    "steps",
+];
+pub(crate) const TABLE: &[&str] = &["name", "id", "status", "version", "updated_at", "data"];
+pub(crate) const CLAIMS: &[&str] = &["revert_to"];
+pub(crate) const ENTITY_STEP: &[&str] = &[
+    "step_id",
+    "step_key",
+    "status",
+    "claim_state",
+    "successful_claim_state",
+    "successful_state",
+    "action",
+    "validation",
+    "effect",
+    "recovery",
+    "irreversible",
+    "retry",
+    "success_after_effect",
+    "failure_after_effect",
+];
+pub(crate) const VALIDATION: &[&str] = &["when", "message", "code"];
+/// What an action of a step is: one of these, or the bare name of a handler.
+pub(crate) const ENTITY_ACTIONS: &[&str] = &["handler", "workflow", "http"];
+/// What an after-effect is: one of these, or the bare name of a target.
+pub(crate) const AFTER_EFFECTS: &[&str] = &["target", "workflow", "http"];
+pub(crate) const HANDLER: &[&str] = &["handler", "transaction"];
+pub(crate) const RUN_OF: &[&str] = &["workflow", "input"];
+/// What a request of an action has beyond the usual.
+pub(crate) const ACTION_REQUEST: &[&str] = &["timeout", "output", "data"];
+pub(crate) const AFTER_REQUEST: &[&str] = &["timeout"];
+/// Words that begin an object, so that no requester may be called so.
+pub(crate) const NO_REQUESTERS: &[&str] = &["handler", "workflow", "http", "target", "when", "message"];
+
 /// The kinds, for a message.
 pub(crate) fn kinds() -> String {
     let kinds: Vec<&str> = KINDS.iter().map(|(kind, _)| *kind).collect();
@@ -71,12 +114,26 @@ mod tests {
         let of_kinds = KINDS.iter().flat_map(|(_, own)| own.iter().copied());
         let of_sources =
             [SOURCE, SIGNATURE, HMAC, UNSIGNED, EVENT_ID, ACTS, ACTION, SETTLE, REJECT, START, SIGNAL];
+        let of_entities = [
+            ENTITY,
+            TABLE,
+            CLAIMS,
+            ENTITY_STEP,
+            VALIDATION,
+            ENTITY_ACTIONS,
+            AFTER_EFFECTS,
+            HANDLER,
+            RUN_OF,
+            ACTION_REQUEST,
+        ];
         let all = [DOCUMENT, FINGERPRINT, STEP, RETRY, PROBE, UNDO_TASK, UNDO_HTTP, DECIDERS]
             .into_iter()
             .chain(of_sources)
+            .chain(of_entities)
             .chain(of_kinds);
         for field in all.flatten() {
-            let is_there = readme.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == *field);
+            let is_there =
+                readme.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == *field);
             assert!(is_there, "{field} is not in the README");
         }
         for (kind, _) in KINDS {

@@ -1,8 +1,9 @@
-//! Step workflows and webhook sources as documents: parsed, checked, and run by the engine.
+//! Step workflows, webhook sources and entity workflows as documents: parsed, checked, and run by the engine.
 #![doc = include_str!("../README.md")]
 
 mod check;
 mod decode;
+pub mod entity;
 mod expression;
 mod fields;
 mod hands;
@@ -18,13 +19,17 @@ mod span;
 mod template;
 
 pub use check::{Checked, Known, check, check_bytes};
+pub use entity::{
+    CheckedEntity, EntityCall, EntityDocument, check_entity, check_entity_bytes, draw_mermaid, draw_svg,
+    is_entity,
+};
 pub use expression::Expression;
 pub use hands::{Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secrets, TaskCall};
 pub use model::Document;
 pub use node::Format;
 pub use problem::{Position, Problem, Severity};
 pub use run::{APPROVAL_SIGNAL, Answer, Decider, approval_signal, check_answer, options, register, run};
-pub use schema::{json_schema, source_schema};
+pub use schema::{entity_schema, json_schema, source_schema};
 pub use source::{CheckedSource, Source, check_source, check_source_bytes};
 pub use span::Span;
 pub use template::Template;

@@ -79,3 +79,16 @@ pub const MAX_CHALLENGE_CHARS: usize = 1_024;
 pub const MAX_REFUSED_ANSWERS: usize = 100;
 /// Longest comment with an answer to an approval, in characters.
 pub const MAX_COMMENT_CHARS: usize = 4_096;
+
+/// Most statuses of one entity workflow.
+pub const MAX_STATUSES: usize = 200;
+/// Most steps of one entity workflow.
+pub const MAX_ENTITY_STEPS: usize = 200;
+/// Most requesters that one field of a step tells apart.
+pub const MAX_REQUESTERS: usize = 32;
+/// Most conditions that one step checks before its claim.
+pub const MAX_VALIDATIONS: usize = 32;
+/// Largest number of a step, by which people sort steps.
+pub const MAX_STEP_ID: u32 = 1_000_000_000;
+/// Longest reason a service gives for a rejection that is passed on, in characters.
+pub const MAX_REJECTION_CHARS: usize = 500;

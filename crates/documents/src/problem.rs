@@ -61,7 +61,7 @@ impl fmt::Display for Problem {
 pub(crate) struct Problems {
     found: Vec<Problem>,
     left_off: usize,
-    has_errors: bool,
+    errors: usize,
 }
 
 impl Problems {
@@ -72,7 +72,7 @@ impl Problems {
         code: &'static str,
         message: impl fmt::Display,
     ) {
-        self.has_errors = true;
+        self.errors += 1;
         self.add(Severity::Error, path, at, code, message);
     }
 
@@ -102,7 +102,12 @@ impl Problems {
     }
 
     pub(crate) fn has_errors(&self) -> bool {
-        self.has_errors
+        self.errors > 0
+    }
+
+    /// How many errors there are so far.
+    pub(crate) fn errors(&self) -> usize {
+        self.errors
     }
 
     /// All of them, in the order of the text as far as it is known.
@@ -110,7 +115,7 @@ impl Problems {
         self.found.sort_by_key(|problem| problem.at.map_or((0, 0), |at| (at.line, at.column)));
         if self.left_off > 0 {
             self.found.push(Problem {
-                severity: if self.has_errors { Severity::Error } else { Severity::Warning },
+                severity: if self.has_errors() { Severity::Error } else { Severity::Warning },
                 path: String::new(),
                 code: "too_many_problems",
                 message: format!("{} more are not listed; mend these first", self.left_off),

@@ -2,7 +2,7 @@
 
 mod approval;
 mod effect;
-mod http;
+pub(crate) mod http;
 mod options;
 
 use std::future::Future;

@@ -1,6 +1,7 @@
 //! The published JSON Schema of documents, for editors. It says what fields there are and what they look like; only
 //! [`check`](crate::check) knows all the rules.
 
+mod entity;
 mod source;
 
 use serde_json::{Map, Value, json};
@@ -8,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::fields;
 use crate::limits::{MAX_BRANCHES, MAX_CONCURRENCY, MAX_DESCRIPTION_CHARS, MAX_ITEMS, MAX_STEPS};
 
+pub use entity::entity_schema;
 pub use source::source_schema;
 
 const SPAN: &str = "^([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";

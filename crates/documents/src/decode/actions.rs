@@ -141,7 +141,7 @@ impl Decoder<'_> {
         Some(template)
     }
 
-    fn text_template(&mut self, place: &Place<'_>) -> Option<Template> {
+    pub(super) fn text_template(&mut self, place: &Place<'_>) -> Option<Template> {
         let text = self.text(place)?;
         if text.is_empty() {
             self.error(place, "empty", "it is empty");

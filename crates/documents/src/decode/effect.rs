@@ -109,7 +109,7 @@ impl Decoder<'_> {
         Some(Retry { max_attempts, initial_interval, factor, cap })
     }
 
-    fn http_timeout(&mut self, place: Option<Place<'_>>) -> Option<Span> {
+    pub(super) fn http_timeout(&mut self, place: Option<Place<'_>>) -> Option<Span> {
         let span = self.span(place.clone());
         if let (Some(place), Some(span)) = (place, span)
             && span.get() > MAX_HTTP_TIMEOUT

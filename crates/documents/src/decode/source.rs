@@ -94,7 +94,7 @@ const SCHEMES: &[(&str, Option<SchemeKind>)] = &[
 impl Decoder<'_> {
     fn source(&mut self, place: &Place<'_>) -> Option<Source> {
         let mut fields = self.object(place)?;
-        let name = self.need(&mut fields, "name").and_then(|place| self.source_name(&place));
+        let name = self.need(&mut fields, "name").and_then(|place| self.address_name(&place, "source name"));
         let given = fields.take("description");
         let description = self.description(given);
         let given = fields.take("preset");
@@ -141,16 +141,6 @@ impl Decoder<'_> {
             filter,
             actions,
         })
-    }
-
-    /// The name is a part of an address.
-    fn source_name(&mut self, place: &Place<'_>) -> Option<String> {
-        let name = self.name(place, "source name", 0)?;
-        if name.bytes().all(|byte| byte == b'.') {
-            self.error(place, "bad_name", "a name of dots alone cannot stand in an address; choose another");
-            return None;
-        }
-        Some(name)
     }
 
     fn signature(&mut self, place: &Place<'_>) -> Option<Scheme> {

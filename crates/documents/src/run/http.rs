@@ -88,19 +88,20 @@ pub(super) async fn ask(
     let call = prepare(hands, request, scope, key, timeout).await?;
     match hands.send(call).await {
         Ok(answer) => judge(request, &answer, is_claimed),
-        Err(HttpFault::Refused { why }) => {
-            Err(Failure::permanent(excerpt_of(&why)).with_code("http_refused"))
-        }
-        Err(HttpFault::NotSent { why }) => {
-            Err(Failure::retryable(excerpt_of(&why)).with_code("http_not_sent"))
-        }
-        Err(HttpFault::Unknown { why }) => {
-            Err(Failure::unknown(excerpt_of(&why)).with_code("http_no_answer"))
-        }
-        Err(HttpFault::TooLarge { limit }) => {
+        Err(fault) => Err(failure_of(fault, is_claimed)),
+    }
+}
+
+/// What the lack of an answer tells about the effect.
+pub(crate) fn failure_of(fault: HttpFault, is_claimed: bool) -> Failure {
+    match fault {
+        HttpFault::Refused { why } => Failure::permanent(excerpt_of(&why)).with_code("http_refused"),
+        HttpFault::NotSent { why } => Failure::retryable(excerpt_of(&why)).with_code("http_not_sent"),
+        HttpFault::Unknown { why } => Failure::unknown(excerpt_of(&why)).with_code("http_no_answer"),
+        HttpFault::TooLarge { limit } => {
             let text = format!("the answer is larger than {limit} bytes");
             let failure = if is_claimed { Failure::unknown(text) } else { Failure::permanent(text) };
-            Err(failure.with_code("http_too_large"))
+            failure.with_code("http_too_large")
         }
     }
 }
@@ -110,7 +111,7 @@ fn excerpt_of(why: &str) -> String {
 }
 
 /// Fills in the templates of a request. Whatever is wrong with it here, it has not been sent.
-async fn prepare(
+pub(crate) async fn prepare(
     hands: &Hands,
     request: &Request,
     scope: &Scope,
@@ -171,7 +172,7 @@ fn body_of(body: Value, headers: &mut Vec<(String, String)>) -> Vec<u8> {
     }
 }
 
-fn judge(request: &Request, answer: &HttpAnswer, is_claimed: bool) -> Result<Value, Failure> {
+pub(crate) fn judge(request: &Request, answer: &HttpAnswer, is_claimed: bool) -> Result<Value, Failure> {
     let covers = |statuses: &[Status]| statuses.iter().any(|status| status.covers(answer.status));
     if covers(request.success.as_deref().unwrap_or(SUCCESS)) {
         return Ok(response_of(answer));

@@ -35,6 +35,8 @@ pub enum EntityRule {
     NoDeadEnd,
     /// What cannot be taken back should not be reverted by a janitor and done again.
     IrreversibleReverts,
+    /// A step that fails leaves a thing in the status it began in.
+    RevertsElsewhere,
 }
 
 impl EntityRule {
@@ -55,13 +57,17 @@ impl EntityRule {
             EntityRule::StatusReachable => "unreachable_status",
             EntityRule::NoDeadEnd => "dead_end",
             EntityRule::IrreversibleReverts => "irreversible_reverts",
+            EntityRule::RevertsElsewhere => "reverts_elsewhere",
         }
     }
 
     /// Is breaking it only worth a warning?
     pub const fn only_warns(self) -> bool {
         match self {
-            EntityRule::StatusReachable | EntityRule::NoDeadEnd | EntityRule::IrreversibleReverts => true,
+            EntityRule::StatusReachable
+            | EntityRule::NoDeadEnd
+            | EntityRule::IrreversibleReverts
+            | EntityRule::RevertsElsewhere => true,
             EntityRule::ClaimIsPair
             | EntityRule::ClaimStatusesKnown
             | EntityRule::ClaimGoesElsewhere
@@ -90,11 +96,15 @@ pub struct EntityProblem {
 
 /// Checks a workflow, and tells all that is wrong with it at once, in the order of the document.
 pub fn check_entity_workflow(workflow: &EntityWorkflow) -> Vec<EntityProblem> {
-    let mut found = Findings { known: workflow.status_types.iter().collect(), problems: Vec::new() };
+    let mut found = Findings {
+        known: workflow.status_types.iter().collect(),
+        transient: workflow.claims().into_iter().map(|claim| &claim.into).collect(),
+        problems: Vec::new(),
+    };
     for (at, status) in workflow.initial.iter().enumerate() {
         let path = format!("/initial/{at}");
         found.check_known(&path, status, EntityRule::StatusKnown);
-        if workflow.is_transient(status) {
+        if found.transient.contains(status) {
             let message =
                 format!("nothing may begin in {status}: only a claim leads there, and nobody would free it");
             found.add(EntityRule::ClaimStatusReserved, path, message);
@@ -102,7 +112,7 @@ pub fn check_entity_workflow(workflow: &EntityWorkflow) -> Vec<EntityProblem> {
     }
     check_distinct(workflow, &mut found);
     for (at, step) in workflow.steps.iter().enumerate() {
-        check_step(workflow, at, step, &mut found);
+        check_step(at, step, &mut found);
     }
     if workflow.revert_rule == RevertRule::OnePerClaim {
         check_reverts(workflow, &mut found);
@@ -113,6 +123,8 @@ pub fn check_entity_workflow(workflow: &EntityWorkflow) -> Vec<EntityProblem> {
 
 struct Findings<'a> {
     known: BTreeSet<&'a Name>,
+    /// Every status that a claim leads into.
+    transient: BTreeSet<&'a Name>,
     problems: Vec<EntityProblem>,
 }
 
@@ -155,7 +167,7 @@ fn check_distinct(workflow: &EntityWorkflow, found: &mut Findings<'_>) {
     }
 }
 
-fn check_step(workflow: &EntityWorkflow, at: usize, step: &EntityStep, found: &mut Findings<'_>) {
+fn check_step(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
     for (requester, statuses) in step.status.iter() {
         for (nth, status) in statuses.iter().enumerate() {
             let mut path = place(at, "status", requester);
@@ -163,7 +175,8 @@ fn check_step(workflow: &EntityWorkflow, at: usize, step: &EntityStep, found: &m
                 path = format!("{path}/{nth}");
             }
             found.check_known(&path, status, EntityRule::StatusKnown);
-            if workflow.is_transient(status) {
+            // That it is the claim of the same step is rule 4, which says it better.
+            if found.transient.contains(status) && !is_own_claim(step, requester, status) {
                 let message = format!("{status} is a claim state: while it is held no step may begin in it");
                 found.add(EntityRule::ClaimStatusReserved, path, message);
             }
@@ -172,22 +185,17 @@ fn check_step(workflow: &EntityWorkflow, at: usize, step: &EntityStep, found: &m
     for (requester, status) in step.successful_state.iter() {
         let path = place(at, "successful_state", requester);
         found.check_known(&path, status, EntityRule::StatusKnown);
-        let own = step
-            .claim
-            .as_ref()
-            .and_then(|claim| claim.find(requester))
-            .is_some_and(|claim| claim.into == *status);
         // That it is the claim of the same step is rule 5, which says it better.
-        if workflow.is_transient(status) && !own {
+        if found.transient.contains(status) && !is_own_claim(step, requester, status) {
             let message = format!(
                 "{status} is a claim state: only its claim may lead there, since nobody would free it"
             );
             found.add(EntityRule::ClaimStatusReserved, path, message);
         }
     }
-    check_claims(workflow, at, step, found);
+    check_claims(at, step, found);
     let views = step.views();
-    if views.is_empty() {
+    if views.iter().all(|(_, view)| view.status.is_empty()) {
         let message = format!(
             "nobody can use {}: no requester has a status, a successful_state and (where there are any) an action",
             step.key
@@ -213,11 +221,37 @@ fn check_step(workflow: &EntityWorkflow, at: usize, step: &EntityStep, found: &m
             );
             found.add(EntityRule::IrreversibleReverts, place(at, "recovery", requester), message);
         }
+        let elsewhere =
+            |claim: &ClaimTo| view.status.iter().find(|status| **status != claim.revert_to).cloned();
+        if let Some((claim, began)) = view.claim.as_ref().and_then(|claim| Some((claim, elsewhere(claim)?))) {
+            let message = format!(
+                "if {key} fails, what began in {began} goes on in {to}: give {began} a step of its own, claimed into {into}_from_{began}",
+                key = step.key,
+                to = claim.revert_to,
+                into = claim.into
+            );
+            found.add(
+                EntityRule::RevertsElsewhere,
+                format!("{}/1", place(at, "claim_state", requester)),
+                message,
+            );
+        }
     }
 }
 
+/// Do a claim and another field of a step meet in some requester? `None` is all of them.
+fn meet(one: Option<&Name>, other: Option<&Name>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
+/// Does the step itself claim into `status` for this requester?
+fn is_own_claim(step: &EntityStep, requester: Option<&Name>, status: &Name) -> bool {
+    let mut claims = step.claim.iter().flat_map(|claims| claims.iter());
+    claims.any(|(asks, claim)| meet(asks, requester) && claim.into == *status)
+}
+
 /// Rules 2 to 5.
-fn check_claims(workflow: &EntityWorkflow, at: usize, step: &EntityStep, found: &mut Findings<'_>) {
+fn check_claims(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
     let Some(claims) = &step.claim else { return };
     for (requester, claim) in claims.iter() {
         let path = place(at, "claim_state", requester);
@@ -229,11 +263,11 @@ fn check_claims(workflow: &EntityWorkflow, at: usize, step: &EntityStep, found: 
                 "a claim into {into} that goes back to {revert_to} frees nothing: name the status before the claim"
             );
             found.add(EntityRule::ClaimGoesElsewhere, path.clone(), message);
-        } else if workflow.is_transient(revert_to) {
+        } else if found.transient.contains(revert_to) {
             let message = format!("{revert_to} is a claim state itself: what goes back there would be stuck");
             found.add(EntityRule::ClaimStatusReserved, format!("{path}/1"), message);
         }
-        let here = |asks: Option<&Name>| requester.is_none() || asks.is_none() || asks == requester;
+        let here = |asks: Option<&Name>| meet(requester, asks);
         let leaves = |(asks, statuses): (Option<&Name>, &Vec<Name>)| !here(asks) || !statuses.contains(into);
         if !step.status.iter().all(leaves) {
             let message =
@@ -312,3 +346,6 @@ fn check_graph(workflow: &EntityWorkflow, found: &mut Findings<'_>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

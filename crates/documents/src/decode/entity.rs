@@ -1,0 +1,277 @@
+//! Entity workflows: from the tree to the document, and what the rules of the model say about it.
+
+use std::collections::BTreeSet;
+
+use hapax_engine::model::{
+    EntityProblem, EntityRule, EntityWorkflow, Home, Name, RevertRule, TableRef, check_entity_workflow,
+};
+
+use super::entity_step::StepFound;
+use super::{Decoder, Place, find};
+use crate::check::Known;
+use crate::entity::{EntityDocument, VARIABLES};
+use crate::fields;
+use crate::limits::{MAX_ENTITY_STEPS, MAX_STATUSES};
+use crate::node::{Kind, Node};
+use crate::problem::Problems;
+
+/// Looks through all of it. There is a document if, and only if, no error was found.
+pub(crate) fn decode_entity(node: &Node, known: &Known, problems: &mut Problems) -> Option<EntityDocument> {
+    let mut decoder = Decoder::new(problems, known, VARIABLES);
+    let found = decoder.entity(&Place { path: String::new(), node })?;
+    let is_whole = !decoder.problems.has_errors();
+    found.judge(node, is_whole, problems);
+    (!problems.has_errors()).then_some(found.document)
+}
+
+/// All that could be read, also if some of it could not: the rules are told of the rest.
+struct EntityFound {
+    document: EntityDocument,
+    /// Steps with errors, of which nothing follows from what they lack.
+    broken: BTreeSet<usize>,
+    has_statuses: bool,
+}
+
+impl Decoder<'_> {
+    fn entity(&mut self, place: &Place<'_>) -> Option<EntityFound> {
+        let mut fields = self.object(place)?;
+        let name = self.need(&mut fields, "name");
+        let name = name.and_then(|place| self.entity_name(&place, "entity workflow name"));
+        let kind = fields.take("kind");
+        self.choice(kind, &[("entity", ())], ());
+        let given = fields.take("description");
+        let description = self.description(given);
+        let module = self.need(&mut fields, "module");
+        let module = module.and_then(|place| self.entity_name(&place, "module name"));
+        let entity = self.need(&mut fields, "entity");
+        let entity = entity.and_then(|place| self.entity_name(&place, "entity type"));
+        let home = match fields.take("table") {
+            None => Home::Own,
+            Some(place) => self.table(&place).map(Home::Table).unwrap_or_default(),
+        };
+        let errors = self.problems.errors();
+        let statuses = self.need(&mut fields, "status_types").and_then(|place| self.status_types(&place));
+        let has_statuses = self.problems.errors() == errors;
+        let initial = fields.take("initial").and_then(|place| self.status_list(&place));
+        let revert_rule = fields.take("claims").map(|place| self.claims(&place)).unwrap_or_default();
+        let steps = self.need(&mut fields, "steps");
+        let steps = steps.and_then(|place| self.entity_steps(&place, home != Home::Own));
+        self.finish(fields, "an entity workflow", &[fields::ENTITY]);
+        let steps = steps.unwrap_or_default();
+        let broken =
+            steps.iter().enumerate().filter(|(_, found)| found.is_broken).map(|(at, _)| at).collect();
+        let (steps, details) = steps.into_iter().map(|found| (found.step, found.details)).unzip();
+        // What is missing has been told; the rules are tried on the rest.
+        let or_unnamed = |name: Option<Name>| name.or_else(|| Name::new("name", "unnamed").ok());
+        let workflow = EntityWorkflow {
+            name: or_unnamed(name)?,
+            module: or_unnamed(module)?,
+            entity: or_unnamed(entity)?,
+            home,
+            status_types: statuses.unwrap_or_default(),
+            initial: initial.unwrap_or_default(),
+            revert_rule,
+            steps,
+        };
+        Some(EntityFound {
+            document: EntityDocument { workflow, description, details },
+            broken,
+            has_statuses,
+        })
+    }
+
+    /// A name that may stand in an address.
+    pub(super) fn entity_name(&mut self, place: &Place<'_>, what: &'static str) -> Option<Name> {
+        let name = self.address_name(place, what)?;
+        Name::new(what, &name).ok()
+    }
+
+    fn table(&mut self, place: &Place<'_>) -> Option<TableRef> {
+        let table = match &place.node.kind {
+            Kind::Text(name) => TableRef::new(name),
+            Kind::Object(_) => {
+                let mut fields = self.object(place)?;
+                let name = self.need(&mut fields, "name").and_then(|place| self.text(&place));
+                let mut column = |field: &str| match fields.take(field) {
+                    None => Some(field.to_string()),
+                    Some(place) => self.text(&place).map(str::to_string),
+                };
+                let (id, status) = (column("id"), column("status"));
+                let (version, updated_at) = (column("version"), column("updated_at"));
+                let data = fields.take("data").map(|place| self.texts(&place)).unwrap_or(Some(Vec::new()));
+                self.finish(fields, "a table", &[fields::TABLE]);
+                let table = TableRef {
+                    table: name?.to_string(),
+                    id: id?,
+                    status: status?,
+                    version: version?,
+                    updated_at: updated_at?,
+                    data: data?,
+                };
+                table.check().map(|()| table)
+            }
+            _ => {
+                self.wrong_type(place, "the name of a table, or an object with its name and columns");
+                return None;
+            }
+        };
+        match table {
+            Ok(table) => Some(table),
+            Err(invalid) => {
+                self.error(place, "bad_table", invalid);
+                None
+            }
+        }
+    }
+
+    fn status_types(&mut self, place: &Place<'_>) -> Option<Vec<Name>> {
+        let items = self.list(place)?;
+        if !(1..=MAX_STATUSES).contains(&items.len()) {
+            self.error(place, "out_of_range", format!("there must be 1 to {MAX_STATUSES} statuses"));
+            return None;
+        }
+        let mut statuses: Vec<Name> = Vec::new();
+        for item in items {
+            let Some(status) = self.status_name(&item) else { continue };
+            match statuses.contains(&status) {
+                true => self.error(&item, "duplicate_status", format!("{status} is here twice; keep one")),
+                false => statuses.push(status),
+            }
+        }
+        Some(statuses)
+    }
+
+    fn status_name(&mut self, place: &Place<'_>) -> Option<Name> {
+        let name = self.name(place, "status", 0)?;
+        Name::new("status", &name).ok()
+    }
+
+    /// One status, or a list of some.
+    pub(super) fn status_list(&mut self, place: &Place<'_>) -> Option<Vec<Name>> {
+        let Kind::List(_) = &place.node.kind else {
+            if !matches!(&place.node.kind, Kind::Text(_)) {
+                self.wrong_type(place, "a status, or a list of statuses");
+                return None;
+            }
+            return self.status_name(place).map(|status| vec![status]);
+        };
+        let items = self.list(place)?;
+        if !(1..=MAX_STATUSES).contains(&items.len()) {
+            self.error(place, "out_of_range", format!("there must be 1 to {MAX_STATUSES} statuses"));
+            return None;
+        }
+        let statuses: Vec<Option<Name>> = items.iter().map(|item| self.status_name(item)).collect();
+        let mut seen = BTreeSet::new();
+        for (item, status) in items.iter().zip(&statuses) {
+            if status.as_ref().is_some_and(|status| !seen.insert(status)) {
+                self.error(item, "duplicate_status", "the status is here twice; keep one");
+            }
+        }
+        statuses.into_iter().collect()
+    }
+
+    pub(super) fn one_status(&mut self, place: &Place<'_>) -> Option<Name> {
+        self.status_name(place)
+    }
+
+    fn claims(&mut self, place: &Place<'_>) -> RevertRule {
+        let Some(mut fields) = self.object(place) else { return RevertRule::default() };
+        let rules = [("declared", RevertRule::OnePerClaim), ("recorded", RevertRule::Recorded)];
+        let given = fields.take("revert_to");
+        let rule = self.choice(given, &rules, RevertRule::default());
+        self.finish(fields, "claims", &[fields::CLAIMS]);
+        rule
+    }
+
+    fn entity_steps(&mut self, place: &Place<'_>, has_table: bool) -> Option<Vec<StepFound>> {
+        let items = self.list(place)?;
+        if !(1..=MAX_ENTITY_STEPS).contains(&items.len()) {
+            self.error(place, "out_of_range", format!("there must be 1 to {MAX_ENTITY_STEPS} steps"));
+            return None;
+        }
+        items.iter().enumerate().map(|(at, item)| self.entity_step(item, at, has_table)).collect()
+    }
+}
+
+impl EntityFound {
+    /// Tells what the rules of the model say, apart from what only follows from errors that have been told.
+    fn judge(&self, node: &Node, is_whole: bool, problems: &mut Problems) {
+        let mut told = BTreeSet::new();
+        for problem in check_entity_workflow(&self.document.workflow) {
+            if !is_whole && self.follows(&problem) {
+                continue;
+            }
+            let (path, message) = (spelled(&problem.path, node), spelled(&problem.message, node));
+            let (path, at) = locate(node, &path);
+            let code = problem.rule.code();
+            // One value for all requesters is one problem, however many they are.
+            if !told.insert((path.clone(), code, message.clone())) {
+                continue;
+            }
+            match problem.rule.only_warns() {
+                true => problems.warn(&path, at, code, message),
+                false => problems.error(&path, at, code, message),
+            }
+        }
+    }
+
+    /// May it only be so because something else could not be read?
+    fn follows(&self, problem: &EntityProblem) -> bool {
+        let step = problem.path.strip_prefix("/steps/").and_then(|rest| rest.split('/').next());
+        let step = step.and_then(|step| step.parse::<usize>().ok());
+        let is_broken = step.is_some_and(|step| self.broken.contains(&step));
+        match problem.rule {
+            EntityRule::StatusReachable | EntityRule::NoDeadEnd => true,
+            EntityRule::UnprotectedEffect
+            | EntityRule::StepUsable
+            | EntityRule::IrreversibleReverts
+            | EntityRule::RevertsElsewhere => is_broken,
+            EntityRule::StatusKnown | EntityRule::ClaimStatusesKnown => !self.has_statuses,
+            EntityRule::ClaimIsPair
+            | EntityRule::ClaimGoesElsewhere
+            | EntityRule::ClaimLeavesStatus
+            | EntityRule::ClaimIsTransient
+            | EntityRule::OneRevertPerClaim
+            | EntityRule::ClaimStatusReserved
+            | EntityRule::StepsDistinct => false,
+        }
+    }
+}
+
+/// The model knows one spelling of claims; the document may have used the other.
+fn spelled(text: &str, node: &Node) -> String {
+    let mut text = text.to_string();
+    let Some(Kind::List(steps)) = find(node, "/steps").map(|steps| &steps.kind) else { return text };
+    for at in 0..steps.len() {
+        if find(node, &format!("/steps/{at}/claim_state")).is_none() {
+            let (model, written) =
+                (format!("/steps/{at}/claim_state"), format!("/steps/{at}/successful_claim_state"));
+            if text.contains(&model) && find(node, &written).is_some() {
+                text = text.replace(&model, &written);
+            }
+        }
+    }
+    text
+}
+
+/// Where a path of the model leads in the document: a value for all requesters, or one that could be a list, ends it; what is absent is
+/// told where it would be.
+fn locate(node: &Node, path: &str) -> (String, Option<crate::problem::Position>) {
+    let (mut here, mut walked) = (node, String::new());
+    for key in path.split('/').skip(1) {
+        match find(here, &format!("/{key}")) {
+            Some(next) => here = next,
+            None if matches!(here.kind, Kind::Object(_)) && !is_by_requester(&walked) => {
+                return (path.to_string(), here.at);
+            }
+            None => break,
+        }
+        walked = format!("{walked}/{key}");
+    }
+    (walked, here.at)
+}
+
+/// Is it a field of a step, below which only requesters can be missing?
+fn is_by_requester(path: &str) -> bool {
+    path.split('/').count() > 3
+}

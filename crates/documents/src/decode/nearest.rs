@@ -1,0 +1,51 @@
+//! The name that somebody probably meant.
+
+/// Names that differ by more than this are not taken for a slip of the keyboard.
+const MOST_SLIPS: usize = 2;
+/// Longer words are not compared: nobody meant a field by them.
+const LONGEST: usize = 64;
+
+/// The name nearest to `given`, if one is near.
+pub(super) fn find_nearest<'n>(given: &str, names: &[&'n str]) -> Option<&'n str> {
+    let plain = |text: &str| text.to_ascii_lowercase().replace(['-', ' ', '_'], "");
+    if given.len() > LONGEST {
+        return None;
+    }
+    let given = plain(given);
+    let distances = names.iter().map(|name| (distance(&given, &plain(name)), *name));
+    let nearest = distances.min_by_key(|(slips, _)| *slips)?;
+    (nearest.0 <= MOST_SLIPS && nearest.0 * 2 < given.len()).then_some(nearest.1)
+}
+
+/// How many letters must be put in, taken out or changed.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let changed = before + usize::from(from != *to);
+            before = row[j + 1];
+            row[j + 1] = changed.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_keyboard_is_seen_and_another_word_is_not_taken_for_one() {
+        let names = ["status_types", "claim_state", "step_key", "id"];
+        assert_eq!(find_nearest("statusTypes", &names), Some("status_types"));
+        assert_eq!(find_nearest("claim_sate", &names), Some("claim_state"));
+        assert_eq!(find_nearest("claim-state", &names), Some("claim_state"));
+        assert_eq!(find_nearest("colour", &names), None);
+        assert_eq!(find_nearest("in", &names), None, "half of it is another word");
+        assert_eq!(find_nearest(&"x".repeat(100_000), &names), None);
+        assert_eq!(find_nearest("", &names), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! Entity workflows as documents: which statuses a business object knows, and what moves it between them.
+//!
+//! Only [`check_entity`] makes documents, so that one that exists has been checked. Written as JSON, a document is the document again,
+//! without what only says the default.
+
+mod call;
+mod check;
+mod draw;
+mod written;
+
+use std::collections::BTreeSet;
+
+use hapax_engine::model::{Action, EntityWorkflow, Name, PerRequester};
+
+pub use call::{Ended, EntityCall, PlannedAfterEffect, Rejection};
+pub use check::{CheckedEntity, check_entity, check_entity_bytes, is_entity};
+pub use draw::{draw_mermaid, draw_svg};
+
+use crate::expression::Expression;
+use crate::model::Request;
+use crate::span::Span;
+use crate::template::Template;
+
+/// What the model calls an action that is a request.
+pub const HTTP_ACTION: &str = "http";
+/// The target of after-effects that are requests; the host of documents registers it.
+pub const HTTP_TARGET: &str = "hapax.entity-http";
+/// The target of after-effects that are runs; the host of documents registers it.
+pub const WORKFLOW_TARGET: &str = "hapax.entity-workflow";
+
+/// Variables that expressions of an entity workflow see everywhere.
+pub(crate) const VARIABLES: &[&str] = &["entity", "input", "requester", "operation"];
+/// What the mappings of an answer see besides.
+pub(crate) const OF_ANSWER: &[&str] = &["result", "response"];
+/// What after-effects see besides.
+pub(crate) const AFTER_SUCCESS: &[&str] = &["status", "result"];
+/// What after-effects of failures see besides.
+pub(crate) const AFTER_FAILURE: &[&str] = &["status", "failure"];
+
+/// An entity workflow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntityDocument {
+    pub(crate) workflow: EntityWorkflow,
+    pub(crate) description: Option<String>,
+    /// One for each step of the workflow.
+    pub(crate) details: Vec<StepDetails>,
+}
+
+/// What a step says beyond what the model knows of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct StepDetails {
+    pub(crate) validation: Option<PerRequester<Vec<Validation>>>,
+    pub(crate) action: Option<PerRequester<StepAction>>,
+    pub(crate) success_after_effect: Option<PerRequester<AfterEffect>>,
+    pub(crate) failure_after_effect: Option<PerRequester<AfterEffect>>,
+}
+
+/// A condition that must hold before a step is claimed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Validation {
+    pub(crate) when: Expression,
+    pub(crate) message: Template,
+    pub(crate) code: Option<String>,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum StepAction {
+    Handler { name: Name, transaction: bool },
+    Workflow(RunOf),
+    Http(Box<ActionRequest>),
+}
+
+/// A run that carries something out.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunOf {
+    pub(crate) workflow: Name,
+    pub(crate) input: Option<Template>,
+}
+
+/// A request that is an action.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ActionRequest {
+    pub(crate) request: Request,
+    pub(crate) timeout: Option<Span>,
+    /// The result; the body if absent.
+    pub(crate) output: Option<Template>,
+    /// What is laid over the data of the entity.
+    pub(crate) data: Option<Template>,
+}
+
+/// Told once a step has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum AfterEffect {
+    Target(Name),
+    Workflow(RunOf),
+    Http(Box<AfterRequest>),
+}
+
+/// A request that is an after-effect.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AfterRequest {
+    pub(crate) request: Request,
+    pub(crate) timeout: Option<Span>,
+}
+
+impl EntityDocument {
+    /// The workflow as the engine knows it.
+    pub fn workflow(&self) -> &EntityWorkflow {
+        &self.workflow
+    }
+
+    /// What it is for.
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// The handlers its actions name.
+    pub fn handlers(&self) -> BTreeSet<&Name> {
+        let actions = self.workflow.steps.iter().filter_map(|step| step.action.as_ref());
+        let actions = actions.flat_map(PerRequester::iter).map(|(_, action)| action);
+        actions
+            .filter_map(|action| match action {
+                Action::Handler { name, .. } => Some(name),
+                Action::Workflow(_) | Action::Hosted(_) => None,
+            })
+            .collect()
+    }
+
+    /// The step workflows that its actions and after-effects start.
+    pub fn started_workflows(&self) -> BTreeSet<&Name> {
+        let of_actions = self.details.iter().filter_map(|step| step.action.as_ref());
+        let of_actions = of_actions.flat_map(PerRequester::iter).filter_map(|(_, action)| match action {
+            StepAction::Workflow(run) => Some(&run.workflow),
+            StepAction::Handler { .. } | StepAction::Http(_) => None,
+        });
+        let after = self.after_effects().filter_map(|after| match after {
+            AfterEffect::Workflow(run) => Some(&run.workflow),
+            AfterEffect::Target(_) | AfterEffect::Http(_) => None,
+        });
+        of_actions.chain(after).collect()
+    }
+
+    /// The targets its after-effects name, apart from requests and runs.
+    pub fn targets(&self) -> BTreeSet<&Name> {
+        let targets = self.after_effects().filter_map(|after| match after {
+            AfterEffect::Target(name) => Some(name),
+            AfterEffect::Workflow(_) | AfterEffect::Http(_) => None,
+        });
+        targets.collect()
+    }
+
+    fn after_effects(&self) -> impl Iterator<Item = &AfterEffect> {
+        let fields =
+            self.details.iter().flat_map(|step| [&step.success_after_effect, &step.failure_after_effect]);
+        fields.flatten().flat_map(PerRequester::iter).map(|(_, after)| after)
+    }
+
+    fn find_details(&self, step: &str) -> Option<&StepDetails> {
+        let place = self.workflow.steps.iter().position(|known| known.key.as_str() == step)?;
+        self.details.get(place)
+    }
+}

@@ -1,0 +1,337 @@
+//! What a step asks of its host: conditions judged, requests filled in, answers read. Nothing here waits but for secrets.
+
+use hapax_engine::Failure;
+use hapax_engine::model::{Name, OperationEnd, Payload, PerRequester};
+use serde_json::{Value, json};
+
+use super::{ActionRequest, AfterEffect, EntityDocument, RunOf, StepAction, Validation};
+use crate::hands::{Hands, HttpAnswer, HttpCall, HttpFault};
+use crate::limits::MAX_REJECTION_CHARS;
+use crate::run::http::{failure_of, judge, prepare};
+use crate::scope::Scope;
+use crate::template::Template;
+
+/// What the expressions of a step see.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EntityCall {
+    /// `{type, id, status, version, data}`.
+    pub entity: Value,
+    /// What the caller gave.
+    pub input: Value,
+    /// As whom it is asked for; null if as nobody in particular.
+    pub requester: Value,
+    /// `{id, key, attempt}`.
+    pub operation: Value,
+}
+
+/// Why a step is refused before it is claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// In words.
+    pub message: String,
+    /// As a code: `validation_failed` unless the document gives another.
+    pub code: String,
+}
+
+/// How a step ended, as after-effects tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was done.
+    Success,
+    /// It failed or was rejected.
+    Failure,
+}
+
+/// An after-effect, ready to be carried out.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlannedAfterEffect {
+    /// A target is told; the payload is what the outbox carries.
+    Target(Name),
+    /// A request is sent.
+    Http(HttpCall),
+    /// A run is started. The key of the after-effect is that of the run, so that there is one.
+    Workflow {
+        /// Of which workflow.
+        workflow: Name,
+        /// An object.
+        input: Value,
+    },
+}
+
+impl EntityCall {
+    fn scope(&self) -> Scope {
+        Scope::new(self.input.clone(), Value::Null)
+            .with("entity", self.entity.clone())
+            .with("requester", self.requester.clone())
+            .with("operation", self.operation.clone())
+    }
+}
+
+fn of<'a, T>(field: &'a Option<PerRequester<T>>, requester: Option<&Name>) -> Option<&'a T> {
+    field.as_ref().and_then(|field| field.find(requester))
+}
+
+impl EntityDocument {
+    /// Do the conditions of the step hold? The first that does not says why.
+    pub fn check_call(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        call: &EntityCall,
+    ) -> Result<(), Rejection> {
+        let validations = self.find_details(step).and_then(|details| of(&details.validation, requester));
+        let scope = call.scope();
+        validations.into_iter().flatten().try_for_each(|validation| check_validation(validation, &scope))
+    }
+
+    /// Fills in the request of a step whose action is one. `key` is the operation's effect key. Whatever is wrong here, nothing was sent.
+    pub async fn plan_http(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        call: &EntityCall,
+        key: &str,
+        hands: &Hands,
+    ) -> Result<HttpCall, Failure> {
+        let action = self.get_request(step, requester)?;
+        prepare(hands, &action.request, &call.scope(), key, action.timeout).await
+    }
+
+    /// What the answer, or the lack of one, makes of the operation.
+    pub fn judge_http(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        call: &EntityCall,
+        answer: Result<HttpAnswer, HttpFault>,
+    ) -> OperationEnd {
+        let action = match self.get_request(step, requester) {
+            Ok(action) => action,
+            Err(failure) => return OperationEnd::Failed(failure),
+        };
+        // Unless the document says that repeating it is harmless, what a broken answer leaves behind is not known.
+        let declared = self.workflow.find_step(step).and_then(|step| step.idempotent.as_ref());
+        let in_doubt = declared.and_then(|field| field.find(requester)) != Some(&true);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(fault) => return OperationEnd::Failed(failure_of(fault, in_doubt)),
+        };
+        match judge(&action.request, &answer, in_doubt) {
+            Ok(response) => read_done(action, call, response),
+            Err(failure) if is_rejection(action, answer.status) => {
+                OperationEnd::Rejected(told_by_service(&answer, &failure))
+            }
+            Err(failure) => OperationEnd::Failed(failure),
+        }
+    }
+
+    /// All of it: fills the request in, sends it, and reads the answer.
+    pub async fn call_http(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        call: &EntityCall,
+        key: &str,
+        hands: &Hands,
+    ) -> OperationEnd {
+        match self.plan_http(step, requester, call, key, hands).await {
+            Ok(sent) => {
+                let answer = hands.send(sent).await;
+                self.judge_http(step, requester, call, answer)
+            }
+            Err(failure) => OperationEnd::Failed(failure),
+        }
+    }
+
+    /// The input of the run that carries a step out, if a run does: an object. Without a template it is all that expressions see.
+    pub fn plan_workflow_input(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        call: &EntityCall,
+    ) -> Result<Value, Failure> {
+        match self.find_details(step).and_then(|details| of(&details.action, requester)) {
+            Some(StepAction::Workflow(run)) => {
+                let all = json!({
+                    "entity": call.entity,
+                    "input": call.input,
+                    "requester": call.requester,
+                    "operation": call.operation,
+                });
+                input_of(run, &call.scope(), all)
+            }
+            _ => Err(not_here(step, "is not carried out by a run")),
+        }
+    }
+
+    /// Fills in the after-effect of a step. `payload` is that of the post: `{entity, operation, step, requester, status, result or failure,
+    /// input}`, each of which expressions see; `key` is its key.
+    pub async fn plan_after_effect(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        ended: Ended,
+        payload: &Value,
+        key: &str,
+        hands: &Hands,
+    ) -> Result<PlannedAfterEffect, Failure> {
+        let scope = scope_of(payload, ended);
+        match self.get_after_effect(step, requester, ended)? {
+            AfterEffect::Target(name) => Ok(PlannedAfterEffect::Target(name.clone())),
+            AfterEffect::Workflow(run) => {
+                let input = input_of(run, &scope, payload.clone())?;
+                Ok(PlannedAfterEffect::Workflow { workflow: run.workflow.clone(), input })
+            }
+            AfterEffect::Http(http) => {
+                prepare(hands, &http.request, &scope, key, http.timeout).await.map(PlannedAfterEffect::Http)
+            }
+        }
+    }
+
+    /// Was the request of an after-effect taken? If not, the class of the failure says whether the outbox may try again; it may after
+    /// a broken answer, since the key makes it one effect.
+    pub fn judge_after_effect(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        ended: Ended,
+        answer: Result<HttpAnswer, HttpFault>,
+    ) -> Result<(), Failure> {
+        match self.get_after_effect(step, requester, ended)? {
+            AfterEffect::Http(http) => match answer {
+                Ok(answer) => judge(&http.request, &answer, false).map(drop),
+                Err(fault) => Err(failure_of(fault, false)),
+            },
+            AfterEffect::Target(_) | AfterEffect::Workflow(_) => {
+                Err(not_here(step, "sends no request afterwards"))
+            }
+        }
+    }
+
+    fn get_request(&self, step: &str, requester: Option<&Name>) -> Result<&ActionRequest, Failure> {
+        match self.find_details(step).and_then(|details| of(&details.action, requester)) {
+            Some(StepAction::Http(action)) => Ok(action),
+            Some(StepAction::Handler { .. } | StepAction::Workflow(_)) | None => {
+                Err(not_here(step, "is not a request"))
+            }
+        }
+    }
+
+    fn get_after_effect(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        ended: Ended,
+    ) -> Result<&AfterEffect, Failure> {
+        let details = self.find_details(step).ok_or_else(|| not_here(step, "is not a step of it"))?;
+        let after = match ended {
+            Ended::Success => &details.success_after_effect,
+            Ended::Failure => &details.failure_after_effect,
+        };
+        of(after, requester).ok_or_else(|| not_here(step, "has no such after-effect"))
+    }
+}
+
+/// The document was changed meanwhile, say.
+fn not_here(step: &str, why: &str) -> Failure {
+    let text = format!("the step {step:?} of the entity workflow {why}; was the document changed meanwhile?");
+    Failure::permanent(text).with_code("document_changed")
+}
+
+fn check_validation(validation: &Validation, scope: &Scope) -> Result<(), Rejection> {
+    let refuse = |message: String, code: &str| Err(Rejection { message, code: code.to_string() });
+    match validation.when.holds(scope) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let message = match validation.message.render(scope) {
+                Ok(Value::String(text)) => text,
+                Ok(other) => other.to_string(),
+                // It is refused all the same, in the words of the document.
+                Err(_) => validation.message.source().as_str().unwrap_or("it does not hold").to_string(),
+            };
+            let message = message.chars().take(MAX_REJECTION_CHARS).collect();
+            refuse(message, validation.code.as_deref().unwrap_or("validation_failed"))
+        }
+        Err(failed) => {
+            refuse(format!("a condition of the step cannot be judged: {}", failed.0), "expression_failed")
+        }
+    }
+}
+
+fn scope_of(payload: &Value, ended: Ended) -> Scope {
+    let field = |name: &str| payload.get(name).cloned().unwrap_or(Value::Null);
+    let scope = Scope::new(field("input"), Value::Null)
+        .with("entity", field("entity"))
+        .with("requester", field("requester"))
+        .with("operation", field("operation"))
+        .with("status", field("status"));
+    match ended {
+        Ended::Success => scope.with("result", field("result")),
+        Ended::Failure => scope.with("failure", field("failure")),
+    }
+}
+
+fn input_of(run: &RunOf, scope: &Scope, all: Value) -> Result<Value, Failure> {
+    let input = match &run.input {
+        Some(input) => input.render(scope)?,
+        None => all,
+    };
+    match input.is_object() {
+        true => Ok(input),
+        false => Err(Failure::permanent("the input of a run is an object; the template gave something else")
+            .with_code("input_mismatch")),
+    }
+}
+
+/// Of these the same call may go well later, or nobody knows.
+const NO_REJECTIONS: &[u16] = &[408, 409, 425, 429];
+
+fn is_rejection(action: &ActionRequest, status: u16) -> bool {
+    let may_go_well = action.request.retryable.iter().flatten().any(|known| known.covers(status));
+    (400..500).contains(&status) && !NO_REJECTIONS.contains(&status) && !may_go_well
+}
+
+/// The reason in the words of the service, if it gives one as a problem (RFC 9457).
+fn told_by_service(answer: &HttpAnswer, failure: &Failure) -> Failure {
+    let kind = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let is_problem = kind.is_some_and(|(_, kind)| kind.to_ascii_lowercase().contains("problem+json"));
+    let problem: Value = match is_problem {
+        true => serde_json::from_slice(&answer.body).unwrap_or(Value::Null),
+        false => Value::Null,
+    };
+    let text = |field: &str| problem.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let message = text("detail").or_else(|| text("title")).unwrap_or(failure.message());
+    let message: String = message.chars().take(MAX_REJECTION_CHARS).collect();
+    let code = text("code").filter(|code| Name::new("code", code).is_ok());
+    Failure::permanent(message).with_code(code.or(failure.code()).unwrap_or("rejected"))
+}
+
+/// It happened; if its answer cannot be used, people must look what it gave.
+fn read_done(action: &ActionRequest, call: &EntityCall, response: Value) -> OperationEnd {
+    let body = response.get("body").cloned().unwrap_or(Value::Null);
+    let unusable = |why: String| {
+        let text = format!("it happened, and its answer could not be used: {why}");
+        OperationEnd::Failed(Failure::unknown(text).with_code("expression_failed"))
+    };
+    let scope = call.scope().with("result", body.clone()).with("response", response);
+    let rendered = |template: &Template| template.render(&scope).map_err(|failed| failed.0);
+    let stored = |value: &Value| Payload::of(value).map_err(|invalid| invalid.to_string());
+    let result = match &action.output {
+        Some(output) => rendered(output),
+        None => Ok(body),
+    };
+    let result = match result.and_then(|result| stored(&result)) {
+        Ok(result) => result,
+        Err(why) => return unusable(why),
+    };
+    let data = match action.data.as_ref().map(rendered) {
+        None => None,
+        Some(Ok(data)) if data.is_object() => match stored(&data) {
+            Ok(data) => Some(data),
+            Err(why) => return unusable(why),
+        },
+        Some(Ok(_)) => return unusable("data must come out as an object".into()),
+        Some(Err(why)) => return unusable(why),
+    };
+    OperationEnd::Done { result, data }
+}
