@@ -21,6 +21,11 @@ impl Candidate {
         Candidate::with_guard(store, ())
     }
 
+    /// A store that others hold as well.
+    pub fn shared(store: Arc<dyn Store>) -> Self {
+        Candidate { store, tables: None, _guard: Box::new(()) }
+    }
+
     /// A store and what it stands on, such as a temporary directory.
     pub fn with_guard(store: impl Store, guard: impl Any + Send) -> Self {
         Candidate { store: Arc::new(store), tables: None, _guard: Box::new(guard) }

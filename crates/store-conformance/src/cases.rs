@@ -7,10 +7,13 @@ mod announcing;
 mod catalog;
 mod children;
 mod claiming;
+mod claims;
 mod comparing;
 mod concurrency;
 mod continuing;
 mod doubts;
+mod entities;
+mod finishing;
 mod hooks;
 mod journal;
 mod keys;
@@ -376,6 +379,53 @@ macro_rules! with_every_case {
                 of_puts_of_one_item_one_makes_it
                 of_items_with_one_name_one_is_made
                 of_puts_over_one_version_one_takes_effect
+            }
+            entities {
+                an_entity_is_made_once
+                making_an_entity_again_shows_how_it_stands
+                what_never_was_is_no_entity
+                data_of_entities_is_kept_byte_for_byte
+                ids_of_entities_are_compared_exactly
+                entities_are_told_apart_by_workspace_and_kind
+                entities_are_listed_in_order
+                entities_are_listed_by_status
+                a_page_of_entities_is_bounded
+                a_row_of_the_users_is_an_entity
+                a_table_that_is_not_there_is_refused
+                a_table_that_lacks_a_column_is_refused
+                statuses_are_compared_exactly
+            }
+            claims {
+                a_claim_flips_the_status_before_the_action
+                all_that_was_asked_for_is_recorded
+                the_second_caller_learns_who_won
+                a_caller_that_saw_an_older_version_looks_again
+                a_step_that_does_not_apply_is_not_begun
+                a_step_applies_in_each_of_its_statuses
+                a_transient_status_without_an_operation_is_a_claim
+                nothing_is_begun_on_what_is_not_there
+                without_a_claim_the_first_to_finish_wins
+                without_a_claim_every_change_counts
+                without_a_claim_nobody_is_kept_away
+                a_claim_holds_one_entity
+                a_row_that_the_user_changed_is_judged_as_it_is
+                workspaces_do_not_share_claims
+            }
+            finishing {
+                success_flips_to_the_status_after_it
+                failure_gives_the_claim_back
+                success_lays_data_over_what_is_known
+                data_that_is_no_object_is_refused
+                after_effects_and_notes_come_with_the_end
+                an_after_effect_that_is_there_stays
+                an_end_sent_again_stands
+                another_end_than_the_one_that_stands_is_lost
+                who_does_not_hold_it_writes_nothing
+                a_zombie_persists_nothing
+                a_zombie_of_an_earlier_attempt_persists_nothing
+                a_row_that_was_moved_meanwhile_is_not_flipped
+                a_row_that_was_changed_in_its_transient_status_is_flipped
+                an_ended_operation_holds_nothing
             }
             comparing {
                 random_requests_are_answered_as_by_the_memory_store

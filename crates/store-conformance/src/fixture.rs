@@ -2,7 +2,9 @@
 
 mod at_once;
 mod catalog;
+mod entities;
 mod journal;
+mod operations;
 mod order;
 mod outbox;
 mod requests;
@@ -25,9 +27,13 @@ use hapax_engine::store::{
     SendSignal, SettleOutcome, SettlePromise, SignalOutcome, SteerOutcome, SteerRun, Store,
 };
 
+use crate::UserTables;
+
 pub use at_once::at_once;
 pub use catalog::{Draft, all_items};
+pub use entities::{INVOICES, entity_in, entity_of, is_table, kind_in};
 pub use journal::{MEG, note_of, noted_by};
+pub use operations::{Begin, Held, begun, done, failure, key_in, manager};
 pub use order::Order;
 pub use outbox::{finish_of, post_of};
 pub use requests::{Ask, GRACE, HOLD, KEEP, answer, kept, replayed, run_key, uses};
@@ -63,13 +69,21 @@ pub struct Stage {
     pub store: Arc<dyn Store>,
     /// The clock it follows.
     pub clock: Arc<ManualClock>,
+    /// Tables of the user's beside those of the store, if it has such.
+    pub tables: Option<Arc<dyn UserTables>>,
     ids: AtomicU64,
 }
 
 impl Stage {
     /// A stage for `store`, which follows `clock`.
     pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
-        Stage { store, clock, ids: AtomicU64::new(1) }
+        Stage { store, clock, tables: None, ids: AtomicU64::new(1) }
+    }
+
+    /// The same, with tables of the user's.
+    #[must_use]
+    pub fn with_tables(self, tables: Option<Arc<dyn UserTables>>) -> Self {
+        Stage { tables, ..self }
     }
 
     /// The instant by the store's clock.

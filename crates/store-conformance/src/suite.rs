@@ -63,7 +63,7 @@ pub(crate) fn block_on(test: impl Future<Output = ()>) {
 async fn judge<F: Future<Output = Candidate>>(case: &Case, make_store: impl FnOnce(Arc<ManualClock>) -> F) {
     let clock = Arc::new(ManualClock::default());
     let candidate = make_store(clock.clone()).await;
-    let stage = Stage::new(candidate.store(), clock);
+    let stage = Stage::new(candidate.store(), clock).with_tables(candidate.tables.clone());
     (case.run)(&stage).await;
     let report = stage.fsck().await;
     assert!(report.is_clean(), "after the case the data is not sound: {report}");

@@ -1,8 +1,8 @@
 //! The numbers that stand for enums in columns. They are on disk: never change one, only add.
 
 use hapax_engine::model::{
-    Asked, Ending, EventKind, HookStatus, ItemKind, KeyKind, PostStatus, Priority, PromiseStatus, Role,
-    RunStatus, StepKind, StepStatus, Timestamp,
+    Asked, Ending, EventKind, HookStatus, ItemKind, KeyKind, OperationStatus, PostStatus, Priority,
+    PromiseStatus, Recovery, Role, RunStatus, StepKind, StepStatus, Timestamp,
 };
 
 use crate::fault::Fault;
@@ -242,6 +242,35 @@ impl Code for ItemKind {
             ItemKind::Setting => 3,
             ItemKind::Source => 4,
             ItemKind::Subscription => 5,
+            ItemKind::EntityWorkflow => 6,
+        }
+    }
+}
+
+impl Code for OperationStatus {
+    const WHAT: &'static str = "the status of an operation";
+    const ALL: &'static [Self] = &OperationStatus::ALL;
+
+    fn code(self) -> i64 {
+        match self {
+            OperationStatus::Pending => 0,
+            OperationStatus::Done => 1,
+            OperationStatus::Rejected => 2,
+            OperationStatus::Failed => 3,
+            OperationStatus::Reverted => 4,
+            OperationStatus::InDoubt => 5,
+        }
+    }
+}
+
+impl Code for Recovery {
+    const WHAT: &'static str = "what becomes of a claim whose holder vanished";
+    const ALL: &'static [Self] = &[Recovery::Revert, Recovery::Hold];
+
+    fn code(self) -> i64 {
+        match self {
+            Recovery::Revert => 0,
+            Recovery::Hold => 1,
         }
     }
 }
@@ -291,5 +320,7 @@ mod tests {
         check::<Role>();
         check::<RequestStatus>();
         check::<ItemKind>();
+        check::<OperationStatus>();
+        check::<Recovery>();
     }
 }

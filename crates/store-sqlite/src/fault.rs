@@ -14,6 +14,8 @@ pub(crate) enum Fault {
     Ended(String),
     /// The request can never succeed. Only to be raised before anything was written.
     Refused(String),
+    /// The same, after something may have been written: it must be rolled back.
+    TakenBack(String),
 }
 
 impl From<rusqlite::Error> for Fault {
@@ -27,7 +29,7 @@ impl Fault {
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
             Fault::Sql(error) => error.sqlite_error_code(),
-            Fault::Broken(_) | Fault::Ended(_) | Fault::Refused(_) => None,
+            Fault::Broken(_) | Fault::Ended(_) | Fault::Refused(_) | Fault::TakenBack(_) => None,
         }
     }
 
@@ -37,7 +39,7 @@ impl Fault {
             Fault::Sql(error) => rolled_back(&error),
             Fault::Broken(text) => StoreError::Broken(text),
             Fault::Ended(text) => StoreError::Unavailable(text),
-            Fault::Refused(text) => StoreError::Refused(text),
+            Fault::Refused(text) | Fault::TakenBack(text) => StoreError::Refused(text),
         }
     }
 }

@@ -13,8 +13,9 @@ pub(crate) const BREATH: u32 = 32;
 pub(crate) const MAX_QUEUED: usize = 8_192;
 /// Most reads at the same time, each on a connection of its own.
 pub(crate) const MAX_READERS: usize = 4;
-/// Most prepared statements kept per connection: all of ours, and some of the work that users do on it.
-pub(crate) const MAX_STATEMENTS: usize = 256;
+/// Most prepared statements kept per connection: all of ours, those over tables of the
+/// user's, and some of the work that users do on it.
+pub(crate) const MAX_STATEMENTS: usize = 384;
 /// How long a writer waits for another process that writes (shared mode only), and a reader for recovery.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Frames in the write-ahead log before it is copied into the database.

@@ -11,6 +11,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0001_runs_steps_keys", include_str!("../migrations/0001_runs_steps_keys.sql")),
     ("0002_requests_catalog", include_str!("../migrations/0002_requests_catalog.sql")),
     ("0003_promise_keys_webhooks", include_str!("../migrations/0003_promise_keys_webhooks.sql")),
+    ("0004_entities_operations", include_str!("../migrations/0004_entities_operations.sql")),
 ];
 
 /// The version this program writes.

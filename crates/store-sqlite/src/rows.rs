@@ -67,7 +67,7 @@ impl<'r> Columns<'r> {
         Ok(RunId::from_u128(u128::from_be_bytes(self.get()?)))
     }
 
-    fn maybe_run(&mut self) -> Result<Option<RunId>, Fault> {
+    pub(crate) fn maybe_run(&mut self) -> Result<Option<RunId>, Fault> {
         Ok(self.get::<Option<[u8; 16]>>()?.map(|bytes| RunId::from_u128(u128::from_be_bytes(bytes))))
     }
 

@@ -13,8 +13,8 @@ use hapax_engine::model::{
     Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, HookBook, KeyBook,
-    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
+    KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged,
     Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome,
     SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult,
     StoredDoubt, StoredKey, Transact, TransactOutcome,
@@ -196,6 +196,10 @@ impl Store for SqliteStore {
     }
 
     fn hook_book(&self) -> Option<&dyn HookBook> {
+        Some(self)
+    }
+
+    fn entity_book(&self) -> Option<&dyn EntityBook> {
         Some(self)
     }
 

@@ -1,5 +1,7 @@
 //! User work and its record in one commit.
 
+use std::any::Any;
+
 use hapax_engine::model::{Failure, Payload};
 use hapax_engine::store::{AdvanceOutcome, Transact, TransactOutcome};
 
@@ -13,29 +15,60 @@ const SAVE: &str = "SAVEPOINT hapax_work";
 const KEEP: &str = "RELEASE hapax_work";
 const TAKE_BACK: &str = "ROLLBACK TO hapax_work";
 
+/// What work and its record came to.
+pub(crate) trait Judged {
+    /// Is the work to be kept?
+    fn stands(&self) -> bool;
+
+    /// The work failed, or its record was refused.
+    fn failed(failure: Failure) -> Self;
+}
+
+/// Does the work and records it, or leaves nothing of either.
+pub(crate) fn work_and_record<O: Judged>(
+    session: &mut Session<'_, '_>,
+    work: &(dyn Any + Send + Sync),
+    record: impl FnOnce(&mut Session<'_, '_>, Payload) -> Result<O, Fault>,
+) -> Result<O, Fault> {
+    let Some(work) = work.downcast_ref::<SqliteWork>() else {
+        return Err(Fault::Refused("work on this store is given as SqliteWork".into()));
+    };
+    session.prepare(SAVE)?.execute([])?;
+    let done = work.run(session.connection());
+    // A conflict clause, a trigger or a full disk can end a transaction without any COMMIT or ROLLBACK.
+    if session.connection().is_autocommit() {
+        let why = done.err().map_or_else(|| "no failure".to_owned(), |failure| failure.to_string());
+        return Err(Fault::Ended(format!("the work ended its own transaction: {why}")));
+    }
+    let outcome = match done.map(|output| record(session, output)) {
+        Ok(Ok(outcome)) => outcome,
+        // The work has written, so this is not the refusal before any write that it was for the record alone.
+        Ok(Err(Fault::Refused(why))) => O::failed(Failure::permanent(why).with_code("record_refused")),
+        Ok(Err(fault)) => return Err(fault),
+        Err(failure) => O::failed(failure),
+    };
+    if !outcome.stands() {
+        session.prepare(TAKE_BACK)?.execute([])?;
+    }
+    session.prepare(KEEP)?.execute([])?;
+    Ok(outcome)
+}
+
 impl Verb for Transact {
     type Outcome = TransactOutcome;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<TransactOutcome, Fault> {
-        let Some(work) = self.work.downcast_ref::<SqliteWork>() else {
-            return Err(Fault::Refused("work on this store is given as SqliteWork".into()));
-        };
-        session.prepare(SAVE)?.execute([])?;
-        let done = work.run(session.connection());
-        // A conflict clause, a trigger or a full disk can end a transaction without any COMMIT or ROLLBACK.
-        if session.connection().is_autocommit() {
-            let why = done.err().map_or_else(|| "no failure".to_owned(), |failure| failure.to_string());
-            return Err(Fault::Ended(format!("the work ended its own transaction: {why}")));
-        }
-        let outcome = match done {
-            Ok(output) => record(self, session, output)?,
-            Err(failure) => TransactOutcome::WorkFailed(failure),
-        };
-        if !matches!(outcome, TransactOutcome::Done { .. }) {
-            session.prepare(TAKE_BACK)?.execute([])?;
-        }
-        session.prepare(KEEP)?.execute([])?;
-        Ok(outcome)
+        work_and_record(session, &*self.work, |session, output| record(self, session, output))
+    }
+}
+
+impl Judged for TransactOutcome {
+    fn stands(&self) -> bool {
+        matches!(self, TransactOutcome::Done { .. })
+    }
+
+    fn failed(failure: Failure) -> Self {
+        TransactOutcome::WorkFailed(failure)
     }
 }
 
@@ -50,17 +83,12 @@ fn record(
             return Ok(TransactOutcome::WorkFailed(Failure::permanent(illegal).with_code("illegal_change")));
         }
     };
-    match advance.apply(session) {
+    Ok(match advance.apply(session)? {
         // A step in a transaction opens no promise, so there is none to tell of.
-        Ok(AdvanceOutcome::Advanced { woken, opened: _ }) => {
-            Ok(TransactOutcome::Done { output, advance: Box::new(advance), woken })
+        AdvanceOutcome::Advanced { woken, opened: _ } => {
+            TransactOutcome::Done { output, advance: Box::new(advance), woken }
         }
-        Ok(AdvanceOutcome::Stale(head)) => Ok(TransactOutcome::Stale(Box::new(head))),
-        Ok(AdvanceOutcome::LeaseLost) => Ok(TransactOutcome::LeaseLost),
-        // The work has written, so this is not the refusal before any write that it was for the record alone.
-        Err(Fault::Refused(why)) => {
-            Ok(TransactOutcome::WorkFailed(Failure::permanent(why).with_code("record_refused")))
-        }
-        Err(fault) => Err(fault),
-    }
+        AdvanceOutcome::Stale(head) => TransactOutcome::Stale(Box::new(head)),
+        AdvanceOutcome::LeaseLost => TransactOutcome::LeaseLost,
+    })
 }

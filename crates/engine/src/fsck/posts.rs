@@ -6,7 +6,8 @@ use super::report::{Report, Violation};
 use super::snapshot::Snapshot;
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    Announced, EffectKey, EventKind, Post, RunId, StepId, StepKind, StepRecord, StepStatus, WorkspaceId,
+    Announced, EffectKey, EventKind, OperationId, Post, RunId, StepId, StepKind, StepRecord, StepStatus,
+    WorkspaceId,
 };
 use crate::store::{ListPosts, RunLog, Store, StoreError, StoreResult};
 
@@ -91,14 +92,22 @@ fn was_retried(snapshot: &Snapshot) -> bool {
     later.into_iter().any(|event| event.kind == EventKind::Retried)
 }
 
-/// Walks every after-effect: each carries the id of a step of the run it says it came from.
+/// Was the id given to an operation, which stands by itself or is carried out by `run`?
+fn is_of_operation(id: &EffectKey, run: RunId) -> bool {
+    let operation =
+        id.as_str().split_once(':').and_then(|(operation, _)| operation.parse::<OperationId>().ok());
+    operation.is_some_and(|operation| run == RunId::NONE || run == operation.as_run())
+}
+
+/// Walks every after-effect: each carries the id of a step of the run it says it came from, or of an operation.
 pub(super) async fn check_all(store: &dyn Store, report: &mut Report) -> StoreResult<()> {
     let mut after: Option<(WorkspaceId, EffectKey)> = None;
     loop {
         let request =
             ListPosts { workspace: None, status: None, target: None, after: after.clone(), limit: MAX_PAGE };
         let page = store.list_posts(request).await?;
-        for post in page.iter().filter(|post| !is_of(&post.id, post.run)) {
+        let is_known = |post: &&Post| is_of(&post.id, post.run) || is_of_operation(&post.id, post.run);
+        for post in page.iter().filter(|post| !is_known(post)) {
             let what = format!("the after-effect {} carries the id of another run", post.id);
             report.add(Violation { invariant: LEFT_BY_ITS_STEP, run: Some(post.run), what });
         }

@@ -16,6 +16,11 @@ use crate::store::{
 };
 
 impl MemoryStore {
+    /// Makes an empty table that stands for one of the user's, if it is not there.
+    pub fn create_table(&self, table: &str) {
+        self.state().tables.entry(table.into()).or_default();
+    }
+
     /// Writes a row of a table that stands for one of the user's, as their own code would; makes the table if it is not there.
     pub fn put_row(&self, table: &str, row: Entity) {
         self.state().tables.entry(table.into()).or_default().insert(row.entity.id.clone(), row);

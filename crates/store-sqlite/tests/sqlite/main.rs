@@ -1,6 +1,7 @@
 //! What is peculiar to the SQLite store. What every store must do is in the conformance suite.
 
 mod dying;
+mod entities;
 mod failing_disk;
 mod fixture;
 mod hooks;
@@ -12,4 +13,5 @@ mod requests;
 mod sql_files;
 mod torn_log;
 mod transacting;
+mod user_tables;
 mod verbs;

@@ -79,7 +79,7 @@ async fn a_file_of_version_two_keeps_its_keys_promises_and_items() {
 
     let id = Name::new("id", "d1").unwrap();
     assert_eq!(store.find_item(ItemKind::Definition, &id).await.unwrap().unwrap().version.get(), 2);
-    for kind in [ItemKind::Source, ItemKind::Subscription] {
+    for kind in [ItemKind::Source, ItemKind::Subscription, ItemKind::EntityWorkflow] {
         let put = PutItem {
             workspace: workspace(),
             kind,
@@ -117,7 +117,7 @@ async fn a_file_that_was_brought_up_to_date_has_the_tables_of_a_new_one() {
     let (new, old) = (Place::new(), Place::new());
     new.open().await.close().await.unwrap();
     file_of_version(&old, 2).execute_batch(ROWS).unwrap();
-    assert_eq!(find_schema(&old.file()).unwrap().pending.len(), 1);
+    assert_eq!(find_schema(&old.file()).unwrap().pending.len(), 2);
     old.open().await.close().await.unwrap();
     assert!(find_schema(&old.file()).unwrap().pending.is_empty());
     assert_eq!(schema(&new), schema(&old));

@@ -1,4 +1,5 @@
-//! SQL lives in files, one statement each, and is never put together from parts.
+//! SQL lives in files, one statement each, and is never put together from parts, unless it is about tables of the user's: then the
+//! names of these take the places in braces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,10 @@ fn every_statement_has_a_file_and_every_file_is_used() {
     for file in files("sql", "sql") {
         let name = file.file_name().unwrap().to_str().unwrap();
         assert!(used.contains(&name), "nothing uses {name}");
+    }
+    for file in files("sql/user_tables", "sql") {
+        let name = format!("user_tables/{}", file.file_name().unwrap().to_str().unwrap());
+        assert!(used.contains(&name.as_str()), "nothing uses {name}");
     }
     for call in ["prepare_cached(\"", "prepare(\"", ".execute(\"", "query_row(\""] {
         let outside = source.split(call).nth(1);
@@ -100,6 +105,11 @@ fn every_statement_finds_its_rows_by_an_index() {
         ("list_changed_items", "USE TEMP B-TREE FOR ORDER BY"),
         // Keys that expired in the same millisecond.
         ("list_expired_keys", "USE TEMP B-TREE FOR LAST 3 TERMS OF ORDER BY"),
+        // The columns and indexes of one table of the user's.
+        ("list_columns", "SCAN pragma_table_xinfo VIRTUAL TABLE INDEX 0:"),
+        ("find_unique_index", "SCAN l VIRTUAL TABLE INDEX 0:"),
+        ("find_unique_index", "SCAN pragma_index_info VIRTUAL TABLE INDEX 0:"),
+        ("find_unique_index", "SCAN i VIRTUAL TABLE INDEX 0:"),
         // Promises that were over in the same millisecond.
         ("list_promises_to_purge", "USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY"),
     ];
@@ -111,6 +121,32 @@ fn every_statement_finds_its_rows_by_an_index() {
             // It counts, and stops at a bound.
             let is_bounded = name == "measure_outbox" && !step.contains("TEMP");
             assert!(is_search || is_allowed || is_bounded, "{name}: {step}");
+        }
+    }
+}
+
+/// Over tables of the user's: rows are found by their id, and lists walk in its order without sorting. Only the search for strays, which is made beside
+/// the writer, looks at every row.
+#[test]
+fn statements_over_tables_of_the_user_find_rows_by_their_id() {
+    let (connection, _) = statements();
+    let tables = "CREATE TABLE invoices (id TEXT PRIMARY KEY, status TEXT, version INTEGER, updated_at TEXT, total INTEGER);
+        CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT, version INTEGER, updated_at INTEGER, total INTEGER)";
+    connection.execute_batch(tables).unwrap();
+    for table in ["invoices", "orders"] {
+        for file in files("sql/user_tables", "sql") {
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let mut sql = fs::read_to_string(&file).unwrap();
+            for column in ["id", "status", "version", "updated_at"] {
+                sql = sql.replace(&format!("{{{column}}}"), &format!("\"{column}\""));
+            }
+            let sql = sql.replace("{table}", table).replace("{data}", ", t.\"total\"");
+            assert!(!sql.contains(['{', ';']), "{sql}");
+            for step in explain(&connection, "EXPLAIN QUERY PLAN", &sql, 3) {
+                let may_walk = ["list_rows", "list_strays"].contains(&name) && step.starts_with("SCAN t");
+                let is_search = step.starts_with("SEARCH") || step.starts_with("CORRELATED SCALAR SUBQUERY");
+                assert!(is_search || may_walk, "{name} over {table}: {step}");
+            }
         }
     }
 }

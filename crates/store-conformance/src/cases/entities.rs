@@ -1,0 +1,235 @@
+//! Entities in the store's own table and in tables of the user's: made, found and listed.
+
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{Home, Name, TableRef, Version, WorkspaceId};
+use hapax_engine::store::{CreatedEntity, ListEntities, NewEntity, StoreError};
+
+use crate::fixture::*;
+use crate::must;
+
+async fn create_in(t: &Stage, workspace: &str, kind: &str, id: &str, data: &str) -> CreatedEntity {
+    let new = NewEntity {
+        workspace: WorkspaceId::new(workspace).unwrap(),
+        entity: entity_of(kind, id),
+        status: name("approved"),
+        data: json(data),
+    };
+    t.entities().create_entity(new).await.unwrap()
+}
+
+/// S1.5: an entity begins with version 1, and is found as it was made.
+pub(super) async fn an_entity_is_made_once(t: &Stage) {
+    let made =
+        must!(t.create("i1", "approved", r#"{"total":7}"#).await, CreatedEntity::Created(made) => made);
+    assert_eq!((&made.entity, made.status.as_str()), (&entity_in(&Home::Own, "i1"), "approved"));
+    assert_eq!((made.version, made.data.as_str()), (Version::new(1), r#"{"total":7}"#));
+    assert_eq!(made.updated_at, t.now());
+    t.pass(SECOND);
+    let again = t.create("i1", "draft", r#"{"total":8}"#).await;
+    assert_eq!(again, CreatedEntity::Exists(made.clone()));
+    assert_eq!(t.find_invoice(&Home::Own, "i1").await, Some(made));
+}
+
+/// A second making of an entity finds it as it is by now.
+pub(super) async fn making_an_entity_again_shows_how_it_stands(t: &Stage) {
+    t.closing(&Home::Own, "i1").await;
+    let again = t.create("i1", "approved", "{}").await;
+    must!(again, CreatedEntity::Exists(entity) if entity.status == name("closing"));
+}
+
+/// An entity that is not there is not found, wherever it would live.
+pub(super) async fn what_never_was_is_no_entity(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        assert_eq!(t.find_invoice(&home, "i2").await, None);
+    }
+}
+
+/// What is known of an entity is kept byte for byte.
+pub(super) async fn data_of_entities_is_kept_byte_for_byte(t: &Stage) {
+    let texts = [
+        "{}",
+        r#"{"b":1,"a":2}"#,
+        r#"{ "a" : 1.0 , "e":1e2 }"#,
+        r#"{"u":"ü💶 \u00fc","a":[{},null]}"#,
+        r#"{"n":12345678901234567890.5}"#,
+    ];
+    for (n, text) in texts.into_iter().enumerate() {
+        let id = n.to_string();
+        must!(t.create(&id, "approved", text).await, CreatedEntity::Created(made) if made.data.as_str() == text);
+        assert_eq!(t.entity(&Home::Own, &id).await.data.as_str(), text);
+    }
+    let listed = t.entities().list_entities(t.all_invoices(&Home::Own)).await.unwrap();
+    assert_eq!(listed.iter().map(|entity| entity.data.as_str()).collect::<Vec<_>>(), texts);
+}
+
+/// Ids are compared exactly: by case, by blanks, and by what SQL would take for a pattern.
+pub(super) async fn ids_of_entities_are_compared_exactly(t: &Stage) {
+    let ids = [" a", "A", "a", "a ", "a%", "a'b", "a_b", "ab"];
+    for home in t.homes().await {
+        for id in ids {
+            t.invoice(&home, id, "approved").await;
+        }
+        for id in ids {
+            assert_eq!(t.entity(&home, id).await.entity, entity_in(&home, id));
+        }
+        assert_eq!(t.find_invoice(&home, "A ").await, None);
+        assert_eq!(t.find_invoice(&home, "aXb").await, None);
+    }
+    assert_eq!(t.entity_ids(t.all_invoices(&Home::Own)).await, ids, "in the order of their bytes");
+}
+
+/// An entity of another workspace or another kind with the same id is another.
+pub(super) async fn entities_are_told_apart_by_workspace_and_kind(t: &Stage) {
+    let places = [("default", "invoice"), ("default", "order"), ("abroad", "invoice")];
+    for (n, (workspace, kind)) in places.into_iter().enumerate() {
+        let data = format!(r#"{{"n":{n}}}"#);
+        must!(create_in(t, workspace, kind, "1", &data).await, CreatedEntity::Created(_));
+    }
+    t.close(&Home::Own, "1").begins().await;
+    for (n, (workspace, kind)) in places.into_iter().enumerate() {
+        let workspace = WorkspaceId::new(workspace).unwrap();
+        let found = t.entities().find_entity(&workspace, &entity_of(kind, "1"), &Home::Own).await.unwrap();
+        let found = found.unwrap();
+        assert_eq!(found.entity, entity_of(kind, "1"));
+        assert_eq!(found.data.as_str(), format!(r#"{{"n":{n}}}"#));
+        assert_eq!(
+            found.status,
+            name(if n == 0 { "closing" } else { "approved" }),
+            "only the first is moved"
+        );
+        let request = ListEntities { workspace, kind: name(kind), ..t.all_invoices(&Home::Own) };
+        assert_eq!(t.entities().list_entities(request).await.unwrap(), [found]);
+    }
+    t.close(&Home::Own, "1").workspace("abroad").begins().await;
+}
+
+/// Entities are listed in the order of their ids, page by page.
+pub(super) async fn entities_are_listed_in_order(t: &Stage) {
+    for home in t.homes().await {
+        for id in ["c", "a", "e", "b", "d"] {
+            t.invoice(&home, id, "approved").await;
+        }
+        assert_eq!(t.entity_ids(t.all_invoices(&home)).await, ["a", "b", "c", "d", "e"]);
+        let page = |after: Option<&str>| ListEntities {
+            after: after.map(|id| entity_in(&home, id).id),
+            limit: 2,
+            ..t.all_invoices(&home)
+        };
+        assert_eq!(t.entity_ids(page(None)).await, ["a", "b"]);
+        assert_eq!(t.entity_ids(page(Some("b"))).await, ["c", "d"]);
+        assert_eq!(t.entity_ids(page(Some("d"))).await, ["e"]);
+        assert_eq!(t.entity_ids(page(Some("bb"))).await, ["c", "d"], "one that is not there");
+        assert!(t.entity_ids(page(Some("e"))).await.is_empty());
+    }
+}
+
+/// Entities are listed by their status, page by page.
+pub(super) async fn entities_are_listed_by_status(t: &Stage) {
+    for home in t.homes().await {
+        for (id, status) in [("a", "approved"), ("b", "draft"), ("c", "approved"), ("d", "approved")] {
+            t.invoice(&home, id, status).await;
+        }
+        t.close(&home, "c").begins().await;
+        let of = |status: &str, after: Option<&str>, limit| ListEntities {
+            status: Some(name(status)),
+            after: after.map(|id| entity_in(&home, id).id),
+            limit,
+            ..t.all_invoices(&home)
+        };
+        assert_eq!(t.entity_ids(of("approved", None, 10)).await, ["a", "d"]);
+        assert_eq!(t.entity_ids(of("closing", None, 10)).await, ["c"]);
+        assert_eq!(t.entity_ids(of("approved", None, 1)).await, ["a"]);
+        assert_eq!(t.entity_ids(of("approved", Some("a"), 1)).await, ["d"]);
+        assert!(t.entity_ids(of("lost", None, 10)).await.is_empty());
+        let listed = t.entities().list_entities(of("closing", None, 10)).await.unwrap();
+        assert_eq!(listed, [t.entity(&home, "c").await], "as it is found");
+    }
+}
+
+/// A page of entities is bounded, whatever is asked for.
+pub(super) async fn a_page_of_entities_is_bounded(t: &Stage) {
+    for n in 0..=MAX_PAGE {
+        must!(t.create(&format!("{n:05}"), "approved", "{}").await, CreatedEntity::Created(_));
+    }
+    let request = ListEntities { limit: usize::MAX, ..t.all_invoices(&Home::Own) };
+    assert_eq!(t.entity_ids(request).await.len(), MAX_PAGE);
+}
+
+/// A row of the user's shows its status, its version, when it was changed, and the columns that are asked for.
+pub(super) async fn a_row_of_the_users_is_an_entity(t: &Stage) {
+    let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
+    t.put_row("i1", "overdue", 41).await;
+    let at = t.now();
+    t.pass(SECOND);
+    let found = t.entity(&home, "i1").await;
+    assert_eq!((found.entity, found.status), (entity_in(&home, "i1"), name("overdue")));
+    assert_eq!((found.version, found.updated_at), (Version::new(41), at));
+    assert_eq!(found.data.as_str(), r#"{"total":7}"#);
+    assert_eq!(t.find_invoice(&Home::Own, "i1").await, None, "it is not in the store's own table");
+    let order = entity_of("order", "i1");
+    let workspace = WorkspaceId::default();
+    let found = t.entities().find_entity(&workspace, &order, &home).await.unwrap();
+    assert_eq!(found.unwrap().entity, order, "the row is whatever the workflow says it is");
+}
+
+/// A table that is not there is refused with words, by every verb.
+pub(super) async fn a_table_that_is_not_there_is_refused(t: &Stage) {
+    let table = TableRef::new("nowhere_at_all").unwrap();
+    let home = Home::Table(table.clone());
+    let refused = |what: &str, error: Option<StoreError>| match error {
+        Some(StoreError::Refused(why)) => assert!(why.contains("nowhere_at_all"), "{what}: {why}"),
+        other => panic!("{what}: {other:?}"),
+    };
+    let (book, workspace) = (t.entities(), WorkspaceId::default());
+    refused("check", book.check_table(&table).await.err());
+    refused("find", book.find_entity(&workspace, &entity_in(&home, "i1"), &home).await.err());
+    refused("list", book.list_entities(t.all_invoices(&home)).await.err());
+    refused("begin", book.begin_operation(t.close(&home, "i1").request()).await.err());
+    let mut strays = t.strays(t.now());
+    strays.table = table;
+    refused("strays", book.revert_strays(strays).await.err());
+    assert!(t.operation_ids(t.all_operations(&home)).await.is_empty());
+}
+
+/// A table of the user's that can be used is not refused; one that lacks a column is, with words.
+pub(super) async fn a_table_that_lacks_a_column_is_refused(t: &Stage) {
+    let Some(home) = t.homes().await.into_iter().find(is_table) else { return };
+    let table = home.table().expect("it is one").clone();
+    t.entities().check_table(&table).await.unwrap();
+    // The memory store has no columns.
+    if t.tables.as_ref().is_none_or(|tables| tables.writing("", "", false).is_none()) {
+        return;
+    }
+    t.invoice(&home, "i1", "approved").await;
+    let named = |column: fn(&mut TableRef) -> &mut String| {
+        let mut table = table.clone();
+        *column(&mut table) = "absent".into();
+        table
+    };
+    let lacking = [
+        named(|table| &mut table.id),
+        named(|table| &mut table.status),
+        named(|table| &mut table.version),
+        named(|table| &mut table.updated_at),
+        named(|table| &mut table.data[0]),
+    ];
+    for table in lacking {
+        let refusal = t.entities().check_table(&table).await;
+        must!(refusal, Err(StoreError::Refused(why)) if why.contains("absent"));
+        let home = Home::Table(table);
+        let workspace = WorkspaceId::default();
+        let refusal = t.entities().find_entity(&workspace, &entity_in(&home, "i1"), &home).await;
+        must!(refusal, Err(StoreError::Refused(why)) if why.contains("absent"));
+    }
+}
+
+/// Statuses are compared exactly.
+pub(super) async fn statuses_are_compared_exactly(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "a", "approved").await;
+        t.invoice(&home, "b", "APPROVED").await;
+        let status: Option<Name> = Some(name("approved"));
+        assert_eq!(t.entity_ids(ListEntities { status, ..t.all_invoices(&home) }).await, ["a"]);
+    }
+}

@@ -1,0 +1,38 @@
+//! User work and the end of an operation in one commit.
+
+use hapax_engine::model::{Failure, Finished, Payload};
+use hapax_engine::store::{TransactOperation, TransactedOperation};
+
+use crate::fault::Fault;
+use crate::job::Verb;
+use crate::session::Session;
+use crate::transact::{Judged, work_and_record};
+
+impl Verb for TransactOperation {
+    type Outcome = TransactedOperation;
+
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<TransactedOperation, Fault> {
+        work_and_record(session, &*self.work, |session, output| finish(self, session, output))
+    }
+}
+
+impl Judged for TransactedOperation {
+    fn stands(&self) -> bool {
+        matches!(self, TransactedOperation::Worked(Finished::Finished { .. }))
+    }
+
+    fn failed(failure: Failure) -> Self {
+        TransactedOperation::WorkFailed(failure)
+    }
+}
+
+fn finish(
+    transact: &TransactOperation,
+    session: &mut Session<'_, '_>,
+    output: Payload,
+) -> Result<TransactedOperation, Fault> {
+    match (transact.finish)(output) {
+        Ok(finish) => finish.apply(session).map(TransactedOperation::Worked),
+        Err(failure) => Ok(TransactedOperation::WorkFailed(failure)),
+    }
+}
