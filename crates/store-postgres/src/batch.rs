@@ -159,8 +159,17 @@ fn size_of_note(what: &Noted) -> usize {
         Noted::Resolved { reason, .. }
         | Noted::Steered { reason, .. }
         | Noted::Redelivered { reason }
+        | Noted::Overridden { reason, .. }
         | Noted::KeyReleased { reason, .. } => reason.len(),
         Noted::Remarked { text } => text.len(),
-        Noted::Claimed { .. } | Noted::Probed { .. } | Noted::Refused { .. } | Noted::SetUp { .. } => 0,
+        Noted::OnEntity { did, .. } => size_of_note(did),
+        Noted::Claimed { .. }
+        | Noted::Probed { .. }
+        | Noted::Refused { .. }
+        | Noted::SetUp { .. }
+        | Noted::Reverted { .. }
+        | Noted::StrayReverted { .. }
+        | Noted::Held { .. }
+        | Noted::TriedAgain { .. } => 0,
     }
 }

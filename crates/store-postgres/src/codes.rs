@@ -2,8 +2,8 @@
 //! only add.
 
 use hapax_engine::model::{
-    Asked, Ending, EventKind, HookStatus, ItemKind, KeyKind, PostStatus, Priority, PromiseStatus, Role,
-    RunStatus, StepKind, StepStatus, Timestamp,
+    Asked, Ending, EventKind, HookStatus, ItemKind, KeyKind, OperationStatus, PostStatus, Priority,
+    PromiseStatus, Recovery, Role, RunStatus, StepKind, StepStatus, Timestamp,
 };
 
 use crate::fault::Fault;
@@ -243,6 +243,35 @@ impl Code for ItemKind {
             ItemKind::Setting => 3,
             ItemKind::Source => 4,
             ItemKind::Subscription => 5,
+            ItemKind::EntityWorkflow => 6,
+        }
+    }
+}
+
+impl Code for OperationStatus {
+    const WHAT: &'static str = "the status of an operation";
+    const ALL: &'static [Self] = &OperationStatus::ALL;
+
+    fn code(self) -> i16 {
+        match self {
+            OperationStatus::Pending => 0,
+            OperationStatus::Done => 1,
+            OperationStatus::Rejected => 2,
+            OperationStatus::Failed => 3,
+            OperationStatus::Reverted => 4,
+            OperationStatus::InDoubt => 5,
+        }
+    }
+}
+
+impl Code for Recovery {
+    const WHAT: &'static str = "what becomes of a claim";
+    const ALL: &'static [Self] = &[Recovery::Revert, Recovery::Hold];
+
+    fn code(self) -> i16 {
+        match self {
+            Recovery::Revert => 0,
+            Recovery::Hold => 1,
         }
     }
 }
@@ -292,5 +321,7 @@ mod tests {
         check::<Role>();
         check::<RequestStatus>();
         check::<ItemKind>();
+        check::<OperationStatus>();
+        check::<Recovery>();
     }
 }

@@ -1,6 +1,7 @@
 //! A lane of operations that read before they write: they take turns in one transaction, which commits for all of them.
 //!
-//! There are two: one for runs and what is set up, and one for requests under their keys, so that neither waits for the other.
+//! There are three: one for runs and what is set up, one for requests under their keys, and one for entities, so that none waits for
+//! another.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::limits::{FIRST_PAUSE, MAX_CONSIDERED, MAX_TRIES};
 use crate::numbers::Numbers;
 use crate::pools::{Connections, Held, Pools};
 use crate::session::Session;
+use crate::user_tables::UserTables;
 
 /// What waits for the lane; its workers take turns in emptying it.
 pub(crate) type Inbox = Arc<Mutex<mpsc::Receiver<Box<dyn Task>>>>;
@@ -28,6 +30,7 @@ pub(crate) struct Considered {
     /// Which of them are its own.
     pub(crate) connections: fn(&Pools) -> &Connections,
     pub(crate) numbers: Arc<Numbers>,
+    pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
 }
@@ -132,7 +135,7 @@ impl Considered {
             self.numbers.give_workspace(held.link(), workspace).await?;
         }
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
-        let mut session = Session::new(held.link(), &self.numbers, self.clock.now());
+        let mut session = Session::new(held.link(), &self.numbers, &self.tables, self.clock.now());
         session.prepare_for(&needs).await?;
         for task in batch {
             task.apply(&mut session).await?;

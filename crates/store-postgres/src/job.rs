@@ -13,6 +13,7 @@ use hapax_engine::model::{
 use hapax_engine::store::{KeyPlace, StoreError, StoreResult, Uses};
 use tokio::sync::oneshot;
 
+use crate::entities::EntityNeeds;
 use crate::fault::Fault;
 use crate::requests::RequestPlace;
 use crate::session::Session;
@@ -36,6 +37,8 @@ pub(crate) struct Needs {
     pub(crate) requests: Vec<RequestPlace>,
     /// What is to be added to the counts of keys.
     pub(crate) uses: BTreeMap<KeyPlace, Uses>,
+    /// Entities and operations.
+    pub(crate) entities: EntityNeeds,
 }
 
 impl Needs {

@@ -1,10 +1,40 @@
 //! What statements go through: a connection of ours, or a transaction that user code shares.
 
+use std::sync::Arc;
+
 use deadpool_postgres::Object;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement, Transaction};
 
 use crate::session::Params;
+
+/// A statement: out of a file, or made for a table of the user's.
+#[derive(Debug, Clone)]
+pub(crate) enum Sql {
+    Fixed(&'static str),
+    Made(Arc<str>),
+}
+
+impl Sql {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Sql::Fixed(text) => text,
+            Sql::Made(text) => text,
+        }
+    }
+}
+
+impl From<&'static str> for Sql {
+    fn from(text: &'static str) -> Self {
+        Sql::Fixed(text)
+    }
+}
+
+impl From<Arc<str>> for Sql {
+    fn from(text: Arc<str>) -> Self {
+        Sql::Made(text)
+    }
+}
 
 /// A way to the server.
 #[derive(Clone, Copy)]
@@ -19,7 +49,7 @@ pub(crate) enum Link<'c> {
 
 impl Link<'_> {
     /// Prepared once for each connection of ours; each time on one that is not, since nobody would ever use it again.
-    pub(crate) async fn prepare(self, sql: &'static str) -> Result<Statement, Error> {
+    pub(crate) async fn prepare(self, sql: &str) -> Result<Statement, Error> {
         match self {
             Link::Own(object) => object.prepare_cached(sql).await,
             Link::Shared(transaction) => transaction.prepare_cached(sql).await,

@@ -39,6 +39,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0003_promise_keys_webhooks.sql"),
         oldest_program: 2,
     },
+    Migration {
+        name: "0004_entities_operations",
+        sql: include_str!("../migrations/0004_entities_operations.sql"),
+        oldest_program: 3,
+    },
 ];
 
 /// The version this program works with.

@@ -28,6 +28,8 @@ pub(crate) struct Pools {
     pub(crate) considered: Connections,
     /// For requests under their keys.
     pub(crate) requests: Connections,
+    /// For operations on entities, which may have to wait for user code that holds a row.
+    pub(crate) entities: Connections,
     pub(crate) reads: Connections,
     /// Reserved: a node that cannot renew its leases loses its runs.
     pub(crate) renewals: Connections,
@@ -50,6 +52,7 @@ impl Pools {
             commits: pool(options.committers),
             considered: pool(options.committers),
             requests: pool(options.committers),
+            entities: pool(options.committers),
             reads: pool(options.readers),
             renewals: pool(RENEWAL_CONNECTIONS),
             maintenance: pool(MAINTENANCE_CONNECTIONS),
@@ -60,8 +63,20 @@ impl Pools {
 
     /// Closes them all; calls under way keep theirs until they end.
     pub(crate) fn close(&self) {
-        let Pools { commits, considered, requests, reads, renewals, maintenance, deliveries, works } = self;
-        for connections in [commits, considered, requests, reads, renewals, maintenance, deliveries, works] {
+        let Pools {
+            commits,
+            considered,
+            requests,
+            entities,
+            reads,
+            renewals,
+            maintenance,
+            deliveries,
+            works,
+        } = self;
+        for connections in
+            [commits, considered, requests, entities, reads, renewals, maintenance, deliveries, works]
+        {
             connections.pool.close();
         }
     }

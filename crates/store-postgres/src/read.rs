@@ -19,11 +19,7 @@ use crate::rows::{self, uuid};
 /// Several statements that see the same; read-only, so that the server need not keep anything of it.
 pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-pub(crate) async fn query(
-    held: &Held,
-    sql: &'static str,
-    params: &[&(dyn ToSql + Sync)],
-) -> Result<Vec<Row>, Fault> {
+pub(crate) async fn query(held: &Held, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Fault> {
     let statement = held.prepare_cached(sql).await?;
     Ok(held.query(&statement, params).await?)
 }

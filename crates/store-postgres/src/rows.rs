@@ -53,6 +53,10 @@ impl<'r> Columns<'r> {
         Columns { row, next: 0 }
     }
 
+    pub(crate) fn from_place(row: &'r Row, next: usize) -> Self {
+        Columns { row, next }
+    }
+
     pub(crate) fn get<T: FromSql<'r>>(&mut self) -> Result<T, Fault> {
         let place = self.next;
         self.next += 1;

@@ -2,25 +2,30 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use futures_util::future::BoxFuture;
-use hapax_engine::model::{Name, Promise, PromiseId, RunEvent, RunId, SignalId, Timestamp, WorkspaceId};
+use hapax_engine::model::{
+    Name, Promise, PromiseId, RunEvent, RunId, SignalId, TableRef, Timestamp, WorkspaceId,
+};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use crate::alone::{self, KnownAlone, PromisePlace};
 use crate::codes::{Code, count, millis, millis_of};
 use crate::count_uses;
+use crate::entities::{self, KnownEntities};
 use crate::fault::Fault;
 use crate::job::Needs;
-use crate::link::Link;
+use crate::link::{Link, Sql};
 use crate::numbers::{Numbers, WorkflowNo, WorkspaceNo};
 use crate::promise_keys::{self, KnownKeys};
 use crate::promises::promise;
 use crate::requests::{self, KnownRequests};
 use crate::rows::{self, Columns, StoredHead, uuid};
+use crate::user_tables::{UserTable, UserTables};
 
 /// The parameters of a statement.
 pub(crate) type Params = Vec<Box<dyn ToSql + Sync + Send>>;
@@ -57,7 +62,10 @@ pub(crate) struct Session<'c> {
     signal_ids: HashMap<(WorkspaceNo, RunId, SignalId), bool>,
     /// Requests that were foreseen.
     pub(crate) requests: KnownRequests,
-    kept_back: Vec<(&'static str, Params)>,
+    /// Entities and operations.
+    pub(crate) entities: KnownEntities,
+    tables: &'c UserTables,
+    kept_back: Vec<(Sql, Params)>,
 }
 
 /// What a request is answered with.
@@ -70,7 +78,12 @@ enum Answer {
 type Request<'a> = BoxFuture<'a, Result<Answer, Error>>;
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(client: Link<'c>, numbers: &'c Numbers, now: Timestamp) -> Self {
+    pub(crate) fn new(
+        client: Link<'c>,
+        numbers: &'c Numbers,
+        tables: &'c UserTables,
+        now: Timestamp,
+    ) -> Self {
         Session {
             client,
             numbers,
@@ -84,6 +97,8 @@ impl<'c> Session<'c> {
             promise_keys: KnownKeys::new(),
             signal_ids: HashMap::new(),
             requests: KnownRequests::new(),
+            entities: KnownEntities::default(),
+            tables,
             kept_back: Vec::new(),
         }
     }
@@ -108,9 +123,15 @@ impl<'c> Session<'c> {
         found.ok_or_else(|| Fault::Broken(format!("workflow {name} has no number")))
     }
 
+    /// What is known of a table of the user's; refused if it cannot be used.
+    pub(crate) async fn get_table(&self, table: &TableRef) -> Result<Arc<UserTable>, Fault> {
+        self.tables.get_table(self.client, table).await
+    }
+
     /// Locks and reads everything that is foreseen, so that the operations themselves hardly ever wait.
     ///
-    /// One order of locks for all nodes: promises that stand alone, then runs, then keys of promises.
+    /// One order of locks for all nodes: promises that stand alone, then runs, then keys of promises; entities are looked at by
+    /// operations that look at nothing else.
     pub(crate) async fn prepare_for(&mut self, needs: &Needs) -> Result<(), Fault> {
         let mut runs = Vec::with_capacity(needs.runs.len() + needs.promises.len());
         for (workspace, run) in &needs.runs {
@@ -160,6 +181,7 @@ impl<'c> Session<'c> {
         promise_keys::lock(self, &keys).await?;
         self.read_signal_ids(&needs.signal_ids).await?;
         requests::prepare(self, needs).await?;
+        entities::prepare(self, &needs.entities).await?;
         count_uses::add(self, &needs.uses).await
     }
 
@@ -354,7 +376,7 @@ impl<'c> Session<'c> {
 
     /// A write whose outcome nobody needs before the commit.
     pub(crate) fn keep_back(&mut self, sql: &'static str, params: Params) {
-        self.kept_back.push((sql, params));
+        self.kept_back.push((sql.into(), params));
     }
 
     /// A write that changes no row if another transaction was faster.
@@ -363,53 +385,64 @@ impl<'c> Session<'c> {
         sql: &'static str,
         params: Params,
     ) -> Result<(), Fault> {
-        self.kept_back.push((sql, params));
-        match self.send(None, false).await? {
-            Answer::Changed(0) => Err(Fault::Rival),
-            Answer::Done | Answer::Changed(_) | Answer::Rows(_) => Ok(()),
+        self.kept_back.push((sql.into(), params));
+        match self.send(Vec::new(), false).await?.pop() {
+            Some(Answer::Changed(0)) => Err(Fault::Rival),
+            None | Some(Answer::Done | Answer::Changed(_) | Answer::Rows(_)) => Ok(()),
         }
     }
 
     /// Sends what was kept back, and a read that sees it.
-    pub(crate) async fn query(&mut self, sql: &'static str, params: Params) -> Result<Vec<Row>, Fault> {
-        match self.send(Some((sql, params)), false).await? {
+    pub(crate) async fn query(&mut self, sql: impl Into<Sql>, params: Params) -> Result<Vec<Row>, Fault> {
+        let answers = self.query_all(vec![(sql.into(), params)]).await?;
+        answers.into_iter().next().ok_or_else(|| Fault::Broken("a read was not answered".into()))
+    }
+
+    /// Sends what was kept back, and reads that see it, each also what was committed while those before it waited for locks.
+    pub(crate) async fn query_all(&mut self, reads: Vec<(Sql, Params)>) -> Result<Vec<Vec<Row>>, Fault> {
+        let number = reads.len();
+        let mut answers = self.send(reads, false).await?;
+        let rows = |answer| match answer {
             Answer::Rows(rows) => Ok(rows),
             Answer::Done | Answer::Changed(_) => Err(Fault::Broken("a read was answered as a write".into())),
-        }
+        };
+        answers.drain(answers.len().saturating_sub(number)..).map(rows).collect()
     }
 
     /// Sends what was kept back.
     pub(crate) async fn flush(&mut self) -> Result<(), Fault> {
+        entities::write_out(self).await?;
         match self.kept_back.is_empty() {
             true => Ok(()),
-            false => self.send(None, false).await.map(drop),
+            false => self.send(Vec::new(), false).await.map(drop),
         }
     }
 
     /// Sends what was kept back, and commits. From `is_committing` on nobody knows the outcome before the answer.
     pub(crate) async fn commit(&mut self, is_committing: &AtomicBool) -> Result<(), Fault> {
+        entities::write_out(self).await?;
         if !self.is_begun && self.kept_back.is_empty() {
             return Ok(());
         }
         is_committing.store(true, Ordering::Relaxed);
-        self.send(None, true).await.map(drop)
+        self.send(Vec::new(), true).await.map(drop)
     }
 
-    /// Everything in one go: the beginning, what was kept back, a read, the commit. Answers with the last.
-    async fn send(&mut self, read: Option<(&'static str, Params)>, commits: bool) -> Result<Answer, Fault> {
+    /// Everything in one go: the beginning, what was kept back, reads, the commit. Answers with what each is answered with.
+    async fn send(&mut self, reads: Vec<(Sql, Params)>, commits: bool) -> Result<Vec<Answer>, Fault> {
         let client = self.client;
-        let mut requests: Vec<Request<'_>> = Vec::with_capacity(self.kept_back.len() + 3);
+        let mut requests: Vec<Request<'_>> = Vec::with_capacity(self.kept_back.len() + reads.len() + 2);
         if !self.is_begun {
             requests.push(Box::pin(async { client.batch_execute("BEGIN").await.map(|()| Answer::Done) }));
             self.is_begun = true;
         }
         for (sql, params) in std::mem::take(&mut self.kept_back) {
-            let statement = client.prepare(sql).await?;
+            let statement = client.prepare(sql.as_str()).await?;
             requests
                 .push(Box::pin(async move { client.execute(&statement, params).await.map(Answer::Changed) }));
         }
-        if let Some((sql, params)) = read {
-            let statement = client.prepare(sql).await?;
+        for (sql, params) in reads {
+            let statement = client.prepare(sql.as_str()).await?;
             requests.push(Box::pin(async move {
                 let params: Vec<&(dyn ToSql + Sync)> =
                     params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
@@ -423,9 +456,9 @@ impl<'c> Session<'c> {
     }
 }
 
-/// Sends all requests before it waits for the first answer: each goes out when it is first polled. Answers with the last, or with
-/// the first error, since those behind it are only told that the transaction has failed.
-async fn in_order(mut requests: Vec<Request<'_>>) -> Result<Answer, Fault> {
+/// Sends all requests before it waits for the first answer: each goes out when it is first polled. Answers with all answers, or
+/// with the first error, since those behind it are only told that the transaction has failed.
+async fn in_order(mut requests: Vec<Request<'_>>) -> Result<Vec<Answer>, Fault> {
     let mut early = Vec::with_capacity(requests.len());
     for request in &mut requests {
         early.push(match futures_util::poll!(Pin::new(request)) {
@@ -433,12 +466,12 @@ async fn in_order(mut requests: Vec<Request<'_>>) -> Result<Answer, Fault> {
             Poll::Pending => None,
         });
     }
-    let mut last = Answer::Done;
+    let mut answers = Vec::with_capacity(requests.len());
     for (request, early) in requests.into_iter().zip(early) {
-        last = match early {
+        answers.push(match early {
             Some(answer) => answer?,
             None => request.await?,
-        };
+        });
     }
-    Ok(last)
+    Ok(answers)
 }

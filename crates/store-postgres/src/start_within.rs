@@ -25,6 +25,7 @@ use crate::session::{Session, params};
 use crate::start_run::{check_key, insert_new, subject_holder};
 use crate::start_runs::{Obstacle, read_obstacle};
 use crate::store::PostgresStore;
+use crate::user_tables::UserTables;
 
 /// Starts that share a transaction of yours.
 pub trait StartWithin {
@@ -61,6 +62,7 @@ impl StartWithin for Start {
 pub(crate) struct Guests {
     pub(crate) pools: Arc<Pools>,
     pub(crate) numbers: Arc<Numbers>,
+    pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Where our tables are, as `search_path` says it.
     pub(crate) search_path: String,
@@ -127,7 +129,7 @@ impl Guests {
         let patience = format!("{}ms", self.lock_timeout.as_millis());
         visit(link, &self.search_path, &patience).await?;
         self.check_identity(link).await?;
-        let mut session = Session::new(link, &self.numbers, self.clock.now());
+        let mut session = Session::new(link, &self.numbers, &self.tables, self.clock.now());
         let outcome = start(&mut session, new, workspace, workflow).await?;
         if let StartOutcome::Created(_) = outcome {
             let told = params![self.hint.clone()];

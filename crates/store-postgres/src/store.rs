@@ -10,8 +10,8 @@ use hapax_engine::model::{
     Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, HookBook, KeyBook,
-    ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
+    KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged,
     Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome,
     SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult,
     StoredDoubt, StoredKey, Transact, TransactOutcome,
@@ -39,7 +39,8 @@ use crate::pools::Pools;
 use crate::server_clock::ServerClock;
 use crate::start_runs;
 use crate::start_within::Guests;
-use crate::transact::Works;
+use crate::transact::{Record, Works};
+use crate::user_tables::UserTables;
 use crate::{
     claim_posts, finish_post, list_doubts, list_notes, list_posts, list_runs, purge, read, renew_leases,
 };
@@ -51,6 +52,7 @@ pub struct PostgresStore {
     clock: Arc<dyn Clock>,
     pools: Arc<Pools>,
     numbers: Arc<Numbers>,
+    tables: Arc<UserTables>,
     rotation: Arc<Rotation>,
     hints: Arc<Hints>,
     deadline: Duration,
@@ -73,6 +75,7 @@ struct Lanes {
     hot: mpsc::Sender<HotOp>,
     considered: mpsc::Sender<Box<dyn Task>>,
     requests: mpsc::Sender<Box<dyn Task>>,
+    entities: mpsc::Sender<Box<dyn Task>>,
 }
 
 impl PostgresStore {
@@ -80,12 +83,14 @@ impl PostgresStore {
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
         let Opened { address, place, clock, server_clock } = open(url, &options).await?;
         let pools = Arc::new(Pools::new(&address, &options));
-        let numbers = Arc::new(Numbers::default());
+        let (numbers, tables) = (Arc::new(Numbers::default()), Arc::new(UserTables::default()));
         let hints = Hints::new(&options.schema);
         let (hot, hot_inbox) = mpsc::channel(MAX_QUEUED);
         let (considered, considered_inbox) = mpsc::channel(MAX_QUEUED);
         let (requests, requests_inbox) = mpsc::channel(MAX_QUEUED);
-        let hot_inbox = Arc::new(Mutex::new(hot_inbox));
+        let (entities, entities_inbox) = mpsc::channel(MAX_QUEUED);
+        let (hot_inbox, entities_inbox) =
+            (Arc::new(Mutex::new(hot_inbox)), Arc::new(Mutex::new(entities_inbox)));
         let (considered_inbox, requests_inbox) =
             (Arc::new(Mutex::new(considered_inbox)), Arc::new(Mutex::new(requests_inbox)));
         let mut workers = JoinSet::new();
@@ -102,11 +107,13 @@ impl PostgresStore {
                 pools: pools.clone(),
                 connections,
                 numbers: numbers.clone(),
+                tables: tables.clone(),
                 clock: clock.clone(),
                 hints: hints.clone(),
             };
             workers.spawn(lane(|pools| &pools.considered).run(considered_inbox.clone()));
             workers.spawn(lane(|pools| &pools.requests).run(requests_inbox.clone()));
+            workers.spawn(lane(|pools| &pools.entities).run(entities_inbox.clone()));
         }
         let mut attendants = JoinSet::new();
         attendants.spawn(hints.clone().tell(pools.clone()));
@@ -117,6 +124,7 @@ impl PostgresStore {
         let works = Arc::new(Works {
             pools: pools.clone(),
             numbers: numbers.clone(),
+            tables: tables.clone(),
             clock: clock.clone(),
             hints: hints.clone(),
             search_path: search_path(&options),
@@ -124,6 +132,7 @@ impl PostgresStore {
         let guests = Guests {
             pools: pools.clone(),
             numbers: numbers.clone(),
+            tables: tables.clone(),
             clock: clock.clone(),
             search_path: search_path(&options),
             lock_timeout: lock_timeout(&options),
@@ -135,6 +144,7 @@ impl PostgresStore {
             clock,
             pools,
             numbers,
+            tables,
             rotation: Arc::default(),
             hints,
             deadline: options.deadline,
@@ -142,7 +152,7 @@ impl PostgresStore {
             guests,
             turns: Arc::new(Semaphore::new(options.transactions)),
             transactions: options.transactions,
-            lanes: RwLock::new(Some(Lanes { hot, considered, requests })),
+            lanes: RwLock::new(Some(Lanes { hot, considered, requests, entities })),
             workers: Mutex::new(workers),
             _attendants: attendants,
         })
@@ -194,6 +204,14 @@ impl PostgresStore {
         V::Outcome: Sync,
     {
         self.take_turn(&self.lanes()?.requests, request).await
+    }
+
+    /// Writes what concerns entities and their operations.
+    pub(crate) async fn move_entity<V: Verb>(&self, request: V) -> StoreResult<V::Outcome>
+    where
+        V::Outcome: Sync,
+    {
+        self.take_turn(&self.lanes()?.entities, request).await
     }
 
     async fn take_turn<V: Verb>(
@@ -252,8 +270,48 @@ impl PostgresStore {
         self.pools.maintenance.run(self.deadline, work).await.map_err(Fault::into_commit_error)
     }
 
+    /// Says that somebody lives, on connections that nothing else keeps busy.
+    pub(crate) async fn renew<T: Send + 'static, F>(
+        &self,
+        work: impl FnOnce(Arc<crate::pools::Held>) -> F,
+    ) -> StoreResult<T>
+    where
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        self.pools.renewals.run(self.deadline, work).await.map_err(Fault::into_commit_error)
+    }
+
+    /// Does work of the user's, when it is its turn, and records it in the same commit.
+    pub(crate) async fn work<R: Record>(&self, request: R) -> StoreResult<R::Outcome> {
+        let turn = match tokio::time::timeout(self.deadline, self.turns.clone().acquire_owned()).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(_)) => return Err(StoreError::Unavailable("the store is closed".into())),
+            Err(_) => {
+                let why = format!("{} steps with work of their own are under way already", self.transactions);
+                return Err(StoreError::Unavailable(why));
+            }
+        };
+        let works = self.works.clone();
+        // In a task of its own, so that whoever asked may stop waiting at any moment.
+        let working = tokio::spawn(async move {
+            let outcome = works.transact(&request).await;
+            drop(turn);
+            outcome
+        });
+        let ended = |_| Err(StoreError::Unknown("the store failed on this request".into()));
+        working.await.unwrap_or_else(ended)
+    }
+
     pub(crate) fn numbers(&self) -> Arc<Numbers> {
         self.numbers.clone()
+    }
+
+    pub(crate) fn tables(&self) -> Arc<UserTables> {
+        self.tables.clone()
+    }
+
+    pub(crate) fn pools(&self) -> &Pools {
+        &self.pools
     }
 }
 
@@ -296,6 +354,10 @@ impl Store for PostgresStore {
     }
 
     fn hook_book(&self) -> Option<&dyn HookBook> {
+        Some(self)
+    }
+
+    fn entity_book(&self) -> Option<&dyn EntityBook> {
         Some(self)
     }
 
@@ -343,23 +405,7 @@ impl Store for PostgresStore {
     }
 
     async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
-        let turn = match tokio::time::timeout(self.deadline, self.turns.clone().acquire_owned()).await {
-            Ok(Ok(turn)) => turn,
-            Ok(Err(_)) => return Err(StoreError::Unavailable("the store is closed".into())),
-            Err(_) => {
-                let why = format!("{} steps with work of their own are under way already", self.transactions);
-                return Err(StoreError::Unavailable(why));
-            }
-        };
-        let works = self.works.clone();
-        // In a task of its own, so that whoever asked may stop waiting at any moment.
-        let working = tokio::spawn(async move {
-            let outcome = works.transact(request).await;
-            drop(turn);
-            outcome
-        });
-        let ended = |_| Err(StoreError::Unknown("the store failed on this request".into()));
-        working.await.unwrap_or_else(ended)
+        self.work(request).await
     }
 
     async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {

@@ -1,11 +1,16 @@
 //! User work and its record in one commit.
 
+use std::any::Any;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use hapax_engine::clock::Clock;
-use hapax_engine::model::{Advance, Failure, Payload};
-use hapax_engine::store::{AdvanceOutcome, StoreError, StoreResult, Transact, TransactOutcome};
+use hapax_engine::model::{Failure, Finished, Payload};
+use hapax_engine::store::{
+    AdvanceOutcome, StoreError, StoreResult, Transact, TransactOperation, TransactOutcome,
+    TransactedOperation,
+};
 use tokio_postgres::error::SqlState;
 
 use crate::considered::pause;
@@ -17,16 +22,47 @@ use crate::link::Link;
 use crate::numbers::Numbers;
 use crate::pools::{Held, Pools};
 use crate::session::Session;
+use crate::user_tables::UserTables;
 use crate::user_work::PostgresWork;
 
 /// A transaction on a connection that user code shares.
-type Shared<'c> = deadpool_postgres::Transaction<'c>;
+pub(crate) type Shared<'c> = deadpool_postgres::Transaction<'c>;
+
+/// Work, and what records it.
+pub(crate) trait Record: Send + Sync + 'static {
+    /// What it comes to.
+    type Outcome: Send + 'static;
+
+    /// The work, as [`PostgresWork`].
+    fn work(&self) -> &(dyn Any + Send + Sync);
+
+    /// What it comes to if the work failed, or its record was refused.
+    fn failed(failure: Failure) -> Self::Outcome;
+
+    /// Writes the record of work that gave `output`.
+    fn record(
+        &self,
+        works: &Works,
+        transaction: &Shared<'_>,
+        output: Payload,
+    ) -> impl Future<Output = Result<Recorded<Self::Outcome>, Fault>> + Send;
+}
+
+/// What recording came to.
+pub(crate) struct Recorded<T> {
+    outcome: T,
+    /// Is there anything to be committed?
+    stands: bool,
+    /// Has anything become due for whoever claims it first?
+    has_woken: bool,
+}
 
 /// Does the work of steps that share a transaction with the store.
 #[derive(Debug)]
 pub(crate) struct Works {
     pub(crate) pools: Arc<Pools>,
     pub(crate) numbers: Arc<Numbers>,
+    pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
     /// Where our tables are, as `search_path` says it.
@@ -42,15 +78,15 @@ const RECORDING: u8 = 2;
 const COMMITTING: u8 = 3;
 
 /// An outcome, and whether the connection is fit for the next.
-type Ended = (TransactOutcome, bool);
+type Ended<T> = (T, bool);
 
 impl Works {
     /// Tries until no other transaction is in the way of the record, but not for ever.
     ///
     /// To be turned away costs a step one of its attempts, though its work was never asked. So a server that is on its way back
     /// is waited for, up to the deadline.
-    pub(crate) async fn transact(&self, request: Transact) -> StoreResult<TransactOutcome> {
-        let Some(work) = request.work.downcast_ref::<PostgresWork>() else {
+    pub(crate) async fn transact<R: Record>(&self, request: &R) -> StoreResult<R::Outcome> {
+        let Some(work) = request.work().downcast_ref::<PostgresWork>() else {
             return Err(StoreError::Refused("work on this store is given as PostgresWork".into()));
         };
         let (entered, deadline) = (Entered::now(), self.pools.works.deadline());
@@ -65,7 +101,7 @@ impl Works {
                 }
             };
             let progress = Progress(AtomicU8::new(BEGINNING));
-            let trying = tokio::time::timeout(deadline, self.attempt(&mut held, work, &request, &progress));
+            let trying = tokio::time::timeout(deadline, self.attempt(&mut held, work, request, &progress));
             let fault = match trying.await.unwrap_or(Err(Fault::OutOfTime)) {
                 Ok((outcome, is_sound)) => {
                     if is_sound {
@@ -80,26 +116,26 @@ impl Works {
             match (progress.0.load(Ordering::Relaxed), fault) {
                 (WORKING, Fault::OutOfTime) => {
                     let why = format!("the work did not end within {deadline:?}; nothing of it was written");
-                    return Ok(TransactOutcome::WorkFailed(Failure::retryable(why)));
+                    return Ok(R::failed(Failure::retryable(why)));
                 }
                 (BEGINNING, _) if !entered.is_over(deadline) => tokio::time::sleep(RECONNECT_PAUSE).await,
                 (RECORDING, fault) if fault.is_collision() && tries < MAX_TRIES => {
                     pause(tries).await;
                     tries += 1;
                 }
-                (COMMITTING, fault) => return refused_at_commit(fault),
+                (COMMITTING, fault) => return refused_at_commit::<R>(fault),
                 (_, fault) => return Err(fault.into_store_error()),
             }
         }
     }
 
-    async fn attempt(
+    async fn attempt<R: Record>(
         &self,
         held: &mut Held,
         work: &PostgresWork,
-        request: &Transact,
+        request: &R,
         progress: &Progress,
-    ) -> Result<Ended, Fault> {
+    ) -> Result<Ended<R::Outcome>, Fault> {
         let mut transaction = held.transaction().await?;
         let own = which(&transaction).await?;
         progress.0.store(WORKING, Ordering::Relaxed);
@@ -107,60 +143,36 @@ impl Works {
         progress.0.store(RECORDING, Ordering::Relaxed);
         let output = match done {
             Ok(output) => output,
-            Err(failure) => return self.give_up(transaction, &own, failure).await,
+            Err(failure) => return give_up::<R>(transaction, &own, failure).await,
         };
         match enter(&transaction, &self.search_path).await {
             Ok(found) if found == own => {}
-            Ok(_) => return Ok((ended_early("it succeeded".into()), false)),
+            Ok(_) => return Ok((R::failed(ended_early("it succeeded".into())), false)),
             Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
                 let why =
                     "the work went on after a statement of its own had failed; nothing of it was written";
                 let is_sound = transaction.rollback().await.is_ok();
-                return Ok((TransactOutcome::WorkFailed(Failure::unknown(why)), is_sound));
+                return Ok((R::failed(Failure::unknown(why)), is_sound));
             }
             Err(error) => return Err(error.into()),
         }
         self.record(transaction, request, output, progress).await
     }
 
-    /// Takes back what failed work has written.
-    async fn give_up(&self, transaction: Shared<'_>, own: &str, failure: Failure) -> Result<Ended, Fault> {
-        match which(&transaction).await {
-            // Nothing was ended: a statement that failed has only spoilt the transaction.
-            Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {}
-            Err(_) => return Ok((TransactOutcome::WorkFailed(failure), false)),
-            Ok(found) if found == *own => {}
-            Ok(_) => return Ok((ended_early(failure.to_string()), false)),
-        }
-        let is_sound = transaction.rollback().await.is_ok();
-        Ok((TransactOutcome::WorkFailed(failure), is_sound))
-    }
-
-    async fn record(
+    async fn record<R: Record>(
         &self,
         transaction: Shared<'_>,
-        request: &Transact,
+        request: &R,
         output: Payload,
         progress: &Progress,
-    ) -> Result<Ended, Fault> {
-        let (outcome, has_woken) = match (request.record)(output.clone()) {
-            Err(illegal) => {
-                (TransactOutcome::WorkFailed(Failure::permanent(illegal).with_code("illegal_change")), false)
-            }
-            Ok(advance) => match self.write(&transaction, &advance).await {
-                Ok((AdvanceOutcome::Advanced { woken, .. }, has_woken)) => {
-                    (TransactOutcome::Done { output, advance: Box::new(advance), woken }, has_woken)
-                }
-                Ok((AdvanceOutcome::Stale(head), _)) => (TransactOutcome::Stale(Box::new(head)), false),
-                Ok((AdvanceOutcome::LeaseLost, _)) => (TransactOutcome::LeaseLost, false),
-                // The work has written, so this is not the refusal before any write that it was for the record alone.
-                Err(Fault::Refused(why)) => {
-                    (TransactOutcome::WorkFailed(Failure::permanent(why).with_code("record_refused")), false)
-                }
-                Err(fault) => return Err(fault),
-            },
+    ) -> Result<Ended<R::Outcome>, Fault> {
+        let Recorded { outcome, stands, has_woken } = match request.record(self, &transaction, output).await {
+            Ok(recorded) => recorded,
+            // The work has written, so this is not the refusal before any write that it was for the record alone.
+            Err(Fault::Refused(why)) => refused::<R>(Failure::permanent(why).with_code("record_refused")),
+            Err(fault) => return Err(fault),
         };
-        if !matches!(outcome, TransactOutcome::Done { .. }) {
+        if !stands {
             let is_sound = transaction.rollback().await.is_ok();
             return Ok((outcome, is_sound));
         }
@@ -172,18 +184,19 @@ impl Works {
         Ok((outcome, true))
     }
 
-    /// Writes the record; answers also whether anything has become due for whoever claims it first.
-    async fn write(
+    /// Carries out a request inside the transaction; answers also whether anything has become due for whoever claims it first.
+    async fn write<V: Verb>(
         &self,
         transaction: &Shared<'_>,
-        advance: &Advance,
-    ) -> Result<(AdvanceOutcome, bool), Fault> {
+        request: &V,
+    ) -> Result<(V::Outcome, bool), Fault> {
         let mut needs = Needs::default();
-        advance.foresee(&mut needs);
+        request.foresee(&mut needs);
         self.give_numbers(&needs).await?;
-        let mut session = Session::new(Link::Shared(transaction), &self.numbers, self.clock.now());
+        let mut session =
+            Session::new(Link::Shared(transaction), &self.numbers, &self.tables, self.clock.now());
         session.prepare_for(&needs).await?;
-        let outcome = advance.apply(&mut session).await?;
+        let outcome = request.apply(&mut session).await?;
         session.flush().await?;
         Ok((outcome, session.has_woken))
     }
@@ -206,6 +219,89 @@ impl Works {
     }
 }
 
+impl Record for Transact {
+    type Outcome = TransactOutcome;
+
+    fn work(&self) -> &(dyn Any + Send + Sync) {
+        &*self.work
+    }
+
+    fn failed(failure: Failure) -> TransactOutcome {
+        TransactOutcome::WorkFailed(failure)
+    }
+
+    async fn record(
+        &self,
+        works: &Works,
+        transaction: &Shared<'_>,
+        output: Payload,
+    ) -> Result<Recorded<TransactOutcome>, Fault> {
+        let advance = match (self.record)(output.clone()) {
+            Ok(advance) => advance,
+            Err(illegal) => {
+                return Ok(refused::<Self>(Failure::permanent(illegal).with_code("illegal_change")));
+            }
+        };
+        let (outcome, has_woken) = works.write(transaction, &advance).await?;
+        let (outcome, stands) = match outcome {
+            AdvanceOutcome::Advanced { woken, .. } => {
+                (TransactOutcome::Done { output, advance: Box::new(advance), woken }, true)
+            }
+            AdvanceOutcome::Stale(head) => (TransactOutcome::Stale(Box::new(head)), false),
+            AdvanceOutcome::LeaseLost => (TransactOutcome::LeaseLost, false),
+        };
+        Ok(Recorded { outcome, stands, has_woken })
+    }
+}
+
+impl Record for Arc<TransactOperation> {
+    type Outcome = TransactedOperation;
+
+    fn work(&self) -> &(dyn Any + Send + Sync) {
+        &*self.work
+    }
+
+    fn failed(failure: Failure) -> TransactedOperation {
+        TransactedOperation::WorkFailed(failure)
+    }
+
+    async fn record(
+        &self,
+        works: &Works,
+        transaction: &Shared<'_>,
+        output: Payload,
+    ) -> Result<Recorded<TransactedOperation>, Fault> {
+        let finish = match (self.finish)(output) {
+            Ok(finish) => finish,
+            Err(failure) => return Ok(refused::<Self>(failure)),
+        };
+        let (finished, has_woken) = works.write(transaction, &finish).await?;
+        let stands = matches!(finished, Finished::Finished { .. });
+        Ok(Recorded { outcome: TransactedOperation::Worked(finished), stands, has_woken })
+    }
+}
+
+fn refused<R: Record>(failure: Failure) -> Recorded<R::Outcome> {
+    Recorded { outcome: R::failed(failure), stands: false, has_woken: false }
+}
+
+/// Takes back what failed work has written.
+async fn give_up<R: Record>(
+    transaction: Shared<'_>,
+    own: &str,
+    failure: Failure,
+) -> Result<Ended<R::Outcome>, Fault> {
+    match which(&transaction).await {
+        // Nothing was ended: a statement that failed has only spoilt the transaction.
+        Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {}
+        Err(_) => return Ok((R::failed(failure), false)),
+        Ok(found) if found == *own => {}
+        Ok(_) => return Ok((R::failed(ended_early(failure.to_string())), false)),
+    }
+    let is_sound = transaction.rollback().await.is_ok();
+    Ok((R::failed(failure), is_sound))
+}
+
 async fn which(transaction: &Shared<'_>) -> Result<String, tokio_postgres::Error> {
     let statement = transaction.prepare_cached(include_str!("../sql/find_transaction.sql")).await?;
     Ok(transaction.query_one(&statement, &[]).await?.get(0))
@@ -218,19 +314,19 @@ async fn enter(transaction: &Shared<'_>, search_path: &str) -> Result<String, to
 }
 
 /// Not to be tried again: what the work wrote may be there already.
-fn ended_early(how: String) -> TransactOutcome {
+fn ended_early(how: String) -> Failure {
     let why = format!(
         "the work ended its own transaction ({how}), so its writes may be there without a record: leave out \
          COMMIT and ROLLBACK, look at the data, then retry the run"
     );
-    TransactOutcome::WorkFailed(Failure::permanent(why).with_code("transaction_ended"))
+    Failure::permanent(why).with_code("transaction_ended")
 }
 
 /// A constraint of the user's that is checked at the end speaks about the work; silence says nothing.
-fn refused_at_commit(fault: Fault) -> StoreResult<TransactOutcome> {
+fn refused_at_commit<R: Record>(fault: Fault) -> StoreResult<R::Outcome> {
     match fault {
         Fault::Sql(error) if judge(&error) != Verdict::Lost => {
-            Ok(TransactOutcome::WorkFailed(Failure::unknown(describe(&error))))
+            Ok(R::failed(Failure::unknown(describe(&error))))
         }
         fault => Err(fault.into_commit_error()),
     }

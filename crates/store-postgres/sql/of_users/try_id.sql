@@ -1,0 +1,1 @@
+SELECT $1::text::{id_type} IS NOT NULL

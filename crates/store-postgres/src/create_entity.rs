@@ -1,0 +1,42 @@
+//! Making an entity in our own table.
+
+use hapax_engine::model::{Entity, Home, Version};
+use hapax_engine::store::{CreatedEntity, NewEntity};
+
+use crate::entities::{self, EntityNeeds, Place};
+use crate::fault::Fault;
+use crate::job::{Needs, Verb};
+use crate::session::Session;
+
+fn needs_of(request: &NewEntity) -> EntityNeeds {
+    let entity = (request.workspace.clone(), request.entity.clone(), Home::Own);
+    EntityNeeds { entities: vec![entity], ..EntityNeeds::default() }
+}
+
+impl Verb for NewEntity {
+    type Outcome = CreatedEntity;
+
+    fn foresee(&self, needs: &mut Needs) {
+        needs.workspaces.push(self.workspace.clone());
+        needs.entities.extend(needs_of(self));
+    }
+
+    async fn apply(&self, session: &mut Session<'_>) -> Result<CreatedEntity, Fault> {
+        let workspace = session.get_workspace(&self.workspace).await?;
+        entities::prepare(session, &needs_of(self)).await?;
+        let place = Place::new(workspace, &self.entity, &Home::Own);
+        if let Some(entity) = session.entities.entity(&place, &self.entity) {
+            return Ok(CreatedEntity::Exists(entity));
+        }
+        // One that another transaction makes meanwhile breaks the primary key, and the whole is tried again.
+        let entity = Entity {
+            entity: self.entity.clone(),
+            status: self.status.clone(),
+            version: Version::new(1),
+            data: self.data.clone(),
+            updated_at: session.now,
+        };
+        session.entities.put_entity(place, entity.clone());
+        Ok(CreatedEntity::Created(entity))
+    }
+}
