@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Actor, Failure, Resolution};
+use crate::json::present;
+use crate::{Actor, EntityName, Failure, RawJson, Resolution};
 
 /// What an entry tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -37,6 +38,22 @@ pub enum JournalKind {
     DefinitionUploaded,
     /// A subscription to webhooks was made or changed.
     SubscriptionChanged,
+    /// A webhook source was made or changed.
+    SourceChanged,
+    /// An entity workflow was uploaded or changed.
+    EntityWorkflowChanged,
+    /// An operation on an entity began.
+    Began,
+    /// An operation that had been given back was tried again.
+    TriedAgain,
+    /// A claim whose holder vanished was given back.
+    Reverted,
+    /// A claim whose holder vanished was left for people to look at.
+    Held,
+    /// A manager had an irreversible step taken that may have happened before.
+    Overridden,
+    /// An operation on an entity ended; `status` says how.
+    Ended,
 }
 
 /// One entry. Those with `by` are the audit log, and outlive the run.
@@ -60,6 +77,22 @@ pub struct JournalEntry {
     /// What else it is about: a credential, a key, a definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// The entity it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<EntityName>,
+    /// The operation it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation_id: Option<String>,
+    /// How the operation stands, or where the entity does, after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// When the holder of a claim was last heard of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub last_heard_at: Option<String>,
+    /// What an operation gave.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub result: Option<RawJson>,
     /// The engine that did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,

@@ -3,6 +3,7 @@
 //! A change is sent under an `Idempotency-Key`, made once per call unless one is given, so that it can be sent again
 //! after a cut connection or a `503` without happening twice. A redirect is never followed: the key would go along.
 
+mod entities;
 mod error;
 mod event_text;
 mod follow;
@@ -21,6 +22,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
+pub use entities::OperationFilter;
 pub use error::ClientError;
 pub use follow::{Followed, Follower};
 pub use promises::{PromiseFilter, Settled};

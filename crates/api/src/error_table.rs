@@ -65,6 +65,10 @@ errors! {
         "The key is valid, but its role is too low for this route. `requiredRole` names the one that is needed. Use another key, or ask an admin for one.";
     NeedsManager = "needs_manager", 403, false, "This cannot be taken back and needs a manager",
         "A decision that makes an effect run, or gives one up for good, needs the role manager or a second person who agrees. Ask a manager to decide, or name a second person in `secondedBy`.";
+    RequesterNotAllowed = "requester_not_allowed", 403, false, "The credential may not ask as this requester",
+        "The credential was made for one requester, whom `requester` names, and asks as no other. Leave `requester` away, or use a credential made for the other.";
+    OverrideRequired = "override_required", 403, false, "The step may have happened and cannot be taken back",
+        "`operation` tells of the operation that may have done it. Find out whether it happened. If it did not, a manager can have it taken with `POST /api/v1/entities/{type}/{id}/steps/{stepKey}/override` and a reason.";
     PromiseCompletionRefused = "promise_completion_refused", 403, false, "The durable promise was completed otherwise",
         "The promise was completed before, under another `idempotency-key`, or, if `strict` was asked for, in another state or by its timeout. Nothing was changed. Read it with `GET /promises/{id}`.";
 
@@ -92,7 +96,19 @@ errors! {
     OperationPending = "operation_pending", 409, true, "Another operation on this subject is still open",
         "At most one run is open per definition and subject. `pending` names the open one. Wait for it, or cancel it, then send the request again.";
     ClaimFailed = "claim_failed", 409, true, "Another operation is already in progress",
-        "The entity is claimed by the operation that `operationId` names. The action of this request did not run. Wait for that operation to end and look at the entity before trying again.";
+        "The entity is held by the operation that `operation` tells of. The action of this request did not run. Wait for that operation to end and look at the entity before trying again.";
+    StepNotAllowed = "step_not_allowed", 409, false, "The step does not apply to the entity as it stands",
+        "`entityStatus` says where the entity stands and `allowedSteps` what can be done with it there. Nothing was done. Read the entity, and decide anew.";
+    OperationInDoubt = "operation_in_doubt", 409, false, "Nobody knows whether the operation happened",
+        "The process that ran the action of `operation` vanished. Find out whether it happened, then decide with `POST /api/v1/operations/{id}/resolve`.";
+    OperationNotInDoubt = "operation_not_in_doubt", 409, false, "The operation is not in doubt",
+        "It has ended, is under way, or was decided about before. Read the operation to see what became of it.";
+    EntityExists = "entity_exists", 409, false, "There is another entity with this type and id",
+        "Nothing was made and nothing was changed. Read the entity with `GET /api/v1/entities/{type}/{id}`; choose another id if a new one is meant.";
+    EntityElsewhere = "entity_elsewhere", 409, false, "Entities of this type live in a table of the operator's",
+        "They are not made here: insert the row into that table. Steps are taken with it as with any other entity.";
+    EntityTypeTaken = "entity_type_taken", 409, false, "Another entity workflow moves entities of this type",
+        "Each type of entity has one workflow in a workspace; `workflow` names it. Replace that one, or name another type in `entity`.";
     DefinitionExists = "definition_exists", 409, false, "This name and version hold other content",
         "Versions are immutable. Upload the changed definition under a new version; runs that began on the old one keep it.";
     RunEnded = "run_ended", 409, false, "The run has ended",
@@ -161,12 +177,18 @@ errors! {
         "`problems` lists every error with its path. Correct them and upload it again; `hapax validate FILE` shows the same list.";
     SourceInvalid = "source_invalid", 422, false, "The webhook source has errors",
         "Each entry of `problems` names a path, a rule and what to do. Correct them all and upload the source again; `hapax validate` checks it without a server.";
+    EntityWorkflowInvalid = "entity_workflow_invalid", 422, false, "The entity workflow has errors",
+        "`problems` lists every error with its path and rule. Correct them all and upload the workflow again; `hapax validate FILE` shows the same list.";
+    TableNotAllowed = "table_not_allowed", 422, false, "The operator has not allowed this table",
+        "An entity workflow may only use a table of the database that the operator has allowed for the workspace, in `entity_tables`. Ask the operator, or leave `table` away to keep the entities in Hapax.";
+    StepRejected = "step_rejected", 422, false, "The step was rejected",
+        "A validation, or the action itself, would not do it; `failure` says why. The entity is as before. Correct what it names, then take the step again, under a new key if `operation` is there.";
     InputInvalid = "input_invalid", 422, false, "The input does not fit the definition",
         "`problems` lists what does not fit the definition's input schema, with paths. Correct the input and send it again.";
     UnprotectedEffect = "unprotected_effect", 422, false, "A non-idempotent effect is not protected",
         "The step declares that its effect is not idempotent, and nothing keeps it from happening twice. Declare it claimed or transactional, or leave it to an after-effect.";
     UncoveredClaimState = "uncovered_claim_state", 422, false, "No janitor covers a claim state",
-        "A `claim_into` status is not covered by a janitor of its module, so a crash could leave an entity claimed for ever. Add the status to the module's janitor.";
+        "`workflow` claims into a status, and `module` has no janitor that would free it after a crash, so an entity could stay claimed for ever. Ask the operator to add the module to `modules`, or name one that is there.";
     AddressNotAllowed = "address_not_allowed", 422, false, "The address may not be called from here",
         "The address of an http step points to a private or reserved network, or is not in the allow-list. Use another one, or ask the operator to allow it.";
 
@@ -179,6 +201,10 @@ errors! {
         "Close one of the event streams of this credential, or poll the events page.";
     Internal = "internal", 500, false, "The server failed",
         "This is a fault of the server. If the request had a key, its outcome is stored under the key. Report `traceId` to the operator, whose logs have the cause.";
+    ActionPanicked = "action_panicked", 500, false, "The action of the step panicked",
+        "This is a fault in the code of the action. Nobody knows how far it came; what it had claimed was given back, and `operation` tells of it. The operator's logs have the cause.";
+    ActionFailed = "action_failed", 502, false, "The action of the step failed",
+        "`failure` says why, and `operation` tells of the operation. What it had claimed was given back, so the step can be taken again, under a new key, once the cause is gone.";
     StoreBroken = "store_broken", 500, false, "The store cannot be used",
         "The data cannot be trusted or understood. The operator should run `hapax fsck` and look at the logs before anything else.";
     StoreRefused = "store_refused", 500, false, "The store refused the request",

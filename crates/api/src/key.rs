@@ -13,6 +13,8 @@ pub enum KeyScope {
     Run,
     /// A promise.
     Promise,
+    /// An operation on an entity.
+    Operation,
 }
 
 /// Where a key stands.
@@ -37,7 +39,7 @@ pub enum KeyStanding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyHolder {
-    /// `run`, `promise`, `request`.
+    /// `run`, `promise`, `operation`, `request`.
     pub kind: KeyScope,
     /// Its id.
     pub id: String,

@@ -11,12 +11,15 @@ mod definition;
 mod delivery;
 mod doubt;
 mod durable_promise;
+mod entity;
+mod entity_workflow;
 mod error_table;
 mod event;
 mod health;
 mod json;
 mod key;
 mod ledger;
+mod operation;
 mod page;
 mod policy;
 mod problem;
@@ -39,12 +42,23 @@ pub use durable_promise::{
     CompleteDurablePromise, CreateDurablePromise, DurableCompletion, DurablePromise, DurableState,
     DurableValue, NO_TIMEOUT,
 };
+pub use entity::{
+    AddEntityNote, AllowedAction, CreateEntity, CreatedEntity, Entity, EntityDetail, EntityName,
+    PendingOperation,
+};
+pub use entity_workflow::{
+    ClaimCover, DiagramFormat, EntityWorkflow, EntityWorkflowSummary, PutEntityWorkflow,
+};
 pub use error_table::{Code, ERRORS, ErrorKind};
 pub use event::{EventKind, RunEvent};
 pub use health::{Health, HealthStatus, Readiness, ReadinessCheck};
 pub use json::{JsonObject, RawJson};
 pub use key::{KeyHolder, KeyRecord, KeyScope, KeyStanding, ReleaseKey, StoredRequest};
 pub use ledger::{LedgerAttempt, LedgerClass, LedgerEntry, LedgerOutcome, LedgerRuling};
+pub use operation::{
+    Operation, OperationDetail, OperationResolution, OperationStatus, OverrideStep, ResolveOperation,
+    TakeStep, TakenStep,
+};
 pub use page::{DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, Page};
 pub use policy::{BusinessKeyPolicy, IdempotencyPolicy, PromiseKeyPolicy, RequestKeyPolicy};
 pub use problem::{PROBLEM_JSON, Problem};

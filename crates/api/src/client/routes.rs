@@ -377,7 +377,7 @@ pub(super) fn segment(text: &str) -> Result<String, ClientError> {
     }
 }
 
-fn with_query(path: String, query: &[(&'static str, String)]) -> String {
+pub(super) fn with_query(path: String, query: &[(&'static str, String)]) -> String {
     let mut target = path;
     for (place, (name, value)) in query.iter().enumerate() {
         let separator = if place == 0 { '?' } else { '&' };

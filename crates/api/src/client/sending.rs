@@ -58,6 +58,18 @@ impl Ask {
         Ask { method: Method::POST, target, body, headers: Vec::new(), is_repeatable: false }.under(terms)
     }
 
+    /// What is to stand in a place from now on. It may be sent twice: the second time it stands.
+    pub(super) fn put_text(target: String, kind: &'static str, text: &str, if_version: Option<u64>) -> Self {
+        let version = if_version.map(|version| (IF_MATCH.as_str(), format!("\"{version}\"")));
+        Ask {
+            method: Method::PUT,
+            target,
+            body: Some((kind, text.as_bytes().to_vec())),
+            headers: version.into_iter().collect(),
+            is_repeatable: true,
+        }
+    }
+
     fn under(mut self, terms: Terms) -> Result<Self, ClientError> {
         let key = match terms.idempotency_key {
             Some(key) => key,

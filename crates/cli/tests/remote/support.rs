@@ -97,6 +97,8 @@ impl TestServer {
             grace: Duration::from_secs(5),
             outgoing: Outgoing::new(rules).unwrap(),
             sealing_keys: Vec::new(),
+            modules: Vec::new(),
+            entity_tables: Default::default(),
         };
         let server = Server::launch(engine, hands, options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

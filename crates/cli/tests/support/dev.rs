@@ -48,9 +48,15 @@ impl Dev {
 
     /// Starts with what an earlier one left, and waits until it is ready.
     pub fn start_in(folder: Rc<tempfile::TempDir>) -> Self {
+        Dev::start_with(folder, &[])
+    }
+
+    /// The same, with more arguments.
+    pub fn start_with(folder: Rc<tempfile::TempDir>, arguments: &[&str]) -> Self {
         let mut process = hapax()
             .args(["dev", "--listen", "127.0.0.1:0", "--json", "--data"])
             .arg(folder.path().join("data"))
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -1,0 +1,229 @@
+//! Entity workflows, entities and operations, one method per route.
+
+use std::time::Duration;
+
+use super::routes::{Document, Made, Paging, segment};
+use super::sending::Ask;
+use super::{Client, ClientError, Terms};
+use crate::{
+    AddEntityNote, CreateEntity, CreatedEntity, DiagramFormat, Entity, EntityDetail, EntityWorkflow,
+    EntityWorkflowSummary, JournalEntry, Operation, OperationDetail, OperationStatus, OverrideStep, Page,
+    ResolveOperation, TakeStep, TakenStep,
+};
+
+/// Which operations to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OperationFilter {
+    /// Only those that stand so.
+    pub status: Option<OperationStatus>,
+    /// Only those on entities of this type.
+    pub entity_type: Option<String>,
+    /// Only those of this step.
+    pub step: Option<String>,
+    /// Only the one under this key.
+    pub idempotency_key: Option<String>,
+}
+
+/// Entity workflows.
+impl Client {
+    /// Uploads an entity workflow; one of its name that says something else is not replaced.
+    pub async fn create_entity_workflow(
+        &self,
+        document: Document<'_>,
+        terms: Terms,
+    ) -> Result<Made<EntityWorkflow>, ClientError> {
+        let path = "/api/v1/entity-workflows".to_owned();
+        self.make(match document {
+            Document::Json(text) => Ask::change_text(path, "application/json", text, terms)?,
+            Document::Yaml(text) => Ask::change_text(path, "application/yaml", text, terms)?,
+        })
+        .await
+    }
+
+    /// Puts an entity workflow in place of the one of its name, or makes it; `if_version` is the version that is to be replaced.
+    pub async fn put_entity_workflow(
+        &self,
+        name: &str,
+        document: Document<'_>,
+        if_version: Option<u64>,
+    ) -> Result<Made<EntityWorkflow>, ClientError> {
+        let path = workflow_path(name, "")?;
+        let (kind, text) = match document {
+            Document::Json(text) => ("application/json", text),
+            Document::Yaml(text) => ("application/yaml", text),
+        };
+        self.make(Ask::put_text(path, kind, text, if_version)).await
+    }
+
+    /// Entity workflows, in the order of their ids.
+    pub async fn list_entity_workflows(
+        &self,
+        paging: &Paging,
+    ) -> Result<Page<EntityWorkflowSummary>, ClientError> {
+        self.page("/api/v1/entity-workflows".into(), paging, &[]).await
+    }
+
+    /// One entity workflow with its document.
+    pub async fn get_entity_workflow(&self, name: &str) -> Result<EntityWorkflow, ClientError> {
+        self.call(Ask::read(workflow_path(name, "")?)).await
+    }
+
+    /// An entity workflow as a picture.
+    pub async fn draw_entity_workflow(
+        &self,
+        name: &str,
+        format: DiagramFormat,
+    ) -> Result<String, ClientError> {
+        let path = format!("{}?format={}", workflow_path(name, "/diagram")?, format.as_str());
+        let ask =
+            Ask::read(path).header("accept", format!("{}, application/problem+json", format.media_type()));
+        self.send(ask).await?.text()
+    }
+}
+
+/// Entities.
+impl Client {
+    /// Makes an entity; the same again is found.
+    pub async fn create_entity(
+        &self,
+        kind: &str,
+        asked: &CreateEntity,
+        terms: Terms,
+    ) -> Result<CreatedEntity, ClientError> {
+        self.call(Ask::change(format!("/api/v1/entities/{}", segment(kind)?), asked, terms)?).await
+    }
+
+    /// Entities of one type, in the order of their ids.
+    pub async fn list_entities(
+        &self,
+        kind: &str,
+        status: Option<&str>,
+        paging: &Paging,
+    ) -> Result<Page<Entity>, ClientError> {
+        let query: Vec<_> = status.map(|status| ("status", status.to_owned())).into_iter().collect();
+        self.page(format!("/api/v1/entities/{}", segment(kind)?), paging, &query).await
+    }
+
+    /// One entity, what is going on with it, and what `requester` may do.
+    pub async fn get_entity(
+        &self,
+        kind: &str,
+        id: &str,
+        requester: Option<&str>,
+    ) -> Result<EntityDetail, ClientError> {
+        let query: Vec<_> =
+            requester.map(|requester| ("requester", requester.to_owned())).into_iter().collect();
+        self.call(Ask::read(super::routes::with_query(entity_path(kind, id, "")?, &query))).await
+    }
+
+    /// Takes a step with an entity, and waits for it for up to `wait`; if it is under way then, its status says so.
+    pub async fn take_step(
+        &self,
+        (kind, id): (&str, &str),
+        step: &str,
+        asked: &TakeStep,
+        wait: Option<Duration>,
+        terms: Terms,
+    ) -> Result<TakenStep, ClientError> {
+        let path = entity_path(kind, id, &format!("/steps/{}", segment(step)?))?;
+        self.call(waiting(Ask::change(path, asked, terms)?, wait)).await
+    }
+
+    /// Has an irreversible step taken although it may have happened: for managers.
+    pub async fn override_step(
+        &self,
+        (kind, id): (&str, &str),
+        step: &str,
+        asked: &OverrideStep,
+        wait: Option<Duration>,
+        terms: Terms,
+    ) -> Result<TakenStep, ClientError> {
+        let path = entity_path(kind, id, &format!("/steps/{}/override", segment(step)?))?;
+        self.call(waiting(Ask::change(path, asked, terms)?, wait)).await
+    }
+
+    /// Says something about an entity.
+    pub async fn add_entity_note(
+        &self,
+        kind: &str,
+        id: &str,
+        asked: &AddEntityNote,
+        terms: Terms,
+    ) -> Result<JournalEntry, ClientError> {
+        self.call(Ask::change(entity_path(kind, id, "/notes")?, asked, terms)?).await
+    }
+
+    /// What was noted about an entity, oldest first.
+    pub async fn list_entity_notes(
+        &self,
+        kind: &str,
+        id: &str,
+        paging: &Paging,
+    ) -> Result<Page<JournalEntry>, ClientError> {
+        self.page(entity_path(kind, id, "/notes")?, paging, &[]).await
+    }
+
+    /// The operations of one entity, newest first.
+    pub async fn list_operations_of(
+        &self,
+        kind: &str,
+        id: &str,
+        paging: &Paging,
+    ) -> Result<Page<Operation>, ClientError> {
+        self.page(entity_path(kind, id, "/operations")?, paging, &[]).await
+    }
+}
+
+/// Operations.
+impl Client {
+    /// Operations, newest first.
+    pub async fn list_operations(
+        &self,
+        filter: &OperationFilter,
+        paging: &Paging,
+    ) -> Result<Page<Operation>, ClientError> {
+        let mut query = Vec::new();
+        query.extend(filter.status.map(|status| ("status", status.as_str().to_owned())));
+        query.extend(filter.entity_type.clone().map(|kind| ("type", kind)));
+        query.extend(filter.step.clone().map(|step| ("step", step)));
+        query.extend(filter.idempotency_key.clone().map(|key| ("idempotencyKey", key)));
+        self.page("/api/v1/operations".into(), paging, &query).await
+    }
+
+    /// One operation with what happened to it.
+    pub async fn get_operation(&self, id: &str) -> Result<OperationDetail, ClientError> {
+        self.call(Ask::read(format!("/api/v1/operations/{}", segment(id)?))).await
+    }
+
+    /// The operation under a key, if there is one.
+    pub async fn find_operation_by_key(&self, key: &str) -> Result<Option<Operation>, ClientError> {
+        let filter = OperationFilter { idempotency_key: Some(key.to_owned()), ..OperationFilter::default() };
+        Ok(self.list_operations(&filter, &Paging::default()).await?.items.into_iter().next())
+    }
+
+    /// Decides about an operation in doubt.
+    pub async fn resolve_operation(
+        &self,
+        id: &str,
+        asked: &ResolveOperation,
+        terms: Terms,
+    ) -> Result<Operation, ClientError> {
+        let path = format!("/api/v1/operations/{}/resolve", segment(id)?);
+        self.call(Ask::change(path, asked, terms)?).await
+    }
+}
+
+fn waiting(ask: Ask, wait: Option<Duration>) -> Ask {
+    match wait {
+        Some(wait) => ask.header("prefer", format!("wait={}", wait.as_secs())),
+        None => ask,
+    }
+}
+
+fn workflow_path(name: &str, rest: &str) -> Result<String, ClientError> {
+    Ok(format!("/api/v1/entity-workflows/{}{rest}", segment(name)?))
+}
+
+fn entity_path(kind: &str, id: &str, rest: &str) -> Result<String, ClientError> {
+    Ok(format!("/api/v1/entities/{}/{}{rest}", segment(kind)?, segment(id)?))
+}
