@@ -12,8 +12,9 @@ pub use hapax_engine::model::{
     Resolution, RetryPolicy, Role, Ruling, RunId, RunResult, RunStatus, StepStatus, Timestamp, WorkspaceId,
 };
 pub use hapax_engine::runtime::{
-    Announcer, AuditEntry, Delivery, Doubt, DoubtPage, Engine, EngineOptions, Error, Made, NewPromise, Point,
-    PointWatcher, RunHandle, Settling, Start, Stats, TargetOptions, WorkflowOptions,
+    Announcer, Answer, AuditEntry, CodeOnly, Delivery, Doubt, DoubtPage, Engine, EngineOptions, EntityHost,
+    EntityView, Error, Freed, Made, Module, NewPromise, Outcome, Point, PointWatcher, RunHandle, Settling,
+    Start, Stats, StepCall, TargetOptions, Transition, WorkflowOptions,
 };
 pub use hapax_engine::{clock, effects, fsck, lease, limits, memory, model, store, testing};
 #[cfg(feature = "postgres")]
