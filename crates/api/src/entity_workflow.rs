@@ -30,6 +30,8 @@ pub struct ClaimCover {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EntityWorkflowSummary {
+    /// Its id.
+    pub id: String,
     /// Its name.
     pub name: String,
     /// The module that owns it.

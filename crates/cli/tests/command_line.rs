@@ -87,6 +87,78 @@ fn a_document_is_checked_as_a_whole() {
     assert!(found["problems"][0]["line"].is_u64() && found["problems"][0]["path"].is_string(), "{found}");
 }
 
+const INVOICE: &str = include_str!("../../documents/examples/entities/invoice.yaml");
+
+/// S1.46, S1.48-S1.53: rules by their codes, with their places; a module without a janitor is named.
+#[test]
+fn an_entity_workflow_is_checked_by_its_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let good = write("invoice.yaml", INVOICE);
+    let bad = write(
+        "bad.yaml",
+        &INVOICE
+            .replace("[regenerating, sent]", "[regenerating, regenerating]")
+            .replace("status: draft", "status: drft"),
+    );
+    let output = hapax(&["validate", &good, "--module", "billing"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        text.contains("entity workflow invoice-billing is valid: 11 statuses, 4 of them claim states"),
+        "{text}"
+    );
+    let output = hapax(&["validate", &bad]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for wanted in
+        ["(claim_goes_elsewhere)", "(status_known)", "/steps/4/claim_state", "bad.yaml:55:18: error"]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    let output = hapax(&["validate", &good, "--module", "orders", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["kind"], &found["valid"]), (&"entity".into(), &false.into()));
+    assert_eq!(found["problems"][0]["code"], "uncovered_claim_state");
+    assert_eq!(found["problems"][0]["line"], 6);
+    let message = found["problems"][0]["message"].as_str().unwrap();
+    assert!(message.contains("invoice-billing") && message.contains("billing"), "{message}");
+}
+
+#[test]
+fn the_state_machine_of_one_valid_entity_workflow_is_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let invoice = write("invoice.yaml", INVOICE);
+    let other = write("greet.yaml", VALID);
+    let broken = write("broken.yaml", &INVOICE.replace("status: draft", "status: drft"));
+    for (way, begins) in [("--mermaid", "stateDiagram-v2"), ("--svg", "<svg ")] {
+        let output = hapax(&["validate", &invoice, way]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.starts_with(begins) && text.contains("applying_payment_from_overdue"), "{text}");
+        for (files, says) in [
+            (vec![&*invoice, &*other], "name one"),
+            (vec![&*other], "not an entity workflow"),
+            (vec![&*broken], "status_known"),
+        ] {
+            let output = hapax(&[&["validate", way], files.as_slice()].concat());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(output.stdout.is_empty() && said.contains(says), "{said}");
+        }
+    }
+}
+
 /// RELIABILITY, config files: what is no file is told so.
 #[test]
 fn what_is_no_document_file_is_told_so() {

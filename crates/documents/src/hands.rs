@@ -173,7 +173,8 @@ impl Hands {
         }
     }
 
-    pub(crate) async fn send(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
+    /// Sends a request, by whoever sends requests.
+    pub async fn send(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
         match &self.http {
             Some(caller) => caller.call(call).await,
             None => Err(HttpFault::Refused { why: "nobody here sends requests".into() }),

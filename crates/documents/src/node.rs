@@ -49,6 +49,14 @@ impl Node {
         }
     }
 
+    /// The field of that name, if it is an object that has one.
+    pub(crate) fn find(&self, field: &str) -> Option<&Node> {
+        match &self.kind {
+            Kind::Object(fields) => fields.iter().find(|(key, _)| key == field).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+
     pub(crate) fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,

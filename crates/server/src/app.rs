@@ -9,6 +9,7 @@ use crate::authenticate::Authenticator;
 use crate::cursor::Cursors;
 use crate::definitions::Definitions;
 use crate::directory::Directory;
+use crate::entities::Entities;
 use crate::event_stream::Streams;
 use crate::hooks::Hooks;
 use crate::identity::Identity;
@@ -36,6 +37,8 @@ pub struct App {
     pub(crate) subscriptions: Arc<Subscriptions>,
     /// Webhooks that come in.
     pub(crate) hooks: Arc<Hooks>,
+    /// Entity workflows.
+    pub(crate) entities: Arc<Entities>,
     /// Signs cursors.
     pub cursors: Cursors,
     /// Live streams that are open.

@@ -21,6 +21,31 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::DoubtResolved { .. } => Problem::new(Code::DoubtResolved, detail),
         Error::NobodyActs { .. } => Problem::new(Code::NobodyActs, detail),
         Error::Ruling(RulingRefused::NeedsManager(_)) => Problem::new(Code::NeedsManager, detail),
+        Error::Ruling(RulingRefused::NotForOperations) => {
+            Problem::new(Code::InvalidRequest, detail).with("path", "/resolution")
+        }
+        Error::UnknownEntityType(_)
+        | Error::NoSuchEntity(_)
+        | Error::NoSuchStep { .. }
+        | Error::NoSuchOperation(_) => Problem::new(Code::NotFound, detail),
+        Error::EntityElsewhere(_) => Problem::new(Code::EntityElsewhere, detail),
+        Error::EntityBeginning(_) => Problem::new(Code::InvalidRequest, detail).with("path", "/status"),
+        Error::EntityBusy(_) => Problem::new(Code::Concurrency, detail),
+        Error::OperationNotInDoubt(_) => Problem::new(Code::OperationNotInDoubt, detail),
+        Error::NotManager => Problem::new(Code::NeedsManager, detail),
+        Error::EntityWorkflowRefused { problems, .. } => {
+            let shown = problems.iter().map(|problem| api::DefinitionProblem {
+                path: problem.path.clone(),
+                rule: problem.rule.code().to_owned(),
+                message: problem.message.clone(),
+            });
+            let shown = serde_json::to_value(shown.collect::<Vec<_>>()).unwrap_or_default();
+            Problem::new(Code::EntityWorkflowInvalid, detail).with("problems", shown)
+        }
+        Error::UncoveredClaim(uncovered) => Problem::new(Code::UncoveredClaimState, detail)
+            .with("workflow", uncovered.workflow.as_str())
+            .with("module", uncovered.module.as_str())
+            .with("claimInto", uncovered.claim_into.as_str()),
         Error::Ruling(RulingRefused::Nobody | RulingRefused::NoReason) => {
             Problem::new(Code::RulingIncomplete, detail)
         }

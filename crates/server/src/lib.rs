@@ -36,6 +36,7 @@ pub mod uploaded;
 mod app;
 mod base62;
 mod changed_items;
+mod entities;
 mod errors;
 mod event_stream;
 mod hooks;
@@ -55,6 +56,6 @@ mod translate;
 mod watched_io;
 
 pub use hapax_http_idempotency as http_idempotency;
-pub use options::ServerOptions;
+pub use options::{EntityTables, ModuleOptions, ServerOptions};
 pub use routes::list_routes;
 pub use server::{LaunchError, Server};

@@ -152,6 +152,20 @@ pub const SOURCE_POLL: Duration = Duration::from_secs(1);
 pub const SOURCE_OVERLAP: Duration = Duration::from_secs(60);
 /// Most series of sources that metrics tell apart; the others are counted together.
 pub const MAX_SOURCE_SERIES: usize = 5_000;
+/// Most entity workflows of a workspace.
+pub const MAX_ENTITY_WORKFLOWS_PER_WORKSPACE: usize = 100;
+/// Most entity workflows of one installation.
+pub const MAX_ENTITY_WORKFLOWS: usize = 2_000;
+/// How often entity workflows that other nodes were told of are looked for; within five seconds a change counts everywhere.
+pub const ENTITY_WORKFLOW_POLL: Duration = Duration::from_secs(1);
+/// How far back that look goes: longer than any write takes to become visible.
+pub const ENTITY_WORKFLOW_OVERLAP: Duration = Duration::from_secs(60);
+/// How long a request waits for the action of its step, unless `Prefer: wait=N` says otherwise, and the most that it may say.
+pub const MAX_STEP_WAIT: Duration = Duration::from_secs(60);
+/// Longest name of a person that a request gives, in characters.
+pub const MAX_PERSON_CHARS: usize = 128;
+/// Most workspaces whose operations in doubt are counted for metrics.
+pub const MAX_WORKSPACES_MEASURED: usize = 200;
 /// Most live streams of one credential.
 pub const MAX_STREAMS_PER_CREDENTIAL: usize = 32;
 /// Most live streams.

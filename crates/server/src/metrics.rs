@@ -162,7 +162,7 @@ impl Metrics {
 
     /// Everything, as Prometheus reads it.
     pub(crate) async fn render(&self, app: &App) -> String {
-        let reading = self.figures.read().await;
+        let reading = self.figures.read(&app.entities).await;
         let mut out = Exposition::default();
         self.write_process(&mut out, app);
         self.routes.write(&mut out);
@@ -182,6 +182,7 @@ impl Metrics {
         let began = self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         out.gauge("hapax_process_start_time_seconds", "When this server was started, as a Unix time.", began);
         out.gauge("hapax_definitions", "Workflow definitions known here.", app.definitions.count() as f64);
+        out.gauge("hapax_entity_workflows", "Entity workflows known here.", app.entities.count() as f64);
         out.gauge("hapax_event_streams_open", "Live event streams open now.", app.streams.count() as f64);
         out.counter(
             "hapax_key_uses_uncounted_total",
@@ -252,6 +253,17 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
             "Settlements that were kept for a promise which never came.",
             stats.early_expired,
         ),
+        ("hapax_operations_total", "Operations on entities begun here.", stats.operations),
+        (
+            "hapax_claims_lost_total",
+            "Steps refused because another operation was in progress with the entity.",
+            stats.claims_lost,
+        ),
+        (
+            "hapax_janitor_releases_total",
+            "Claims that a janitor here gave back, because nothing was heard of their holder.",
+            stats.janitor_releases,
+        ),
         ("hapax_after_effects_delivered_total", "After-effects delivered.", stats.delivered),
         (
             "hapax_after_effect_failures_total",
@@ -280,7 +292,7 @@ fn write_store(out: &mut Exposition, reading: &Reading, now: Timestamp) {
     let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
     out.gauge(
         "hapax_store_figures_age_seconds",
-        "How old the figures about the store are: hapax_steps_in_doubt, hapax_oldest_*, hapax_outbox_*.",
+        "How old the figures about the store are: hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
         reading.age.as_secs_f64(),
     );
     out.gauge("hapax_steps_in_doubt", "Steps in doubt now, counted up to 1000.", figures.doubts as f64);
@@ -288,6 +300,16 @@ fn write_store(out: &mut Exposition, reading: &Reading, now: Timestamp) {
         "hapax_oldest_doubt_age_seconds",
         "How long the oldest doubt has waited; 0 if there is none.",
         age(figures.oldest_doubt_at),
+    );
+    out.gauge(
+        "hapax_operations_in_doubt",
+        "Operations on entities of which nobody knows whether they happened, counted up to 1000 in each workspace.",
+        figures.operations_in_doubt as f64,
+    );
+    out.gauge(
+        "hapax_oldest_operation_in_doubt_age_seconds",
+        "How long the oldest operation in doubt has waited; 0 if there is none.",
+        age(figures.oldest_operation_in_doubt_at),
     );
     out.gauge(
         "hapax_oldest_request_key_age_seconds",

@@ -1,9 +1,11 @@
 //! How a server is set up.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hapax_api as api;
-use hapax_engine::limits::KEEP_PROMISE_KEY_FOR;
+use hapax_engine::limits::{CLAIM_STALE_AFTER, JANITOR_EVERY, KEEP_PROMISE_KEY_FOR};
+use hapax_engine::model::WorkspaceId;
 use hapax_http_idempotency::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Policy, RELEASING,
 };
@@ -26,9 +28,57 @@ pub struct ServerOptions {
     /// What secrets in the store are sealed with: the first seals, all of them open. If there are none, a key that lies in the store is
     /// used, which keeps secrets from those who see a part of it, not from those who have all of it.
     pub sealing_keys: Vec<SealingKey>,
+    /// The modules whose janitors run here; [`DEFAULT_MODULE`] is always among them.
+    pub modules: Vec<ModuleOptions>,
+    /// The tables that entity workflows may use.
+    pub entity_tables: EntityTables,
+}
+
+/// The module that every server has.
+pub const DEFAULT_MODULE: &str = "default";
+
+/// A module, and how its janitor works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModuleOptions {
+    /// Its name.
+    pub name: String,
+    /// How often its janitor looks.
+    pub every: Duration,
+    /// For how long nothing is heard of the holder of a claim before it counts as gone.
+    pub stale_after: Duration,
+}
+
+impl ModuleOptions {
+    /// A module whose janitor looks every 2 minutes and counts claims as left behind after 5.
+    pub fn new(name: impl Into<String>) -> Self {
+        ModuleOptions { name: name.into(), every: JANITOR_EVERY, stale_after: CLAIM_STALE_AFTER }
+    }
+}
+
+/// Tables of the database that entity workflows may use, by workspace. Nothing is allowed unless it is named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EntityTables(BTreeMap<WorkspaceId, BTreeSet<String>>);
+
+impl EntityTables {
+    /// Allows one table for one workspace.
+    pub fn allow(&mut self, workspace: WorkspaceId, table: impl Into<String>) {
+        self.0.entry(workspace).or_default().insert(table.into());
+    }
+
+    /// Is the table allowed for the workspace? Its name is compared as it is written.
+    pub fn allows(&self, workspace: &WorkspaceId, table: &str) -> bool {
+        self.0.get(workspace).is_some_and(|tables| tables.contains(table))
+    }
 }
 
 impl ServerOptions {
+    /// The modules in force: those that were named, and the one that is always there.
+    pub(crate) fn modules_in_force(&self) -> Vec<ModuleOptions> {
+        let named = self.modules.iter().any(|module| module.name == DEFAULT_MODULE);
+        let default = (!named).then(|| ModuleOptions::new(DEFAULT_MODULE));
+        default.into_iter().chain(self.modules.iter().cloned()).collect()
+    }
+
     /// The contract in force, for whoever asks.
     pub(crate) fn idempotency_policy(&self) -> api::IdempotencyPolicy {
         let key_chars = u32::try_from(hapax_engine::limits::MAX_KEY_CHARS).unwrap_or(u32::MAX);

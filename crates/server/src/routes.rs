@@ -5,10 +5,14 @@ pub(crate) mod definitions;
 pub(crate) mod deliveries;
 pub(crate) mod doubts;
 pub(crate) mod durable_promises;
+pub(crate) mod entities;
+pub(crate) mod entity_steps;
+pub(crate) mod entity_workflows;
 pub(crate) mod events;
 pub(crate) mod evidence;
 pub(crate) mod keys;
 pub(crate) mod meta;
+pub(crate) mod operations;
 pub(crate) mod promises;
 mod request;
 pub(crate) mod runs;
@@ -26,7 +30,7 @@ use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, patch, post};
+use axum::routing::{MethodRouter, get, patch, post, put};
 use hapax_api::Code;
 use hapax_http_idempotency::IdempotencyLayer;
 use http::Method;
@@ -76,11 +80,21 @@ where
     Route { method: Method::PATCH, path, access, takes_keys: true, handler: patch(handler) }
 }
 
+/// What is put twice stands once, so request keys are not asked for.
+fn replace<H, T>(path: &'static str, access: Access, handler: H) -> Route
+where
+    H: Handler<T, Arc<App>>,
+    T: 'static,
+{
+    Route { method: Method::PUT, path, access, takes_keys: false, handler: put(handler) }
+}
+
 impl Route {
     /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
     fn is_negotiated(&self) -> bool {
         let is_of_providers = self.path.starts_with("/api/v1/webhooks/");
-        self.path.starts_with("/api/") && !self.path.ends_with("/stream") && !is_of_providers
+        let is_json = !self.path.ends_with("/stream") && !self.path.ends_with("/diagram");
+        self.path.starts_with("/api/") && is_json && !is_of_providers
     }
 
     /// Its answer holds a secret, which must not be kept; so it is not given twice.
@@ -181,6 +195,23 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/webhook-events/{source}/{event}", Read, webhook_events::show),
         write("/api/v1/webhook-events/{source}/{event}/reprocess", Operate, webhook_events::reprocess),
         read("/schemas/webhook-source.json", Open, meta::source_schema),
+        write("/api/v1/entity-workflows", Manage, entity_workflows::create),
+        read("/api/v1/entity-workflows", Read, entity_workflows::list),
+        read("/api/v1/entity-workflows/{name}", Read, entity_workflows::show),
+        replace("/api/v1/entity-workflows/{name}", Manage, entity_workflows::replace),
+        read("/api/v1/entity-workflows/{name}/diagram", Read, entity_workflows::draw),
+        write("/api/v1/entities/{type}", Operate, entities::create),
+        read("/api/v1/entities/{type}", Read, entities::list),
+        read("/api/v1/entities/{type}/{id}", Read, entities::show),
+        write("/api/v1/entities/{type}/{id}/steps/{stepKey}", Operate, entity_steps::take),
+        write("/api/v1/entities/{type}/{id}/steps/{stepKey}/override", Manage, entity_steps::take_overriding),
+        read("/api/v1/entities/{type}/{id}/notes", Read, entities::notes),
+        write("/api/v1/entities/{type}/{id}/notes", Operate, entities::add_note),
+        read("/api/v1/entities/{type}/{id}/operations", Read, entities::operations),
+        read("/api/v1/operations", Read, operations::list),
+        read("/api/v1/operations/{id}", Read, operations::show),
+        write("/api/v1/operations/{id}/resolve", Operate, operations::resolve),
+        read("/schemas/entity-workflow.json", Open, meta::entity_schema),
     ]
 }
 

@@ -16,6 +16,7 @@ use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
 use crate::definitions::Definitions;
 use crate::directory::{Directory, NewCredential};
+use crate::entities::Entities;
 use crate::event_stream::Streams;
 use crate::hooks::Hooks;
 use crate::identity::INSTALLATION;
@@ -41,6 +42,9 @@ pub enum LaunchError {
     /// The store could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The engine would not do it: a claim that no janitor covers, a module that cannot be.
+    #[error(transparent)]
+    Engine(#[from] hapax_engine::Error),
     /// Something that is kept could not be read or written.
     #[error("{0}")]
     Problem(Problem),
@@ -83,6 +87,16 @@ impl Server {
         let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone());
         definitions.learn_all().await?;
         tokio::spawn(Definitions::keep_learning(Arc::downgrade(&definitions)));
+        for module in options.modules_in_force() {
+            engine.module(&module.name).janitor(module.every, module.stale_after)?;
+        }
+        let tables = options.entity_tables.clone();
+        let entities = Entities::new(engine.clone(), store.clone(), hands.clone(), tables);
+        entities.receive_after_effects()?;
+        entities.learn_all().await?;
+        // A claim that nobody would free after a crash is found out now, not after the crash.
+        engine.check_coverage()?;
+        tokio::spawn(Entities::keep_learning(Arc::downgrade(&entities)));
         let hooks = Hooks::new(engine.clone(), store.clone(), definitions.clone(), hands, metrics.clone());
         hooks.learn_all().await?;
         tokio::spawn(Hooks::keep_learning(Arc::downgrade(&hooks)));
@@ -98,6 +112,7 @@ impl Server {
             strangers,
             definitions,
             hooks,
+            entities,
             subscriptions,
             cursors,
             streams,

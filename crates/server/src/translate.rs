@@ -3,6 +3,7 @@
 mod deliveries;
 mod doubts;
 mod durable_promises;
+mod entities;
 mod journal;
 mod ledger;
 mod promises;
@@ -12,6 +13,9 @@ mod steps;
 pub(crate) use deliveries::{delivery_status_named, shown_delivery};
 pub(crate) use doubts::{ruling, shown_doubt};
 pub(crate) use durable_promises::{completion, new_promise, shown_durable};
+pub(crate) use entities::{
+    shown_entity, shown_entity_note, shown_entity_view, shown_history, shown_operation, shown_pending,
+};
 pub(crate) use journal::shown_note;
 pub(crate) use ledger::shown_effect;
 pub(crate) use promises::{

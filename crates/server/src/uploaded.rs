@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, CheckedSource, Format, Hands, Known, Severity};
+use hapax_documents::{Checked, CheckedEntity, CheckedSource, Format, Hands, Known, Severity};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::value::RawValue;
 
@@ -27,15 +27,14 @@ impl Uploaded {
     /// Checks it; all that is wrong is told at once.
     pub(crate) fn check(&self, hands: &Hands) -> Result<Checked, Problem> {
         let known = Known { tasks: hands.known_tasks(), ..Known::default() };
-        hapax_documents::check(&self.text, self.format, &known).map_err(|found| {
-            let (problems, detail) = told(&found);
-            let is_unprotected = |problem: &api::DefinitionProblem| problem.rule == "unprotected_effect";
-            let code = match !problems.is_empty() && problems.iter().all(is_unprotected) {
-                true => Code::UnprotectedEffect,
-                false => Code::DefinitionInvalid,
-            };
-            Problem::new(code, detail).with("problems", serde_json::to_value(problems).unwrap_or_default())
-        })
+        hapax_documents::check(&self.text, self.format, &known)
+            .map_err(|found| refusal(&found, Code::DefinitionInvalid))
+    }
+
+    /// Checks it as an entity workflow; all that is wrong is told at once.
+    pub(crate) fn check_entity(&self) -> Result<CheckedEntity, Problem> {
+        hapax_documents::check_entity(&self.text, self.format, &Known::default())
+            .map_err(|found| refusal(&found, Code::EntityWorkflowInvalid))
     }
 
     /// Checks it as a webhook source; all that is wrong is told at once.
@@ -73,6 +72,17 @@ impl<S: Send + Sync> FromRequest<S> for Uploaded {
             .map_err(|_| Refused::new(Code::InvalidJson, "The document is not UTF-8."))?;
         Ok(Uploaded { text, format })
     }
+}
+
+/// Refuses with all errors; if nothing but effects without protection is wrong, the code says so.
+fn refusal(found: &[hapax_documents::Problem], code: Code) -> Problem {
+    let (problems, detail) = told(found);
+    let is_unprotected = |problem: &api::DefinitionProblem| problem.rule == "unprotected_effect";
+    let code = match !problems.is_empty() && problems.iter().all(is_unprotected) {
+        true => Code::UnprotectedEffect,
+        false => code,
+    };
+    Problem::new(code, detail).with("problems", serde_json::to_value(problems).unwrap_or_default())
 }
 
 /// The errors among what was found, and what to say about them in one line.

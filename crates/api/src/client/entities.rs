@@ -55,7 +55,7 @@ impl Client {
         self.make(Ask::put_text(path, kind, text, if_version)).await
     }
 
-    /// Entity workflows, in the order of their names.
+    /// Entity workflows, in the order of their ids.
     pub async fn list_entity_workflows(
         &self,
         paging: &Paging,

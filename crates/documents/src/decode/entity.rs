@@ -197,7 +197,9 @@ impl EntityFound {
     /// Tells what the rules of the model say, apart from what only follows from errors that have been told.
     fn judge(&self, node: &Node, is_whole: bool, problems: &mut Problems) {
         let mut told = BTreeSet::new();
-        for problem in check_entity_workflow(&self.document.workflow) {
+        let found = check_entity_workflow(&self.document.workflow);
+        let is_whole = is_whole && found.iter().all(|problem| problem.rule.only_warns());
+        for problem in found {
             if !is_whole && self.follows(&problem) {
                 continue;
             }
@@ -221,11 +223,10 @@ impl EntityFound {
         let step = step.and_then(|step| step.parse::<usize>().ok());
         let is_broken = step.is_some_and(|step| self.broken.contains(&step));
         match problem.rule {
-            EntityRule::StatusReachable | EntityRule::NoDeadEnd => true,
-            EntityRule::UnprotectedEffect
-            | EntityRule::StepUsable
-            | EntityRule::IrreversibleReverts
-            | EntityRule::RevertsElsewhere => is_broken,
+            EntityRule::StatusReachable | EntityRule::NoDeadEnd | EntityRule::RevertsElsewhere => true,
+            EntityRule::UnprotectedEffect | EntityRule::StepUsable | EntityRule::IrreversibleReverts => {
+                is_broken
+            }
             EntityRule::StatusKnown | EntityRule::ClaimStatusesKnown => !self.has_statuses,
             EntityRule::ClaimIsPair
             | EntityRule::ClaimGoesElsewhere

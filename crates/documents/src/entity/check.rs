@@ -1,14 +1,15 @@
 //! Checking an entity workflow: text in, and either a document that can be used or everything that is wrong with it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use hapax_engine::model::canonical_json;
+use hapax_engine::model::{Name, canonical_json};
 
 use super::EntityDocument;
 use crate::check::Known;
 use crate::decode::decode_entity;
 use crate::node::{Format, Kind, read, text_of};
-use crate::problem::{Problem, Problems};
+use crate::problem::{Position, Problem, Problems, Severity};
 
 /// An entity workflow in which no error was found.
 #[derive(Clone, PartialEq)]
@@ -16,6 +17,8 @@ pub struct CheckedEntity {
     document: EntityDocument,
     canonical: String,
     warnings: Vec<Problem>,
+    /// Where it names its module.
+    module_at: Option<Position>,
 }
 
 impl CheckedEntity {
@@ -33,6 +36,14 @@ impl CheckedEntity {
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
+
+    /// What is wrong if only these modules have a janitor: a claim that nobody would free after a crash.
+    pub fn check_coverage(&self, modules: &BTreeSet<Name>) -> Option<Problem> {
+        let uncovered = self.document.workflow.find_uncovered(modules)?;
+        let (path, message) = ("/module".to_string(), uncovered.to_string());
+        let code = "uncovered_claim_state";
+        Some(Problem { severity: Severity::Error, path, code, message, at: self.module_at })
+    }
 }
 
 impl fmt::Debug for CheckedEntity {
@@ -45,13 +56,14 @@ impl fmt::Debug for CheckedEntity {
 /// host to say ([`hapax_engine::model::EntityWorkflow::find_uncovered`]).
 pub fn check_entity(text: &str, format: Format, known: &Known) -> Result<CheckedEntity, Vec<Problem>> {
     let mut problems = Problems::default();
-    let document =
-        read(text, format, &mut problems).and_then(|node| decode_entity(&node, known, &mut problems));
+    let node = read(text, format, &mut problems);
+    let document = node.as_ref().and_then(|node| decode_entity(node, known, &mut problems));
+    let module_at = node.as_ref().and_then(|node| node.find("module")).and_then(|node| node.at);
     let Some(document) = document.filter(|_| !problems.has_errors()) else {
         return Err(problems.into_vec());
     };
     match serde_json::to_value(&document).map(|value| canonical_json(&value)) {
-        Ok(canonical) => Ok(CheckedEntity { document, canonical, warnings: problems.into_vec() }),
+        Ok(canonical) => Ok(CheckedEntity { document, canonical, warnings: problems.into_vec(), module_at }),
         Err(error) => {
             problems.error("", None, "syntax", format!("it cannot be written as JSON: {error}"));
             Err(problems.into_vec())
@@ -74,20 +86,17 @@ pub fn check_entity_bytes(
 /// Is it meant as an entity workflow? Those say so, or have `status_types` or steps with a `step_key`, as no other document has.
 pub fn is_entity(bytes: &[u8]) -> bool {
     let Ok(text) = text_of(bytes) else { return false };
-    let node = read(text, Format::Any, &mut Problems::default());
-    match node.map(|node| node.kind) {
-        Some(Kind::Object(fields)) => {
-            let has = |name: &str| fields.iter().find(|(key, _)| key == name).map(|(_, node)| &node.kind);
-            let says_so = matches!(has("kind"), Some(Kind::Text(kind)) if kind == "entity");
-            let is_entity_step = |kind: &Kind| matches!(kind, Kind::Object(fields) if fields.iter().any(|(key, _)| key == "step_key"));
-            let has_steps = matches!(has("steps"), Some(Kind::List(steps)) if steps.iter().any(|step| is_entity_step(&step.kind)));
-            says_so || has("status_types").is_some() || has_steps
-        }
-        Some(_) => false,
+    let Some(node) = read(text, Format::Any, &mut Problems::default()) else {
         // It cannot be read; then its lines are all there is to go by.
-        None => text.lines().any(|line| {
+        return text.lines().any(|line| {
             let line = line.trim_start_matches(['{', ' ', '"']);
-            line.starts_with("status_types") || line == "kind: entity"
-        }),
-    }
+            line.starts_with("status_types") || line.trim_end() == "kind: entity"
+        });
+    };
+    let says_so = node.find("kind").is_some_and(|kind| kind.kind == Kind::Text("entity".into()));
+    let steps = match node.find("steps").map(|steps| &steps.kind) {
+        Some(Kind::List(steps)) => steps.as_slice(),
+        _ => &[],
+    };
+    says_so || node.find("status_types").is_some() || steps.iter().any(|step| step.find("step_key").is_some())
 }

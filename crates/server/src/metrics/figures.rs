@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{StepState, Timestamp};
-use hapax_engine::store::{ListDoubts, OutboxDepth, Store, StoreError};
+use hapax_engine::model::{OperationState, OperationStatus, StepState, Timestamp};
+use hapax_engine::store::{ListDoubts, ListOperations, OutboxDepth, Store, StoreError};
 use tokio::sync::Mutex;
 
-use crate::limits::{STORE_FIGURES_KEPT_FOR, STORE_FIGURES_PATIENCE};
+use crate::entities::Entities;
+use crate::limits::{MAX_WORKSPACES_MEASURED, STORE_FIGURES_KEPT_FOR, STORE_FIGURES_PATIENCE};
 
 #[derive(Debug)]
 pub(super) struct Figures {
@@ -28,6 +29,8 @@ struct Last {
 pub(super) struct StoreFigures {
     pub(super) doubts: usize,
     pub(super) oldest_doubt_at: Option<Timestamp>,
+    pub(super) operations_in_doubt: usize,
+    pub(super) oldest_operation_in_doubt_at: Option<Timestamp>,
     pub(super) oldest_request_at: Option<Timestamp>,
     pub(super) outbox: OutboxDepth,
 }
@@ -47,11 +50,11 @@ impl Figures {
     }
 
     /// Those who scrape at once wait for one look at the store.
-    pub(super) async fn read(&self) -> Reading {
+    pub(super) async fn read(&self, entities: &Entities) -> Reading {
         let mut last = self.last.lock().await;
         if last.asked_at.is_none_or(|at| at.elapsed() >= STORE_FIGURES_KEPT_FOR) {
             last.asked_at = Some(Instant::now());
-            match tokio::time::timeout(STORE_FIGURES_PATIENCE, self.look()).await {
+            match tokio::time::timeout(STORE_FIGURES_PATIENCE, self.look(entities)).await {
                 Ok(Ok(figures)) => {
                     last.is_up = true;
                     last.seen = Some((Instant::now(), figures));
@@ -70,14 +73,17 @@ impl Figures {
         Reading { is_up: last.is_up, figures: last.seen.map(|(_, figures)| figures), age }
     }
 
-    async fn look(&self) -> Result<StoreFigures, StoreError> {
+    async fn look(&self, entities: &Entities) -> Result<StoreFigures, StoreError> {
         let request = ListDoubts { workspace: None, after: None, limit: MAX_PAGE };
         let doubts = self.store.list_doubts(request).await?;
         let oldest_request_at = match self.store.key_book() {
             Some(book) => book.find_oldest_request().await?,
             None => None,
         };
+        let (operations_in_doubt, oldest_operation_in_doubt_at) = self.count_in_doubt(entities).await?;
         Ok(StoreFigures {
+            operations_in_doubt,
+            oldest_operation_in_doubt_at,
             doubts: doubts.len(),
             oldest_doubt_at: doubts.first().and_then(|doubt| match doubt.step.state {
                 StepState::InDoubt { since, .. } => Some(since),
@@ -86,5 +92,28 @@ impl Figures {
             oldest_request_at,
             outbox: self.store.measure_outbox().await?,
         })
+    }
+    /// Operations in doubt in the workspaces that have entity workflows, and since when the oldest is.
+    async fn count_in_doubt(&self, entities: &Entities) -> Result<(usize, Option<Timestamp>), StoreError> {
+        let Some(book) = self.store.entity_book() else { return Ok((0, None)) };
+        let (mut count, mut oldest) = (0, None::<Timestamp>);
+        for workspace in entities.workspaces().into_iter().take(MAX_WORKSPACES_MEASURED) {
+            let request = ListOperations {
+                workspace,
+                kind: None,
+                entity: None,
+                step: None,
+                status: Some(OperationStatus::InDoubt),
+                before: None,
+                limit: MAX_PAGE,
+            };
+            for operation in book.list_operations(request).await? {
+                count += 1;
+                if let OperationState::InDoubt { since } = operation.state {
+                    oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
+                }
+            }
+        }
+        Ok((count, oldest))
     }
 }

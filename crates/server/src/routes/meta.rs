@@ -100,6 +100,16 @@ pub(crate) async fn source_schema() -> Response {
     ([(header::CONTENT_TYPE, kind)], hapax_documents::source_schema().to_string()).into_response()
 }
 
+/// The JSON Schema of entity workflows.
+#[utoipa::path(
+    get, path = "/schemas/entity-workflow.json", tag = "about",
+    responses((status = 200, description = "The schema", body = Value, content_type = "application/schema+json")),
+)]
+pub(crate) async fn entity_schema() -> Response {
+    let kind = HeaderValue::from_static("application/schema+json");
+    ([(header::CONTENT_TYPE, kind)], hapax_documents::entity_schema().to_string()).into_response()
+}
+
 /// The description, for people.
 #[utoipa::path(
     get, path = "/docs", tag = "about",

@@ -1,23 +1,43 @@
 //! The journal and the audit log.
 
 use hapax_api as api;
-use hapax_engine::model::{Note, Noted, RunId};
+use hapax_engine::model::{Note, Noted, RunId, Timestamp};
 
 use super::doubts::{shown_actor, shown_resolution};
+use super::entities::named;
 use super::shown_failure;
 
 /// One entry.
 pub(crate) fn shown_note(note: &Note) -> api::JournalEntry {
     let is_of_run = note.run != RunId::NONE;
     let mut entry = api::JournalEntry {
-        what: api::JournalKind::Noted,
-        at: note.at.to_string(),
         run_id: is_of_run.then(|| note.run.to_string()),
         generation: is_of_run.then(|| note.generation.get().into()),
         step_id: note.step.as_ref().map(ToString::to_string),
-        target: None,
         owner: note.owner.map(|owner| owner.to_string()),
         by: note.by.as_ref().map(shown_actor),
+        ..entry_at(note.at)
+    };
+    tell(&mut entry, &note.what);
+    entry
+}
+
+/// An entry that tells nothing yet but when.
+pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
+    api::JournalEntry {
+        what: api::JournalKind::Noted,
+        at: at.to_string(),
+        run_id: None,
+        generation: None,
+        step_id: None,
+        target: None,
+        entity: None,
+        operation_id: None,
+        status: None,
+        last_heard_at: None,
+        result: None,
+        owner: None,
+        by: None,
         seconded_by: None,
         attempt: None,
         failure: None,
@@ -25,8 +45,12 @@ pub(crate) fn shown_note(note: &Note) -> api::JournalEntry {
         resolution: None,
         command: None,
         reason: None,
-    };
-    match &note.what {
+    }
+}
+
+/// Has the entry tell what was noted.
+pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
+    match what {
         Noted::Claimed { attempt } => {
             entry.what = api::JournalKind::Claimed;
             entry.attempt = Some(*attempt);
@@ -71,6 +95,8 @@ pub(crate) fn shown_note(note: &Note) -> api::JournalEntry {
                 "credential" => api::JournalKind::CredentialChanged,
                 "workspace" => api::JournalKind::WorkspaceChanged,
                 "subscription" => api::JournalKind::SubscriptionChanged,
+                "source" => api::JournalKind::SourceChanged,
+                "entity_workflow" => api::JournalKind::EntityWorkflowChanged,
                 _ => api::JournalKind::DefinitionUploaded,
             };
             entry.target = Some(id.clone());
@@ -81,6 +107,34 @@ pub(crate) fn shown_note(note: &Note) -> api::JournalEntry {
             entry.what = api::JournalKind::Redelivered;
             entry.reason = Some(reason.clone());
         }
+        Noted::Reverted { attempt, last_heard_at, status } => {
+            entry.what = api::JournalKind::Reverted;
+            entry.attempt = Some(*attempt);
+            entry.last_heard_at = Some(last_heard_at.clone());
+            entry.status.clone_from(status);
+        }
+        Noted::StrayReverted { status } => {
+            entry.what = api::JournalKind::Reverted;
+            entry.status = Some(status.clone());
+        }
+        Noted::Held { attempt, last_heard_at } => {
+            entry.what = api::JournalKind::Held;
+            entry.attempt = Some(*attempt);
+            entry.last_heard_at = Some(last_heard_at.clone());
+        }
+        Noted::TriedAgain { attempt } => {
+            entry.what = api::JournalKind::TriedAgain;
+            entry.attempt = Some(*attempt);
+        }
+        Noted::Overridden { operation, reason } => {
+            entry.what = api::JournalKind::Overridden;
+            entry.target = Some(operation.clone());
+            entry.reason = Some(reason.clone());
+        }
+        Noted::OnEntity { kind, id, operation, did } => {
+            entry.entity = Some(named(kind, id));
+            entry.operation_id.clone_from(operation);
+            tell(entry, did);
+        }
     }
-    entry
 }

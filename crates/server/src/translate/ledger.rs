@@ -34,7 +34,13 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             | Noted::Probed { .. }
             | Noted::Refused { .. }
             | Noted::KeyReleased { .. }
-            | Noted::SetUp { .. } => (None, String::new()),
+            | Noted::SetUp { .. }
+            | Noted::Reverted { .. }
+            | Noted::StrayReverted { .. }
+            | Noted::Held { .. }
+            | Noted::TriedAgain { .. }
+            | Noted::Overridden { .. }
+            | Noted::OnEntity { .. } => (None, String::new()),
         };
         api::LedgerRuling { by: shown_actor(&ruling.by), at: ruling.at.clone(), resolution, reason }
     });

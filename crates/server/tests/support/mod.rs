@@ -24,7 +24,7 @@ use hapax_server::drain::{Drain, drain};
 use hapax_server::http_caller::GuardedCaller;
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{Server, ServerOptions};
+use hapax_server::{EntityTables, ModuleOptions, Server, ServerOptions};
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
@@ -106,13 +106,24 @@ pub struct Setup {
     /// By which the engine drives.
     pub clock: Arc<dyn Clock>,
     pub sealing_keys: Vec<SealingKey>,
+    /// Modules beside the one that is always there.
+    pub modules: Vec<ModuleOptions>,
+    pub entity_tables: EntityTables,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let rules = Rules { allow_loopback: true, ..Rules::default() };
         let clock = Arc::new(SystemClock::new());
-        Setup { hands: Hands::new(), rules, keys: Policy::default(), clock, sealing_keys: Vec::new() }
+        Setup {
+            hands: Hands::new(),
+            rules,
+            keys: Policy::default(),
+            clock,
+            sealing_keys: Vec::new(),
+            modules: vec![ModuleOptions::new("billing")],
+            entity_tables: EntityTables::default(),
+        }
     }
 }
 
@@ -206,6 +217,8 @@ impl TestServer {
             grace: Duration::from_secs(5),
             outgoing,
             sealing_keys: setup.sealing_keys,
+            modules: setup.modules,
+            entity_tables: setup.entity_tables,
         };
         let server = Server::launch(engine.clone(), hands, options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

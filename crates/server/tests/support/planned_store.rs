@@ -156,6 +156,10 @@ impl Store for PlannedStore {
         self.inner.promise_book()
     }
 
+    fn entity_book(&self) -> Option<&dyn hapax_engine::store::EntityBook> {
+        self.inner.entity_book()
+    }
+
     fn hook_book(&self) -> Option<&dyn HookBook> {
         Some(self)
     }

@@ -1,6 +1,6 @@
 //! Operations whose actions run here: that they live is told to the store, and one that is no longer held is stopped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,7 +32,32 @@ impl Held {
 }
 
 #[derive(Default)]
-pub(crate) struct HeldOperations(Mutex<HashMap<(OperationId, u32), Arc<Held>>>);
+pub(crate) struct HeldOperations {
+    held: Mutex<HashMap<(OperationId, u32), Arc<Held>>>,
+    /// Those whose callers chose the id, from before they begin until they are over here.
+    taken_up: Mutex<HashSet<OperationId>>,
+}
+
+/// The right to begin and carry out an operation under an id that its caller chose: a store takes a second request of the same engine for the
+/// first one sent again, so here nobody else has it.
+pub(super) struct TakenUp {
+    inner: Arc<Inner>,
+    id: OperationId,
+}
+
+impl TakenUp {
+    /// `None` if somebody here is at it.
+    pub(super) fn new(inner: &Arc<Inner>, id: OperationId) -> Option<Self> {
+        let is_first = inner.held.taken_up.lock().expect("no holder panics").insert(id);
+        is_first.then(|| TakenUp { inner: inner.clone(), id })
+    }
+}
+
+impl Drop for TakenUp {
+    fn drop(&mut self) {
+        self.inner.held.taken_up.lock().expect("no holder panics").remove(&self.id);
+    }
+}
 
 impl HeldOperations {
     pub(super) fn hold(&self, operation: &Operation, patience: Duration, since: Duration) -> Arc<Held> {
@@ -45,16 +70,16 @@ impl HeldOperations {
             lost: watch::channel(false).0,
         });
         let place = (operation.id, operation.attempt);
-        self.0.lock().expect("no holder panics").insert(place, held.clone());
+        self.held.lock().expect("no holder panics").insert(place, held.clone());
         held
     }
 
     pub(super) fn let_go(&self, operation: OperationId, attempt: u32) {
-        self.0.lock().expect("no holder panics").remove(&(operation, attempt));
+        self.held.lock().expect("no holder panics").remove(&(operation, attempt));
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().expect("no holder panics").len()
+        self.held.lock().expect("no holder panics").len()
     }
 
     pub(crate) fn give_up_all(&self) {
@@ -64,7 +89,7 @@ impl HeldOperations {
     }
 
     fn all(&self) -> Vec<Arc<Held>> {
-        self.0.lock().expect("no holder panics").values().cloned().collect()
+        self.held.lock().expect("no holder panics").values().cloned().collect()
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::acting::carry_out;
+use super::held::TakenUp;
 use super::registry::Registered;
 use super::step_call::StepCall;
 use crate::limits::MAX_BEGIN_TRIES;
@@ -214,6 +215,16 @@ impl Transition {
         };
         asked.check_override()?;
         let book = engine.entity_book()?;
+        let taken_up = match self.id {
+            Some(id) => match take_up(&engine, id, deadline).await? {
+                TakingUp::Mine(taken_up) => Some(taken_up),
+                TakingUp::UnderWay(known) => {
+                    return recorded(&engine, *known, asked.fingerprint()?, deadline).await;
+                }
+                TakingUp::Impatient => return Err(Error::EntityBusy(asked.entity)),
+            },
+            None => None,
+        };
         for _ in 0..MAX_BEGIN_TRIES {
             let workspace = &engine.workspace;
             let home = &registered.workflow.home;
@@ -242,7 +253,11 @@ impl Transition {
                     let carried =
                         carry_out(engine.clone(), registered, view, *operation.clone(), entity, since);
                     // It goes on if whoever asked does not wait for it.
-                    tokio::spawn(async move { drop(tell.send(carried.await)) });
+                    tokio::spawn(async move {
+                        let outcome = carried.await;
+                        drop(taken_up);
+                        drop(tell.send(outcome));
+                    });
                     return match or_until(&engine, deadline, told).await {
                         Some(Ok(outcome)) => outcome,
                         // Killed in the middle of it, or not awaited to the end.
@@ -405,6 +420,37 @@ impl Asked {
             run: by_run.then(|| self.id.as_run()),
             owner: engine.inner.owner,
         })
+    }
+}
+
+/// Whose an operation is that was asked for under an id of the caller's.
+enum TakingUp {
+    /// This request's.
+    Mine(TakenUp),
+    /// Another request of this id is at it here, and this is what is recorded of it.
+    UnderWay(Box<Operation>),
+    /// Another one is about to begin it, and the caller did not want to wait longer.
+    Impatient,
+}
+
+async fn take_up(
+    engine: &Engine,
+    id: OperationId,
+    deadline: Option<crate::model::Timestamp>,
+) -> Result<TakingUp, Error> {
+    let inner = &engine.inner;
+    loop {
+        if let Some(taken_up) = TakenUp::new(inner, id) {
+            return Ok(TakingUp::Mine(taken_up));
+        }
+        if let Some(known) = inner.answer(engine.entity_book()?.find_operation(&engine.workspace, id)).await?
+        {
+            return Ok(TakingUp::UnderWay(Box::new(known)));
+        }
+        let looking = inner.clock.sleep_until(inner.clock.now().plus(Duration::from_millis(10)));
+        if or_until(engine, deadline, looking).await.is_none() {
+            return Ok(TakingUp::Impatient);
+        }
     }
 }
 

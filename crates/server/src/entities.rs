@@ -1,0 +1,73 @@
+//! Entity workflows: documents in the catalog, known to the engine on every node, with what they do by themselves.
+
+mod after_effects;
+mod change;
+mod host;
+mod stored;
+mod workflows;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use hapax_api::{Code, Problem};
+use hapax_documents::Hands;
+use hapax_engine::Engine;
+use hapax_engine::model::{Name, TableRef, WorkspaceId};
+use hapax_engine::store::{Catalog, Store};
+use tokio::sync::Mutex;
+
+use crate::options::EntityTables;
+
+pub(crate) use change::Uploading;
+pub(crate) use stored::StoredWorkflow;
+
+/// The entity workflows of this node.
+pub(crate) struct Entities {
+    engine: Engine,
+    store: Arc<dyn Store>,
+    hands: Arc<Hands>,
+    tables: EntityTables,
+    /// By id, which follows from the workspace and the type of entity.
+    known: RwLock<BTreeMap<Name, Arc<StoredWorkflow>>>,
+    /// One is learnt after the other, so that a newer version is never replaced by an older one.
+    learning: Mutex<()>,
+}
+
+impl Entities {
+    /// The entity workflows in `store`; `hands` do what they ask for, and `tables` are those they may use.
+    pub(crate) fn new(
+        engine: Engine,
+        store: Arc<dyn Store>,
+        hands: Arc<Hands>,
+        tables: EntityTables,
+    ) -> Arc<Self> {
+        let (known, learning) = (RwLock::default(), Mutex::default());
+        Arc::new(Entities { engine, store, hands, tables, known, learning })
+    }
+
+    fn catalog(&self) -> &dyn Catalog {
+        self.store.catalog().expect("looked at when the server was made")
+    }
+
+    /// Has the operator allowed the table for the workspace?
+    fn check_allowed(&self, workspace: &WorkspaceId, table: &TableRef) -> Result<(), Problem> {
+        match self.tables.allows(workspace, &table.table) {
+            true => Ok(()),
+            false => Err(Problem::new(
+                Code::TableNotAllowed,
+                format!(
+                    "The operator has not allowed the table {} for the workspace {workspace}; ask them to add `{workspace}:{0}` to \
+                     `entity-tables`, or leave `table` away.",
+                    table.table
+                ),
+            )
+            .with("table", table.table.clone())),
+        }
+    }
+}
+
+impl std::fmt::Debug for Entities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entities").field("known", &self.count()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,234 @@
+//! Entity workflows come in and are replaced: checked, judged by what runs here, and kept under one id for each type of entity.
+
+use std::sync::Arc;
+
+use hapax_api as api;
+use hapax_api::{Code, Problem};
+use hapax_documents::CheckedEntity;
+use hapax_engine::model::{Actor, ItemKind, Name, Note, Noted, Payload, Version, WorkspaceId};
+use hapax_engine::store::{PutItem, PutOutcome, StoreError};
+use serde_json::value::RawValue;
+
+use super::Entities;
+use super::stored::{Kept, StoredWorkflow};
+use super::workflows::id_of;
+use crate::errors::{of_invalid, of_store, problem_of};
+use crate::limits::{MAX_ENTITY_WORKFLOWS, MAX_ENTITY_WORKFLOWS_PER_WORKSPACE};
+use crate::uploaded::Uploaded;
+
+/// How often a change that met another one is tried anew.
+const TRIES: u32 = 5;
+
+/// What an upload came to.
+pub(crate) enum Uploading {
+    /// It is there now.
+    Made(Arc<StoredWorkflow>),
+    /// It was there, and says the same or was replaced.
+    Found(Arc<StoredWorkflow>),
+}
+
+impl Entities {
+    /// Checks an entity workflow and keeps it. One of its name that says the same is found; another one is not replaced.
+    pub(crate) async fn create(
+        &self,
+        workspace: &WorkspaceId,
+        uploaded: &Uploaded,
+        by: Actor,
+    ) -> Result<Uploading, Problem> {
+        let checked = self.check(workspace, uploaded).await?;
+        self.put_new(workspace, &checked, by).await
+    }
+
+    /// Puts an entity workflow in place of the one of its name, or makes it. `expected` is the version that is to be replaced, if it matters.
+    pub(crate) async fn replace(
+        &self,
+        workspace: &WorkspaceId,
+        name: &str,
+        uploaded: &Uploaded,
+        expected: Option<Version>,
+        by: Actor,
+    ) -> Result<Uploading, Problem> {
+        let checked = self.check(workspace, uploaded).await?;
+        let workflow = checked.document().workflow();
+        if workflow.name.as_str() != name {
+            let detail = format!(
+                "The document names the entity workflow {:?}; send it there.",
+                workflow.name.as_str()
+            );
+            return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/name"));
+        }
+        for _ in 0..TRIES {
+            let Some(found) = self.find(workspace, name).await? else {
+                if expected.is_some() {
+                    let detail =
+                        "There is no such entity workflow to replace; leave `If-Match` away to make it.";
+                    return Err(Problem::new(Code::NotFound, detail));
+                }
+                match self.put_new(workspace, &checked, by.clone()).await {
+                    // Somebody made it meanwhile.
+                    Err(problem) if problem.code == Code::NameTaken => continue,
+                    answer => return answer,
+                }
+            };
+            // The same again stands, whatever version it was sent for: its first answer may have been lost.
+            if found.kept.document.get() == checked.canonical() {
+                return Ok(Uploading::Found(found));
+            }
+            if let Some(expected) = expected.filter(|expected| *expected != found.version) {
+                let detail = format!(
+                    "The entity workflow is at version {}, not {}; look at it again.",
+                    found.version.get(),
+                    expected.get()
+                );
+                return Err(Problem::new(Code::Concurrency, detail).with("version", found.version.get()));
+            }
+            if found.workflow().entity != workflow.entity {
+                let detail = format!(
+                    "{name} moves entities of type {} and keeps doing so; give a workflow for {} a name of its own.",
+                    found.workflow().entity,
+                    workflow.entity
+                );
+                return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/entity"));
+            }
+            let request = self.put(workspace, &checked, Some(found.version), by.clone(), "replaced")?;
+            match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+                PutOutcome::Put(item) => return self.learn(&item).await.map(Uploading::Found),
+                PutOutcome::Stale(_)
+                | PutOutcome::NameTaken(_)
+                | PutOutcome::Exists(_)
+                | PutOutcome::Missing => {}
+            }
+        }
+        let detail = "Others keep changing the entity workflow. Send the request again.";
+        Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
+    }
+
+    async fn put_new(
+        &self,
+        workspace: &WorkspaceId,
+        checked: &CheckedEntity,
+        by: Actor,
+    ) -> Result<Uploading, Problem> {
+        self.check_quota(workspace, checked)?;
+        let workflow = checked.document().workflow();
+        let request = self.put(workspace, checked, None, by, "created")?;
+        match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+            PutOutcome::Put(item) => self.learn(&item).await.map(Uploading::Made),
+            PutOutcome::Exists(item) | PutOutcome::NameTaken(item) => {
+                let found = self.learn(&item).await?;
+                if found.kept.document.get() == checked.canonical() {
+                    return Ok(Uploading::Found(found));
+                }
+                match *found.name() == workflow.name {
+                    true => Err(Problem::new(
+                        Code::NameTaken,
+                        format!(
+                            "The entity workflow {} says something else; replace it with PUT /api/v1/entity-workflows/{0} and \
+                             `If-Match: \"{}\"`.",
+                            found.name(),
+                            found.version.get()
+                        ),
+                    )
+                    .with("version", found.version.get())),
+                    false => Err(Problem::new(
+                        Code::EntityTypeTaken,
+                        format!(
+                            "The entity workflow {} moves entities of type {}; replace it, or name another type in `entity`.",
+                            found.name(),
+                            workflow.entity
+                        ),
+                    )
+                    .with("workflow", found.name().as_str())),
+                }
+            }
+            other @ (PutOutcome::Stale(_) | PutOutcome::Missing) => {
+                tracing::error!(?other, "an entity workflow was to be new, and was found to be old");
+                Err(Problem::new(
+                    Code::Internal,
+                    "The entity workflow could not be made. Send the request again.",
+                ))
+            }
+        }
+    }
+
+    /// Checks the document by itself, and by what there is here: the operator's tables, actions, janitors.
+    async fn check(&self, workspace: &WorkspaceId, uploaded: &Uploaded) -> Result<CheckedEntity, Problem> {
+        let checked = uploaded.check_entity()?;
+        let workflow = checked.document().workflow();
+        if let Some(table) = workflow.home.table() {
+            self.check_allowed(workspace, table)?;
+            if let Some(book) = self.store.entity_book() {
+                book.check_table(table).await.map_err(|error| match error {
+                    StoreError::Refused(why) => refused("/table", "table_unusable", why),
+                    error => of_store(&error),
+                })?;
+            }
+        }
+        let missing = checked.document().handlers().into_iter().find(|name| !self.engine.has_action(name));
+        if let Some(name) = missing {
+            let why = format!(
+                "no action {name} is registered on this server; register it, or use `http` or `workflow`"
+            );
+            return Err(refused("/steps", "unknown_action", why));
+        }
+        match workflow.find_uncovered(&self.engine.modules()) {
+            Some(uncovered) => Err(problem_of(&uncovered.into())),
+            None => Ok(checked),
+        }
+    }
+
+    fn put(
+        &self,
+        workspace: &WorkspaceId,
+        checked: &CheckedEntity,
+        expected: Option<Version>,
+        by: Actor,
+        change: &str,
+    ) -> Result<PutItem, Problem> {
+        let workflow = checked.document().workflow();
+        let id = id_of(workspace, workflow.entity.as_str());
+        let document = RawValue::from_string(checked.canonical().to_owned())
+            .map_err(|error| Problem::new(Code::EntityWorkflowInvalid, error.to_string()))?;
+        Ok(PutItem {
+            workspace: workspace.clone(),
+            kind: ItemKind::EntityWorkflow,
+            name: workflow.name.to_string(),
+            body: Payload::of(&Kept { document }).map_err(|invalid| of_invalid(&invalid))?,
+            expected,
+            note: Some(self.note(workspace, by, &workflow.name, change)),
+            id,
+        })
+    }
+
+    fn note(&self, workspace: &WorkspaceId, by: Actor, name: &Name, change: &str) -> Note {
+        let kind = ItemKind::EntityWorkflow.as_str().into();
+        let what = Noted::SetUp { kind, id: name.to_string(), change: change.into() };
+        Note::on_workspace(workspace.clone(), by, self.store.now(), what)
+    }
+
+    fn check_quota(&self, workspace: &WorkspaceId, checked: &CheckedEntity) -> Result<(), Problem> {
+        let known = self.known.read().expect("no holder panics");
+        if known.contains_key(&id_of(workspace, checked.document().workflow().entity.as_str())) {
+            return Ok(());
+        }
+        let here = known.values().filter(|one| one.workspace == *workspace).count();
+        let (most, of) = match () {
+            () if here >= MAX_ENTITY_WORKFLOWS_PER_WORKSPACE => {
+                (MAX_ENTITY_WORKFLOWS_PER_WORKSPACE, "workspace")
+            }
+            () if known.len() >= MAX_ENTITY_WORKFLOWS => (MAX_ENTITY_WORKFLOWS, "server"),
+            () => return Ok(()),
+        };
+        let detail =
+            format!("This {of} holds at most {most} entity workflows. Replace one that is no longer needed.");
+        Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "entityWorkflows"))
+    }
+}
+
+/// Refuses for one reason that only the server can see.
+fn refused(path: &str, rule: &str, why: String) -> Problem {
+    let detail = format!("1 problem(s); the first, at {path:?}: {why}");
+    let problem = api::DefinitionProblem { path: path.into(), rule: rule.into(), message: why };
+    let problems = serde_json::to_value([problem]).unwrap_or_default();
+    Problem::new(Code::EntityWorkflowInvalid, detail).with("problems", problems)
+}

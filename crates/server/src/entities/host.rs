@@ -1,0 +1,75 @@
+//! What stands behind an uploaded entity workflow: its validations and its requests, by the hands of the server.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hapax_documents::{CheckedEntity, EntityCall, EntityDocument, Hands};
+use hapax_engine::Failure;
+use hapax_engine::model::{Entity, Name, OperationEnd, Payload};
+use hapax_engine::runtime::{Answer, EntityHost, StepCall};
+use serde_json::{Value, json};
+
+/// Judges and acts by one version of a document.
+pub(super) struct DocumentHost {
+    checked: Arc<CheckedEntity>,
+    hands: Arc<Hands>,
+}
+
+impl DocumentHost {
+    pub(super) fn new(checked: Arc<CheckedEntity>, hands: Arc<Hands>) -> Self {
+        DocumentHost { checked, hands }
+    }
+
+    fn document(&self) -> &EntityDocument {
+        self.checked.document()
+    }
+}
+
+#[async_trait]
+impl EntityHost for DocumentHost {
+    fn check(&self, call: &StepCall) -> Result<(), Failure> {
+        let checked = self.document().check_call(call.step.as_str(), call.requester.as_ref(), &seen(call));
+        checked.map_err(|rejection| Failure::permanent(rejection.message).with_code(&rejection.code))
+    }
+
+    async fn act(&self, call: StepCall) -> Result<Answer, Failure> {
+        let (seen, key) = (seen(&call), call.idempotency_key());
+        let (step, requester) = (call.step.as_str(), call.requester.as_ref());
+        match self.document().call_http(step, requester, &seen, key.as_str(), &self.hands).await {
+            OperationEnd::Done { result, data } => {
+                Ok(Answer::Done { result: value_of(&result), data: data.as_ref().map(value_of) })
+            }
+            OperationEnd::Rejected(failure) => Ok(Answer::Rejected { failure }),
+            OperationEnd::Failed(failure) => Err(failure),
+            OperationEnd::Reverted | OperationEnd::InDoubt => {
+                Err(Failure::unknown("a request ended as only a janitor can end it"))
+            }
+        }
+    }
+
+    fn run_input(&self, call: &StepCall) -> Result<Payload, Failure> {
+        let (step, requester) = (call.step.as_str(), call.requester.as_ref());
+        let input = self.document().plan_workflow_input(step, requester, &seen(call))?;
+        Ok(Payload::of(&input)?)
+    }
+}
+
+/// What the expressions of a step see.
+fn seen(call: &StepCall) -> EntityCall {
+    let Entity { entity, status, version, data, .. } = &call.entity;
+    EntityCall {
+        entity: json!({
+            "type": entity.kind.as_str(), "id": entity.id.as_str(), "status": status.as_str(), "version": version.get(),
+            "data": value_of(data),
+        }),
+        input: value_of(&call.input),
+        requester: call.requester.as_ref().map_or(Value::Null, |requester: &Name| requester.as_str().into()),
+        operation: json!({
+            "id": call.operation.to_string(), "key": call.idempotency_key().as_str(), "attempt": call.attempt,
+        }),
+    }
+}
+
+fn value_of(payload: &Payload) -> Value {
+    payload.to().unwrap_or_default()
+}

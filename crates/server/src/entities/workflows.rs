@@ -1,0 +1,156 @@
+//! The entity workflows that this node knows: all of them, and changes of other nodes within a second.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+
+use hapax_api::{Code, Problem};
+use hapax_engine::model::{Item, ItemKind, Name, Timestamp, WorkspaceId};
+use hapax_engine::store::ListItems;
+use sha2::{Digest, Sha256};
+
+use super::Entities;
+use super::host::DocumentHost;
+use super::stored::StoredWorkflow;
+use crate::changed_items::each_changed_item;
+use crate::errors::{of_store, problem_of};
+use crate::limits::{ENTITY_WORKFLOW_OVERLAP, ENTITY_WORKFLOW_POLL};
+
+impl Entities {
+    /// How many are known here.
+    pub(crate) fn count(&self) -> usize {
+        self.known.read().expect("no holder panics").len()
+    }
+
+    /// The workspaces that have one.
+    pub(crate) fn workspaces(&self) -> BTreeSet<WorkspaceId> {
+        let known = self.known.read().expect("no holder panics");
+        known.values().map(|workflow| workflow.workspace.clone()).collect()
+    }
+
+    /// The modules whose janitors run here.
+    pub(crate) fn modules(&self) -> BTreeSet<Name> {
+        self.engine.modules()
+    }
+
+    /// The one that moves entities of this type, if it is known here.
+    pub(super) fn find_by_type(&self, workspace: &WorkspaceId, kind: &str) -> Option<Arc<StoredWorkflow>> {
+        self.known.read().expect("no holder panics").get(&id_of(workspace, kind)).cloned()
+    }
+
+    /// One entity workflow of a workspace, as it is in the store now.
+    pub(crate) async fn get(
+        &self,
+        workspace: &WorkspaceId,
+        name: &str,
+    ) -> Result<Arc<StoredWorkflow>, Problem> {
+        self.find(workspace, name).await?.ok_or_else(|| {
+            Problem::new(
+                Code::NotFound,
+                "There is no such entity workflow in this workspace; list them with GET /api/v1/entity-workflows.",
+            )
+        })
+    }
+
+    pub(super) async fn find(
+        &self,
+        workspace: &WorkspaceId,
+        name: &str,
+    ) -> Result<Option<Arc<StoredWorkflow>>, Problem> {
+        // What cannot be a name is not looked for.
+        if Name::new("name of an entity workflow", name).is_err() {
+            return Ok(None);
+        }
+        let item = self.catalog().find_named_item(workspace, ItemKind::EntityWorkflow, name).await;
+        match item.map_err(|error| of_store(&error))? {
+            Some(item) => self.learn(&item).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Entity workflows of a workspace after `after`, in the order of their ids.
+    pub(crate) async fn list(
+        &self,
+        workspace: &WorkspaceId,
+        after: Option<Name>,
+        limit: usize,
+    ) -> Result<Vec<Arc<StoredWorkflow>>, Problem> {
+        let request = ListItems {
+            workspace: Some(workspace.clone()),
+            kind: ItemKind::EntityWorkflow,
+            changed_since: None,
+            after,
+            limit,
+        };
+        let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+        let mut found = Vec::with_capacity(items.len());
+        for item in &items {
+            found.push(self.learn(item).await?);
+        }
+        Ok(found)
+    }
+
+    /// Takes an item in and tells the engine of it, unless a newer version of it is known.
+    pub(super) async fn learn(&self, item: &Item) -> Result<Arc<StoredWorkflow>, Problem> {
+        if let Some(known) = self.find_newer(item) {
+            return Ok(known);
+        }
+        let found = Arc::new(StoredWorkflow::of(item)?);
+        let _alone = self.learning.lock().await;
+        if let Some(known) = self.find_newer(item) {
+            return Ok(known);
+        }
+        let workflow = found.workflow();
+        if let Some(table) = workflow.home.table() {
+            self.check_allowed(&item.workspace, table)?;
+        }
+        let host = DocumentHost::new(found.checked.clone(), self.hands.clone());
+        let engine = self.engine.workspace(item.workspace.clone());
+        let registering = engine.register_own_entity_workflow(workflow.clone(), Arc::new(host));
+        registering.await.map_err(|error| problem_of(&error))?;
+        self.known.write().expect("no holder panics").insert(item.id.clone(), found.clone());
+        Ok(found)
+    }
+
+    fn find_newer(&self, item: &Item) -> Option<Arc<StoredWorkflow>> {
+        let known = self.known.read().expect("no holder panics");
+        known.get(&item.id).filter(|known| known.version >= item.version).cloned()
+    }
+
+    /// Takes in all there are.
+    pub(crate) async fn learn_all(&self) -> Result<(), Problem> {
+        self.learn_since(None).await
+    }
+
+    /// Takes in what other nodes were given, for as long as the server lives.
+    pub(crate) async fn keep_learning(this: Weak<Self>) {
+        loop {
+            tokio::time::sleep(ENTITY_WORKFLOW_POLL).await;
+            let Some(entities) = this.upgrade() else { return };
+            // Looked back a little, because a write may become visible after a later one.
+            let since = entities.store.now().minus(ENTITY_WORKFLOW_OVERLAP);
+            if let Err(problem) = entities.learn_since(Some(since)).await {
+                tracing::warn!(%problem, "looking for changed entity workflows failed; trying again");
+            }
+        }
+    }
+
+    async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
+        let mut changed = Vec::new();
+        let take = |item: &Item| changed.push(item.clone());
+        each_changed_item(self.catalog(), ItemKind::EntityWorkflow, changed_since, take).await?;
+        for item in &changed {
+            // One that cannot be used must not keep the others from being used.
+            if let Err(problem) = self.learn(item).await {
+                tracing::error!(workflow = item.name, workspace = %item.workspace, %problem, "an entity workflow cannot be used here");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The id follows from what it moves, so that there is one for each type of entity.
+pub(super) fn id_of(workspace: &WorkspaceId, kind: &str) -> Name {
+    let digest = Sha256::digest(format!("{workspace}\n{kind}"));
+    let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    Name::new("entity workflow id", &format!("ewf_{hex}")).expect("hex digits are a plain word")
+}

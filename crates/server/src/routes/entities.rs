@@ -1,0 +1,307 @@
+//! Entities: made, looked at, talked about.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::model::{Entity, EntityId, Name, OperationId, Payload};
+use hapax_engine::store::{CreatedEntity, ListOperations};
+use http::{StatusCode, header};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use super::doubts::PageOf;
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use super::runs::etag;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::{of_invalid, problem_of};
+use crate::identity::Identity;
+use crate::limits::MAX_PERSON_CHARS;
+use crate::strict_json::StrictJson;
+use crate::translate::{shown_entity, shown_entity_note, shown_entity_view, shown_operation};
+
+/// Makes an entity. The same again is found; one that is there and differs is not changed.
+#[utoipa::path(
+    post, path = "/api/v1/entities/{type}", tag = "entities", operation_id = "create_entity", request_body = api::CreateEntity,
+    params(
+        ("type" = String, Path, description = "What type of entity, as its workflow says in `entity`"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 201, description = "It was made", body = api::CreatedEntity),
+        (status = 200, description = "It was there, just so", body = api::CreatedEntity),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(kind): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::CreateEntity>,
+) -> Result<Response, Refused> {
+    let data = Payload::parse(asked.data.text()).map_err(|invalid| of_invalid(&invalid))?;
+    let engine = app.engine_for(&identity);
+    let made = engine.create_entity_payload(&kind, &asked.id, &asked.status, data.clone()).await;
+    let (status, entity) = match made.map_err(|error| problem_of(&error))? {
+        CreatedEntity::Created(entity) => (StatusCode::CREATED, entity),
+        CreatedEntity::Exists(entity) if is_same(&entity, &asked.status, &data) => (StatusCode::OK, entity),
+        CreatedEntity::Exists(entity) => {
+            let detail = format!(
+                "There is a {} that differs in its status or its data; nothing was changed. Read it with GET /api/v1/entities/{}/{}.",
+                entity.entity, entity.entity.kind, entity.entity.id
+            );
+            return Err(Refused::new(Code::EntityExists, detail)
+                .with("entityStatus", entity.status.as_str())
+                .with("version", entity.version.get()));
+        }
+    };
+    let told = [(header::ETAG, etag(entity.version))];
+    let created =
+        api::CreatedEntity { entity: shown_entity(&entity), created: status == StatusCode::CREATED };
+    Ok((status, told, Json(created)).into_response())
+}
+
+fn is_same(entity: &Entity, status: &str, data: &Payload) -> bool {
+    let read = |payload: &Payload| payload.to::<Value>().ok();
+    entity.status.as_str() == status && read(&entity.data) == read(data)
+}
+
+/// Which entities to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EntityFilter {
+    /// Only those in this status.
+    status: Option<String>,
+    /// How many at most, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+}
+
+/// Entities of one type, in the order of their ids.
+#[utoipa::path(
+    get, path = "/api/v1/entities/{type}", tag = "entities", operation_id = "list_entities",
+    params(("type" = String, Path, description = "What type of entity"), EntityFilter),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::Entity>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(kind): PathOf<String>,
+    QueryOf(filter): QueryOf<EntityFilter>,
+) -> Result<Json<api::Page<api::Entity>>, Refused> {
+    let limit = page_limit(filter.limit.as_deref())?;
+    let bound = format!("{kind:?} {:?}", filter.status);
+    let pages = app.list(&identity, "entities", &bound);
+    let after = filter.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = after.map(|place: String| EntityId::new(&place)).transpose();
+    let after = after.map_err(|_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`."))?;
+    let engine = app.engine_for(&identity);
+    let found = engine.list_entities(&kind, filter.status.as_deref(), after, limit).await;
+    let found = found.map_err(|error| problem_of(&error))?;
+    let next_cursor =
+        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(last.entity.id.as_str()));
+    Ok(Json(api::Page { items: found.iter().map(shown_entity).collect(), next_cursor }))
+}
+
+/// As whom it is looked at.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AsWhom {
+    /// As whom steps would be taken; a credential that has a requester of its own asks as no other.
+    requester: Option<String>,
+}
+
+/// One entity, the operation that is in progress with it, and what may be done.
+#[utoipa::path(
+    get, path = "/api/v1/entities/{type}/{id}", tag = "entities", operation_id = "show_entity",
+    params(
+        ("type" = String, Path, description = "What type of entity"),
+        ("id" = String, Path, description = "The entity"),
+        AsWhom,
+    ),
+    responses(
+        (status = 200, description = "The entity", body = api::EntityDetail),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((kind, id)): PathOf<(String, String)>,
+    QueryOf(of): QueryOf<AsWhom>,
+) -> Result<Response, Refused> {
+    let requester = requester_of(&identity, of.requester)?;
+    let engine = app.engine_for(&identity);
+    let view = engine.get_entity(&kind, &id, requester.as_deref()).await;
+    let view = view.map_err(|error| problem_of(&error))?;
+    let workflow = engine.find_entity_workflow(&view.entity.entity.kind).map(|workflow| workflow.name);
+    let workflow = workflow.unwrap_or_else(|| view.entity.entity.kind.clone());
+    let told = [(header::ETAG, etag(view.entity.version))];
+    Ok((told, Json(shown_entity_view(&view, &workflow, app.store.now()))).into_response())
+}
+
+/// As whom a request asks: a credential that was made for one requester asks as no other.
+pub(super) fn requester_of(identity: &Identity, asked: Option<String>) -> Result<Option<String>, Refused> {
+    match (&identity.requester, asked) {
+        (Some(own), Some(asked)) if *own != asked => Err(Refused::new(
+            Code::RequesterNotAllowed,
+            format!("The credential asks as {own:?} and as no other. Leave `requester` away."),
+        )
+        .with("requester", own.as_str())),
+        (Some(own), _) => Ok(Some(own.clone())),
+        (None, asked) => Ok(asked),
+    }
+}
+
+/// The person that a request says it speaks for.
+pub(super) fn person(named: Option<&str>) -> Result<Option<&str>, Refused> {
+    match named {
+        Some(name) if name.trim().is_empty() || name.chars().count() > MAX_PERSON_CHARS => {
+            let detail = format!("A person has a name of 1 to {MAX_PERSON_CHARS} characters.");
+            Err(Refused::new(Code::InvalidRequest, detail).with("path", "/by"))
+        }
+        named => Ok(named),
+    }
+}
+
+/// What people say has a length.
+pub(super) fn check_text(path: &str, text: &str) -> Result<(), Refused> {
+    let most = hapax_engine::limits::MAX_MESSAGE_CHARS;
+    match text.trim().is_empty() || text.chars().count() > most {
+        true => {
+            Err(Refused::new(Code::InvalidRequest, format!("Use 1 to {most} characters.")).with("path", path))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Says something about an entity, whatever is going on with it.
+#[utoipa::path(
+    post, path = "/api/v1/entities/{type}/{id}/notes", tag = "entities", operation_id = "add_entity_note", request_body = api::AddEntityNote,
+    params(
+        ("type" = String, Path, description = "What type of entity"),
+        ("id" = String, Path, description = "The entity"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 201, description = "It is kept", body = api::JournalEntry),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn add_note(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((kind, id)): PathOf<(String, String)>,
+    StrictJson { value: asked, .. }: StrictJson<api::AddEntityNote>,
+) -> Result<Response, Refused> {
+    check_text("/text", &asked.text)?;
+    let by = identity.actor(person(asked.by.as_deref())?);
+    let note = app.engine_for(&identity).remark_on_entity(&kind, &id, by, &asked.text).await;
+    let note = note.map_err(|error| problem_of(&error))?;
+    Ok((StatusCode::CREATED, Json(shown_entity_note(&note))).into_response())
+}
+
+/// What was seen, done and said about an entity, oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/entities/{type}/{id}/notes", tag = "entities", operation_id = "list_entity_notes",
+    params(
+        ("type" = String, Path, description = "What type of entity"),
+        ("id" = String, Path, description = "The entity"),
+        PageOf,
+    ),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn notes(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((kind, id)): PathOf<(String, String)>,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let bound = format!("{kind:?} {id:?}");
+    let pages = app.list(&identity, "entity-notes", &bound);
+    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
+    let after = after.map(|place: String| place.parse::<u64>()).transpose().map_err(refused)?;
+    let engine = app.engine_for(&identity);
+    engine.get_entity(&kind, &id, None).await.map_err(|error| problem_of(&error))?;
+    let found = engine.list_entity_notes(&kind, &id, None, after.unwrap_or(0), limit).await;
+    let found = found.map_err(|error| problem_of(&error))?;
+    let next_cursor =
+        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.place.to_string()));
+    let items = found.iter().map(|placed| shown_entity_note(&placed.note)).collect();
+    Ok(Json(api::Page { items, next_cursor }))
+}
+
+/// The operations of one entity, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/entities/{type}/{id}/operations", tag = "entities", operation_id = "list_operations_of_entity",
+    params(
+        ("type" = String, Path, description = "What type of entity"),
+        ("id" = String, Path, description = "The entity"),
+        PageOf,
+    ),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::Operation>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn operations(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf((kind, id)): PathOf<(String, String)>,
+    QueryOf(page): QueryOf<PageOf>,
+) -> Result<Json<api::Page<api::Operation>>, Refused> {
+    let limit = page_limit(page.limit.as_deref())?;
+    let bound = format!("{kind:?} {id:?}");
+    let pages = app.list(&identity, "entity-operations", &bound);
+    let before = operation_place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let engine = app.engine_for(&identity);
+    let view = engine.get_entity(&kind, &id, None).await.map_err(|error| problem_of(&error))?;
+    let request = ListOperations {
+        workspace: identity.workspace.clone(),
+        kind: Some(view.entity.entity.kind),
+        entity: Some(view.entity.entity.id),
+        step: None,
+        status: None,
+        before,
+        limit,
+    };
+    let found = engine.list_operations(request).await.map_err(|error| problem_of(&error))?;
+    let next_cursor =
+        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.id.to_string()));
+    Ok(Json(api::Page { items: found.iter().map(shown_operation).collect(), next_cursor }))
+}
+
+/// Where a page of operations ended.
+pub(super) fn operation_place(place: Option<String>) -> Result<Option<OperationId>, Refused> {
+    let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
+    place.map(|place| place.parse::<OperationId>()).transpose().map_err(refused)
+}
+
+/// A name in a filter.
+pub(super) fn filter_name(what: &'static str, text: Option<&str>) -> Result<Option<Name>, Refused> {
+    let name = text.map(|text| Name::new(what, text)).transpose();
+    Ok(name.map_err(|invalid| of_invalid(&invalid))?)
+}

@@ -1,0 +1,357 @@
+//! Taking steps with entities, and what they come to on the wire.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use hapax_api as api;
+use hapax_api::{Code, Problem};
+use hapax_engine::model::{
+    Actor, Entity, Failure, Operation, OperationId as Id, OperationState, Outline, Payload,
+};
+use hapax_engine::runtime::Outcome;
+use hapax_engine::{Engine, Error};
+use hapax_http_idempotency::{OperationId, Outcome as Kept};
+use http::{HeaderMap, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::entities::{check_text, person, requester_of};
+use super::request::{Caller, PathOf, preferred_wait};
+use super::runs::etag;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::{of_invalid, problem_of};
+use crate::identity::Identity;
+use crate::limits::MAX_STEP_WAIT;
+use crate::strict_json::StrictJson;
+use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pending};
+
+/// Takes a step with an entity: validated, claimed if the step says so, done once, and recorded. Waits for the action as long as
+/// `Prefer: wait=N` says, 60 seconds if it does not.
+#[utoipa::path(
+    post, path = "/api/v1/entities/{type}/{id}/steps/{stepKey}", tag = "entities", operation_id = "take_step",
+    request_body(content = Option<api::TakeStep>),
+    params(
+        ("type" = String, Path, description = "What type of entity"),
+        ("id" = String, Path, description = "The entity"),
+        ("stepKey" = String, Path, description = "The step"),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: how long to wait for the action, 0 to 60 seconds; 60 if absent"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is done", body = api::TakenStep),
+        (status = 202, description = "It is under way", body = api::TakenStep),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn take(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    operation: Option<Extension<OperationId>>,
+    headers: HeaderMap,
+    PathOf((kind, id, step)): PathOf<(String, String, String)>,
+    asked: Option<StrictJson<api::TakeStep>>,
+) -> Result<Response, Refused> {
+    let api::TakeStep { requester, input, idempotency_key, by } =
+        asked.map(|body| body.value).unwrap_or_default();
+    let by = identity.actor(person(by.as_deref())?);
+    let asked = Asked {
+        at: (kind, id, step),
+        requester: requester_of(&identity, requester)?,
+        input: payload_of(&input)?,
+        key: idempotency_key,
+        overridden: None,
+        by,
+        id: operation.map(|Extension(operation)| id_of(operation)),
+    };
+    asked.take(&app, &identity, &headers).await
+}
+
+/// Has an irreversible step taken although it may have happened: for managers, with a reason that the audit log keeps.
+#[utoipa::path(
+    post, path = "/api/v1/entities/{type}/{id}/steps/{stepKey}/override", tag = "entities", operation_id = "override_step",
+    request_body = api::OverrideStep,
+    params(
+        ("type" = String, Path, description = "What type of entity"),
+        ("id" = String, Path, description = "The entity"),
+        ("stepKey" = String, Path, description = "The step"),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: how long to wait for the action, 0 to 60 seconds; 60 if absent"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is done", body = api::TakenStep),
+        (status = 202, description = "It is under way", body = api::TakenStep),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn take_overriding(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    operation: Option<Extension<OperationId>>,
+    headers: HeaderMap,
+    PathOf((kind, id, step)): PathOf<(String, String, String)>,
+    StrictJson { value: asked, .. }: StrictJson<api::OverrideStep>,
+) -> Result<Response, Refused> {
+    check_text("/reason", &asked.reason)?;
+    let by = identity.actor(person(asked.by.as_deref())?);
+    let asked = Asked {
+        at: (kind, id, step),
+        requester: requester_of(&identity, asked.requester)?,
+        input: payload_of(&asked.input)?,
+        key: asked.idempotency_key,
+        overridden: Some(asked.reason),
+        by,
+        id: operation.map(|Extension(operation)| id_of(operation)),
+    };
+    asked.take(&app, &identity, &headers).await
+}
+
+fn payload_of(input: &api::JsonObject) -> Result<Payload, Refused> {
+    Ok(Payload::parse(input.text()).map_err(|invalid| of_invalid(&invalid))?)
+}
+
+/// An operation made under a request key has the request's id, so that a request which is sent again after a crash finds what it began.
+fn id_of(OperationId(id): OperationId) -> Id {
+    Id::from_u128(id.as_run().as_u128())
+}
+
+/// A step that somebody asks for.
+struct Asked {
+    /// The type, the entity, the step.
+    at: (String, String, String),
+    requester: Option<String>,
+    input: Payload,
+    key: Option<String>,
+    /// A manager's reason.
+    overridden: Option<String>,
+    by: Actor,
+    id: Option<Id>,
+}
+
+impl Asked {
+    async fn take(self, app: &App, identity: &Identity, headers: &HeaderMap) -> Result<Response, Refused> {
+        let engine = app.engine_for(identity);
+        let (kind, id, step) = &self.at;
+        let wait = preferred_wait(headers, MAX_STEP_WAIT, MAX_STEP_WAIT)?;
+        let mut transition = engine
+            .transition(kind, id, step)
+            .by(self.by.clone())
+            .input_payload(self.input.clone())
+            .wait(wait);
+        if let Some(requester) = &self.requester {
+            transition = transition.requester(requester);
+        }
+        if let Some(key) = &self.key {
+            transition = transition.idempotency_key(key);
+        }
+        if let Some(reason) = &self.overridden {
+            transition = transition.overridden(self.by.clone(), reason);
+        }
+        if let Some(operation) = self.id {
+            transition = transition.operation_id(operation);
+        }
+        match transition.await {
+            Ok(outcome) => self.answer(app, &engine, outcome).await,
+            // It may have begun, and then the next of the same finds it.
+            Err(error @ Error::ShuttingDown) => Ok(kept(problem_of(&error), Kept::Unknown)),
+            Err(error) => Err(problem_of(&error).into()),
+        }
+    }
+
+    async fn answer(&self, app: &App, engine: &Engine, outcome: Outcome) -> Result<Response, Refused> {
+        match outcome {
+            Outcome::Done { operation, entity, recorded } => {
+                let entity = match entity {
+                    Some(entity) => Some(entity),
+                    None => self.look(engine).await,
+                };
+                let told = entity.as_ref().map(|entity| (header::ETAG, etag(entity.version)));
+                let taken = api::TakenStep {
+                    operation: shown_operation(&operation),
+                    entity: entity.as_ref().map(shown_entity),
+                    created: !recorded,
+                    replayed: recorded,
+                };
+                let told: HeaderMap = told.into_iter().collect();
+                Ok((StatusCode::OK, told, Json(taken)).into_response())
+            }
+            Outcome::Pending { operation } => Ok(under_way(&operation)),
+            Outcome::Rejected { operation: None, failure, .. } => Err(of_failure(
+                Code::StepRejected,
+                &failure,
+                "Correct what it names, and take the step again",
+            )
+            .into()),
+            Outcome::Rejected { operation: Some(operation), failure, recorded } => {
+                let next =
+                    "The entity is as before; correct what it names, and take the step again under a new key";
+                let problem = of_failure(Code::StepRejected, &failure, next);
+                // It began, so this is its answer.
+                Ok(kept(of_operation(problem, app, &operation, recorded), Kept::Store))
+            }
+            Outcome::Failed { operation, failure, recorded } => {
+                let problem = of_failure(code_of(&failure), &failure, &after_failure(&operation));
+                Err(of_operation(problem, app, &operation, recorded).into())
+            }
+            Outcome::ClaimFailed { existing } => Err(claim_failed(app, existing.as_deref()).into()),
+            Outcome::NotAllowed { entity, reason } => {
+                Err(self.not_allowed(engine, &entity, reason).await.into())
+            }
+            Outcome::InDoubt { operation } => {
+                let id = operation.id;
+                let detail = format!(
+                    "Nobody knows whether {id} ({}) happened. Find out, then decide with POST /api/v1/operations/{id}/resolve.",
+                    operation.step
+                );
+                let problem = Problem::new(Code::OperationInDoubt, detail);
+                Err(of_operation(problem, app, &operation, false).into())
+            }
+            Outcome::KeyConflict { existing } => Err(self.conflict(&existing).into()),
+            Outcome::OverrideRequired { existing } => {
+                let (kind, id, step) = &self.at;
+                let detail = format!(
+                    "{} may have done it, and it cannot be taken back. Find out whether it happened; if not, a manager can have it done \
+                     with POST /api/v1/entities/{kind}/{id}/steps/{step}/override and a reason.",
+                    existing.id
+                );
+                let problem = Problem::new(Code::OverrideRequired, detail).with("requiredRole", "manager");
+                Err(of_operation(problem, app, &existing, false).into())
+            }
+        }
+    }
+
+    /// The entity as it stands now; what is recorded does not tell.
+    async fn look(&self, engine: &Engine) -> Option<Entity> {
+        let (kind, id, _) = &self.at;
+        engine.get_entity(kind, id, self.requester.as_deref()).await.ok().map(|view| view.entity)
+    }
+
+    async fn not_allowed(&self, engine: &Engine, entity: &Entity, reason: String) -> Problem {
+        let (kind, id, _) = &self.at;
+        let view = engine.get_entity(kind, id, self.requester.as_deref()).await;
+        let allowed = view.map(|view| view.allowed).unwrap_or_default();
+        let allowed: Vec<&str> = allowed
+            .iter()
+            .filter(|action| action.hindrance.is_none())
+            .map(|action| action.step.as_str())
+            .collect();
+        Problem::new(
+            Code::StepNotAllowed,
+            format!("{reason}. Nothing was done; `allowedSteps` lists what can be."),
+        )
+        .with("entityStatus", entity.status.as_str())
+        .with("version", entity.version.get())
+        .with("allowedSteps", allowed)
+    }
+
+    /// What the key stands for, and where this request differs.
+    fn conflict(&self, existing: &Operation) -> Problem {
+        let (kind, id, step) = &self.at;
+        let read = |payload: &Payload| payload.to::<Value>().unwrap_or_default();
+        let request = |at: [&str; 3], requester: Option<&str>, input: &Payload| {
+            Outline::of(&json!({
+                "type": at[0], "id": at[1], "stepKey": at[2], "requester": requester, "input": read(input),
+            }))
+        };
+        let first = request(
+            [existing.entity.kind.as_str(), existing.entity.id.as_str(), existing.step.as_str()],
+            existing.requester.as_ref().map(|requester| requester.as_str()),
+            &existing.input,
+        );
+        let now = request([kind, id, step], self.requester.as_deref(), &self.input);
+        let stored = api::StoredRequest {
+            kind: api::KeyScope::Operation,
+            id: Some(existing.id.to_string()),
+            definition: Some(existing.workflow.to_string()),
+            first_seen_at: existing.began_at.to_string(),
+            fingerprint: existing.fingerprint.to_string(),
+            differing_paths: first.differences(&now),
+        };
+        let detail = format!(
+            "The key names operation {0}, which asked for something else; nothing was changed. Look at it with GET /api/v1/operations/{0}, or \
+             use a new key if a new operation is meant.",
+            existing.id
+        );
+        let stored = serde_json::to_value(stored).unwrap_or_default();
+        Problem::new(Code::IdempotencyKeyConflict, detail).with("storedRequest", stored)
+    }
+}
+
+/// It goes on; the same request under the same key is told what it comes to.
+fn under_way(operation: &Operation) -> Response {
+    let shown = api::TakenStep {
+        operation: shown_operation(operation),
+        entity: None,
+        created: true,
+        replayed: false,
+    };
+    let location = format!("/api/v1/operations/{}", operation.id);
+    let mut response = (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(shown)).into_response();
+    response.extensions_mut().insert(Kept::Unknown);
+    response
+}
+
+/// A refusal that is, or is not, kept under the request key otherwise than its code tells.
+fn kept(problem: Problem, how: Kept) -> Response {
+    let mut response = Refused::from(problem).into_response();
+    response.extensions_mut().insert(how);
+    response
+}
+
+fn code_of(failure: &Failure) -> Code {
+    match failure.code() {
+        Some("panicked") => Code::ActionPanicked,
+        Some("CONCURRENCY_ERROR") => Code::Concurrency,
+        _ => Code::ActionFailed,
+    }
+}
+
+fn after_failure(operation: &Operation) -> String {
+    match operation.state {
+        OperationState::Reverted { .. } => {
+            format!(
+                "Its claim was given back; find out whether it happened before you take the step again ({})",
+                operation.id
+            )
+        }
+        _ => format!(
+            "The entity is as before; take the step again, under a new key, once the cause is gone ({})",
+            operation.id
+        ),
+    }
+}
+
+fn of_failure(code: Code, failure: &Failure, next: &str) -> Problem {
+    let shown = serde_json::to_value(shown_failure(failure)).unwrap_or_default();
+    let message = failure.message().trim_end_matches('.');
+    Problem::new(code, format!("{message}. {next}.")).with("failure", shown)
+}
+
+fn of_operation(problem: Problem, app: &App, operation: &Operation, recorded: bool) -> Problem {
+    let shown = serde_json::to_value(shown_pending(operation, app.store.now())).unwrap_or_default();
+    let problem = problem.with("operation", shown);
+    match recorded {
+        true => problem.with("replayed", true),
+        false => problem,
+    }
+}
+
+fn claim_failed(app: &App, existing: Option<&Operation>) -> Problem {
+    let Some(existing) = existing else {
+        let detail = "Another operation is already in progress, begun by something else than this server. Nothing was done; look at the \
+                      entity before you try again.";
+        return Problem::new(Code::ClaimFailed, detail);
+    };
+    let next = match existing.state {
+        OperationState::InDoubt { .. } => "nobody knows whether it happened, and people must decide first",
+        _ => "wait for it to end, and look at the entity before you try again",
+    };
+    let detail = format!(
+        "Another operation is already in progress: {} ({}). Nothing was done; {next}.",
+        existing.id, existing.step
+    );
+    of_operation(Problem::new(Code::ClaimFailed, detail), app, existing, false)
+}

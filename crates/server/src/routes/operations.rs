@@ -1,0 +1,167 @@
+//! Operations: what was asked of entities, and what became of it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{
+    Actor, EntityNote, IdempotencyKey, OperationId, OperationStatus, Resolution, Role, Ruling,
+};
+use hapax_engine::store::ListOperations;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::entities::{filter_name, operation_place, person};
+use super::request::{Caller, PathOf, QueryOf, page_limit};
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::{of_invalid, problem_of};
+use crate::strict_json::StrictJson;
+use crate::translate::{shown_history, shown_operation};
+
+/// Which operations to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OperationFilter {
+    /// Only those that stand so: PENDING, DONE, REJECTED, FAILED, REVERTED or IN_DOUBT.
+    status: Option<String>,
+    /// Only those on entities of this type.
+    #[serde(rename = "type")]
+    #[param(rename = "type")]
+    kind: Option<String>,
+    /// Only those of this step.
+    step: Option<String>,
+    /// Only the one under this key.
+    idempotency_key: Option<String>,
+    /// How many at most, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+}
+
+/// Operations, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/operations", tag = "entities", operation_id = "list_operations", params(OperationFilter),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::Operation>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(filter): QueryOf<OperationFilter>,
+) -> Result<Json<api::Page<api::Operation>>, Refused> {
+    let limit = page_limit(filter.limit.as_deref())?;
+    let status = filter.status.as_deref().map(status_named).transpose()?;
+    let (kind, step) = (
+        filter_name("entity type", filter.kind.as_deref())?,
+        filter_name("step key", filter.step.as_deref())?,
+    );
+    let bound = format!("{status:?} {kind:?} {step:?} {:?}", filter.idempotency_key);
+    let pages = app.list(&identity, "operations", &bound);
+    let before = operation_place(filter.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let engine = app.engine_for(&identity);
+    if let Some(key) = &filter.idempotency_key {
+        let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
+        let found = engine.find_keyed_operation(&key).await.map_err(|error| problem_of(&error))?;
+        let fits = |operation: &hapax_engine::model::Operation| {
+            status.is_none_or(|status| operation.state.status() == status)
+                && kind.as_ref().is_none_or(|kind| operation.entity.kind == *kind)
+                && step.as_ref().is_none_or(|step| operation.step == *step)
+        };
+        let items = found.iter().filter(|found| fits(found)).map(shown_operation).collect();
+        return Ok(Json(api::Page { items, next_cursor: None }));
+    }
+    let workspace = identity.workspace.clone();
+    let request = ListOperations { workspace, kind, entity: None, step, status, before, limit };
+    let found = engine.list_operations(request).await.map_err(|error| problem_of(&error))?;
+    let next_cursor =
+        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.id.to_string()));
+    Ok(Json(api::Page { items: found.iter().map(shown_operation).collect(), next_cursor }))
+}
+
+fn status_named(text: &str) -> Result<OperationStatus, Refused> {
+    OperationStatus::from_name(text).ok_or_else(|| {
+        let detail = "`status` is one of PENDING, DONE, REJECTED, FAILED, REVERTED, IN_DOUBT.";
+        Refused::new(Code::InvalidRequest, detail).with("path", "/status")
+    })
+}
+
+/// One operation with what happened to it.
+#[utoipa::path(
+    get, path = "/api/v1/operations/{id}", tag = "entities", operation_id = "show_operation",
+    params(("id" = String, Path, description = "The operation")),
+    responses(
+        (status = 200, description = "The operation", body = api::OperationDetail),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Json<api::OperationDetail>, Refused> {
+    let id = operation_id(&id)?;
+    let engine = app.engine_for(&identity);
+    let operation = engine.get_operation(id).await.map_err(|error| problem_of(&error))?;
+    let (kind, entity) = (operation.entity.kind.as_str(), operation.entity.id.as_str());
+    let notes = engine.list_entity_notes(kind, entity, Some(id), 0, MAX_PAGE).await;
+    let notes = notes.map_err(|error| problem_of(&error))?;
+    let notes: Vec<EntityNote> = notes.into_iter().map(|placed| placed.note).collect();
+    let history = shown_history(&operation, &notes);
+    Ok(Json(api::OperationDetail { operation: shown_operation(&operation), history }))
+}
+
+fn operation_id(text: &str) -> Result<OperationId, Refused> {
+    text.parse().map_err(|_| {
+        Refused::new(Code::NotFound, "There is no such operation; ids of operations begin with op_.")
+    })
+}
+
+/// Decides about an operation in doubt. It counts once, and is in the audit log.
+#[utoipa::path(
+    post, path = "/api/v1/operations/{id}/resolve", tag = "entities", operation_id = "resolve_operation",
+    request_body = api::ResolveOperation,
+    params(
+        ("id" = String, Path, description = "The operation"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "It is decided", body = api::Operation),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn resolve(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    StrictJson { value: asked, .. }: StrictJson<api::ResolveOperation>,
+) -> Result<Json<api::Operation>, Refused> {
+    let id = operation_id(&id)?;
+    let ruling = Ruling {
+        resolution: resolution_of(&asked),
+        by: identity.actor(person(asked.by.as_deref())?),
+        seconded_by: person(asked.seconded_by.as_deref())?
+            .map(|name| Actor { name: name.to_owned(), role: Role::Operator }),
+        reason: asked.reason,
+    };
+    let decided = app.engine_for(&identity).resolve_operation(id, ruling).await;
+    Ok(Json(shown_operation(&decided.map_err(|error| problem_of(&error))?)))
+}
+
+fn resolution_of(asked: &api::ResolveOperation) -> Resolution {
+    let output = || asked.result.as_ref().and_then(|result| serde_json::from_str(result.text()).ok());
+    match asked.resolution {
+        api::OperationResolution::Happened => Resolution::Happened { output: output().unwrap_or_default() },
+        api::OperationResolution::DidNotHappen => Resolution::DidNotHappen,
+    }
+}
