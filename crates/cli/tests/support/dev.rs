@@ -48,8 +48,15 @@ impl Dev {
 
     /// Starts with what an earlier one left, and waits until it is ready.
     pub fn start_in(folder: Rc<tempfile::TempDir>) -> Self {
+        Dev::start_with(folder, &[])
+    }
+
+    /// The same, told more.
+    pub fn start_with(folder: Rc<tempfile::TempDir>, arguments: &[&str]) -> Self {
         let mut process = hapax()
-            .args(["dev", "--listen", "127.0.0.1:0", "--json", "--data"])
+            .args(["dev", "--listen", "127.0.0.1:0", "--json"])
+            .args(arguments)
+            .arg("--data")
             .arg(folder.path().join("data"))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -70,6 +77,16 @@ impl Dev {
     /// A text of the first line.
     pub fn told(&self, name: &str) -> String {
         self.ready[name].as_str().unwrap_or_else(|| panic!("{name} in {}", self.ready)).to_owned()
+    }
+
+    /// Runs a command against the server, and waits for its end.
+    pub fn hapax(&self, arguments: &[&str]) -> std::process::Output {
+        let mut command = hapax();
+        command
+            .args(arguments)
+            .env("HAPAX_SERVER", self.told("url"))
+            .env("HAPAX_API_KEY", self.told("apiKey"));
+        command.output().expect("it can be run")
     }
 
     /// Runs a script of bash that finds the server in URL, KEY and DEF; gives back all that it wrote.
