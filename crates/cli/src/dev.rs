@@ -52,6 +52,15 @@ pub(crate) struct Options {
     /// Where to listen; this machine only. Port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_LISTEN", default_value = DEFAULT_LISTEN)]
     listen: String,
+    /// Modules whose janitors free what a crash leaves claimed: NAME, or NAME:EVERY:STALE-AFTER. There is always one called default.
+    #[arg(
+        long = "modules",
+        visible_alias = "module",
+        value_name = "MODULES",
+        env = "HAPAX_MODULES",
+        value_delimiter = ','
+    )]
+    modules: Option<Vec<String>>,
     /// Print one JSON line on standard output once it is ready, instead of words.
     #[arg(long)]
     json: bool,
@@ -68,7 +77,11 @@ struct Ready<'a> {
 }
 
 pub(crate) async fn run(options: Options) -> Result<()> {
-    let said = ServeOptions { listen: Some(options.listen.clone()), ..ServeOptions::default() };
+    let said = ServeOptions {
+        listen: Some(options.listen.clone()),
+        modules: options.modules.clone(),
+        ..ServeOptions::default()
+    };
     let mut settings = Settings::gather(said)?;
     ensure!(
         settings.listen.ip().is_loopback(),

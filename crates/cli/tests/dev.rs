@@ -111,3 +111,38 @@ fn an_address_that_is_taken_is_told_so() {
     let said = refusal(&["dev", "--listen", &address, "--data", &data]);
     assert!(said.contains("cannot be listened on"), "{said}");
 }
+
+/// S1.45, S1.46, S1.47: a claim that no janitor covers is found out at boot: the process ends with an error that names workflow and module. The built-in
+/// action echo gives back what a step is given.
+#[test]
+fn a_claim_without_a_janitor_keeps_a_server_from_starting() {
+    let dev = Dev::start_with(std::rc::Rc::new(tempfile::tempdir().unwrap()), &["--module", "billing"]);
+    let document = r#"{
+        "name": "invoices", "module": "billing", "entity": "invoice", "status_types": ["open", "closing", "closed"],
+        "steps": [{ "step_id": 1, "step_key": "close", "status": "open", "successful_state": "closed",
+                    "claim_state": ["closing", "open"], "action": "echo" }]
+    }"#;
+    let post =
+        |path: &str, body: &str| dev.call(path, &format!("-H 'Content-Type: application/json' -d '{body}'"));
+    let made = post("/api/v1/entity-workflows", document);
+    assert_eq!(made["claims"][0]["coveredBy"], "billing", "{made}");
+    post("/api/v1/entities/invoice", r#"{ "id": "1", "status": "open" }"#);
+    let closed = post("/api/v1/entities/invoice/1/steps/close", r#"{ "input": { "said": 1 } }"#);
+    assert_eq!(
+        (&closed["entity"]["status"], &closed["operation"]["result"]["said"]),
+        (&"closed".into(), &1.into()),
+        "{closed}"
+    );
+    let folder = dev.kill();
+    let data = folder.path().join("data");
+    let (store, data) = (format!("sqlite:{}", data.join("hapax.db").display()), data.display().to_string());
+    for arguments in [
+        &["dev", "--listen", "127.0.0.1:0", "--data", &data][..],
+        &["dev", "--listen", "127.0.0.1:0", "--data", &data, "--module", "shipping"],
+        &["serve", "--listen", "127.0.0.1:0", "--store", &store],
+    ] {
+        let said = refusal(arguments);
+        assert!(said.contains("entity workflow invoices") && said.contains("module billing"), "{said}");
+    }
+    drop(Dev::start_with(folder, &["--module", "billing:1m:2m"]));
+}

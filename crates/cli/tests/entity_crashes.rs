@@ -1,4 +1,4 @@
-//! Servers that die in the middle of an action, and servers that must not start.
+//! Servers that die in the middle of an action, and what their janitors make of it.
 
 mod support {
     pub mod dev;
@@ -11,7 +11,7 @@ use std::process::Output;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use support::dev::{Dev, hapax};
+use support::dev::Dev;
 
 /// Longest time that a janitor may take in these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -106,24 +106,4 @@ fn what_a_killed_server_left_claimed_is_held_for_people() {
     ok(dev.hapax(&["operations", "resolve", id, "--happened", "--reason", "the bank shows it"]));
     let shown = ok(dev.hapax(&["entities", "show", "invoice", "INV-1"]));
     assert!(shown.contains("status    closed"), "{shown}");
-}
-
-/// S1.45-S1.47: the process does not start, and names the workflow and the module.
-#[test]
-fn a_claim_that_no_janitor_covers_keeps_the_server_from_starting() {
-    let folder = Rc::new(tempfile::tempdir().unwrap());
-    let dev = Dev::start_with(folder.clone(), &["--modules", "billing"]);
-    let file = document(folder.path(), 1, "revert");
-    ok(dev.hapax(&["entity-workflows", "put", &file]));
-    drop(dev.kill());
-    let data = folder.path().join("data");
-    let refused = hapax()
-        .args(["dev", "--listen", "127.0.0.1:0", "--json", "--data"])
-        .arg(&data)
-        .output()
-        .expect("it can be run");
-    assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
-    let why = String::from_utf8(refused.stderr).unwrap();
-    assert!(why.contains("invoices") && why.contains("billing") && why.contains("closing"), "{why}");
-    Dev::start_with(folder, &["--modules", "billing"]);
 }

@@ -68,6 +68,8 @@ impl Shop {
             grace: Duration::from_secs(5),
             outgoing: Outgoing::new(Rules::default())?,
             sealing_keys: Vec::new(),
+            modules: Vec::new(),
+            entity_tables: Default::default(),
         };
         let hands = Hands::new().secrets(Arc::new(Safe));
         let server = Server::launch((*hapax).clone(), hands, options).await?;

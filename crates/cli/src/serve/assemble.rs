@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use hapax::Hapax;
+use hapax::{Answer, Hapax, StepCall};
 use hapax_documents::Hands;
 use hapax_outgoing::Outgoing;
 use hapax_server::drain::Draining;
 use hapax_server::http_caller::GuardedCaller;
 use hapax_server::{Server, ServerOptions};
+use serde_json::Value;
 
 use super::secrets::NamedSecrets;
 use super::settings::Settings;
@@ -33,7 +34,10 @@ pub(crate) async fn assemble(store: &str, settings: &Settings, draining: Drainin
         grace: settings.drain,
         outgoing,
         sealing_keys: settings.sealing_keys.clone(),
+        modules: settings.modules.clone(),
+        entity_tables: settings.entity_tables.clone(),
     };
+    engine.register_action("echo", |call: StepCall| async move { Answer::done(call.input::<Value>()?) })?;
     let server = Server::launch((*engine).clone(), hands, options).await?;
     Ok(Assembly { server, engine })
 }

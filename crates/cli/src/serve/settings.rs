@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use hapax::EngineOptions;
+use hapax::model::{Name, TableRef, WorkspaceId};
 use hapax_documents::Span;
 use hapax_outgoing::{Place, Rules};
 use hapax_server::http_idempotency::Policy;
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
+use hapax_server::{EntityTables, ModuleOptions};
 use serde::Deserialize;
 
 use super::config_file;
@@ -96,6 +98,18 @@ pub(crate) struct ServeOptions {
     /// Tell Prometheus what is counted on this address of this machine as well, without a key.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
     pub(crate) metrics_listen: Option<String>,
+    /// Modules whose janitors free what a crash leaves claimed: NAME, or NAME:EVERY:STALE-AFTER; separated by commas [every: 2m, stale-after: 5m]. There is always one called default.
+    #[arg(
+        long,
+        visible_alias = "module",
+        value_name = "MODULES",
+        env = "HAPAX_MODULES",
+        value_delimiter = ','
+    )]
+    pub(crate) modules: Option<Vec<String>>,
+    /// Tables of the database that entity workflows may use, each for one workspace: WORKSPACE:TABLE; separated by commas. None if absent.
+    #[arg(long, value_name = "TABLES", env = "HAPAX_ENTITY_TABLES", value_delimiter = ',')]
+    pub(crate) entity_tables: Option<Vec<String>>,
     /// How long requests and runs in flight may take to end when the server stops [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_DRAIN")]
     pub(crate) drain: Option<String>,
@@ -113,6 +127,8 @@ pub(crate) struct Settings {
     pub(crate) secrets_dir: Option<PathBuf>,
     pub(crate) sealing_keys: Vec<SealingKey>,
     pub(crate) keys: Policy,
+    pub(crate) modules: Vec<ModuleOptions>,
+    pub(crate) entity_tables: EntityTables,
     pub(crate) engine: EngineOptions,
     pub(crate) max_connections: Option<usize>,
     pub(crate) metrics_listen: Option<SocketAddr>,
@@ -197,6 +213,8 @@ impl Settings {
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
             sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
             keys,
+            modules: modules(&said.modules.or(file.modules).unwrap_or_default())?,
+            entity_tables: entity_tables(&said.entity_tables.or(file.entity_tables).unwrap_or_default())?,
             engine,
             max_connections,
             metrics_listen,
@@ -223,6 +241,49 @@ fn sealing_keys(files: &[PathBuf]) -> Result<Vec<SealingKey>> {
         SealingKey::from_secret(text.trim_end().as_bytes()).with_context(about)
     };
     files.iter().map(read).collect()
+}
+
+/// Modules as people write them: `billing`, or `billing:2m:5m`.
+fn modules(texts: &[String]) -> Result<Vec<ModuleOptions>> {
+    let mut modules: Vec<ModuleOptions> = Vec::new();
+    for text in texts {
+        let parts: Vec<&str> = text.split(':').map(str::trim).collect();
+        let (name, spans) = match parts.as_slice() {
+            [name] => (*name, None),
+            [name, every, stale_after] => (*name, Some((*every, *stale_after))),
+            _ => bail!("modules: {text:?} is not NAME or NAME:EVERY:STALE-AFTER, such as billing:2m:5m"),
+        };
+        Name::new("module", name).with_context(|| format!("modules: {text:?}"))?;
+        ensure!(modules.iter().all(|module| module.name != name), "modules: {name} is named twice");
+        let mut module = ModuleOptions::new(name);
+        if let Some((every, stale_after)) = spans {
+            let read = |text: &str| span("modules", Some(text.to_owned()));
+            (module.every, module.stale_after) =
+                (read(every)?.unwrap_or_default(), read(stale_after)?.unwrap_or_default());
+            let least = hapax::limits::MIN_LEASE;
+            ensure!(
+                module.every >= least && module.stale_after >= least,
+                "modules: {text:?}: a janitor looks, and waits, for at least {least:?}"
+            );
+        }
+        modules.push(module);
+    }
+    Ok(modules)
+}
+
+/// Tables as people write them: `acme:invoices`, `acme:billing.invoices`.
+fn entity_tables(texts: &[String]) -> Result<EntityTables> {
+    let mut tables = EntityTables::default();
+    for text in texts {
+        let Some((workspace, table)) = text.split_once(':') else {
+            bail!("entity-tables: {text:?} is not WORKSPACE:TABLE, such as acme:invoices");
+        };
+        let about = || format!("entity-tables: {text:?}");
+        let workspace = WorkspaceId::new(workspace.trim()).with_context(about)?;
+        let table = TableRef::new(table.trim()).with_context(about)?;
+        tables.allow(workspace, table.table);
+    }
+    Ok(tables)
 }
 
 /// A span of time as people write it: `24h`, `5m`, `1h30m`.
@@ -265,6 +326,22 @@ mod tests {
         assert_eq!(gathered(ServeOptions::default()).unwrap().listen.to_string(), DEFAULT_LISTEN);
     }
 
+    /// S1.39, S1.40: every 2 minutes, and stale after 5, unless told otherwise.
+    #[test]
+    fn modules_and_tables_are_read_from_the_file() {
+        let file =
+            "modules = [\"billing\", \"shipping:30s:90s\"]\nentity-tables = [\"acme:billing.invoices\"]\n";
+        let settings = with_file(file, ServeOptions::default()).unwrap();
+        let seconds = |module: &ModuleOptions| (module.every.as_secs(), module.stale_after.as_secs());
+        let read: Vec<_> =
+            settings.modules.iter().map(|module| (module.name.as_str(), seconds(module))).collect();
+        assert_eq!(read, [("billing", (120, 300)), ("shipping", (30, 90))]);
+        let acme = WorkspaceId::new("acme").unwrap();
+        assert!(settings.entity_tables.allows(&acme, "billing.invoices"));
+        assert!(!settings.entity_tables.allows(&acme, "invoices"));
+        assert!(!settings.entity_tables.allows(&WorkspaceId::new("globex").unwrap(), "billing.invoices"));
+    }
+
     /// RELIABILITY, config files: what cannot work is refused with the reason.
     #[test]
     fn what_cannot_work_is_refused_with_its_name() {
@@ -279,6 +356,14 @@ mod tests {
             ("tls-cert = \"chain.pem\"", "tls-key"),
             ("allow = [\"exa mple\"]", "allow"),
             ("sealing-key-file = [\"/nowhere/key\"]", "sealing-key-file"),
+            ("modules = [\"two words\"]", "modules"),
+            ("modules = [\"billing\", \"billing:1m:2m\"]", "twice"),
+            ("modules = [\"billing:2m\"]", "NAME:EVERY:STALE-AFTER"),
+            ("modules = [\"billing:soon:5m\"]", "modules"),
+            ("modules = [\"billing:0s:5m\"]", "modules"),
+            ("entity-tables = [\"invoices\"]", "entity-tables"),
+            ("entity-tables = [\"acme:invoices; drop\"]", "entity-tables"),
+            ("entity-tables = [\"acme:hapax_runs\"]", "entity-tables"),
         ];
         for (file, named) in bad {
             let error = with_file(file, ServeOptions::default()).unwrap_err();

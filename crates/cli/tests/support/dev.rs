@@ -51,13 +51,12 @@ impl Dev {
         Dev::start_with(folder, &[])
     }
 
-    /// The same, told more.
+    /// The same, with more arguments.
     pub fn start_with(folder: Rc<tempfile::TempDir>, arguments: &[&str]) -> Self {
         let mut process = hapax()
-            .args(["dev", "--listen", "127.0.0.1:0", "--json"])
-            .args(arguments)
-            .arg("--data")
+            .args(["dev", "--listen", "127.0.0.1:0", "--json", "--data"])
             .arg(folder.path().join("data"))
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

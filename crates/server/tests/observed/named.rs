@@ -70,6 +70,9 @@ fn the_dashboard_shows_what_the_contract_asks_for() {
         "hapax_outbox_depth",
         "hapax_outbox_oldest_age_seconds",
         "hapax_steps_in_doubt",
+        "hapax_claims_lost_total",
+        "hapax_janitor_releases_total",
+        "hapax_operations_in_doubt",
         "hapax_lease_takeovers_total",
         "hapax_http_request_duration_seconds_bucket",
     ] {
@@ -107,6 +110,8 @@ fn every_alert_says_what_it_means() {
         "HapaxKeyConflicts",
         "HapaxDuplicateEffect",
         "HapaxDoubtWaits",
+        "HapaxOperationInDoubt",
+        "HapaxJanitorReleases",
         "HapaxOutboxLate",
         "HapaxStuckLeases",
         "HapaxStoreUnavailable",

@@ -37,6 +37,11 @@ fn patch(route: &'static str, access: Access, body: Value, answers: &'static [u1
     Case { method: "PATCH", ..post(route, access, body, answers) }
 }
 
+fn put(route: &'static str, access: Access, body: Value, answers: &'static [u16]) -> Case {
+    // It makes what is not there.
+    Case { method: "PUT", names_a_thing: false, ..post(route, access, body, answers) }
+}
+
 impl Case {
     fn at(mut self, path: &'static str) -> Self {
         self.path = path;
@@ -194,7 +199,49 @@ fn cases() -> Vec<Case> {
         post("/api/v1/webhook-events/{source}/{event}/reprocess", Operate, json!({}), &[200])
             .at("/api/v1/webhook-events/{source}/{event}/reprocess"),
         get("/schemas/webhook-source.json", Open),
+        post("/api/v1/entity-workflows", Manage, entity_workflow("new"), &[200, 201]),
+        get("/api/v1/entity-workflows", Read),
+        get("/api/v1/entity-workflows/{name}", Read).at("/api/v1/entity-workflows/{entity}"),
+        put("/api/v1/entity-workflows/{name}", Manage, entity_workflow("put"), &[200, 201])
+            .at("/api/v1/entity-workflows/put"),
+        get("/api/v1/entity-workflows/{name}/diagram", Read).at("/api/v1/entity-workflows/{entity}/diagram"),
+        post("/api/v1/entities/{type}", Operate, json!({ "id": "e", "status": "open" }), &[200, 201])
+            .at("/api/v1/entities/{entity}"),
+        get("/api/v1/entities/{type}", Read).at("/api/v1/entities/{entity}"),
+        get("/api/v1/entities/{type}/{id}", Read).at("/api/v1/entities/{entity}/{thing}"),
+        get("/api/v1/entities/{type}/{id}/notes", Read).at("/api/v1/entities/{entity}/{thing}/notes"),
+        post("/api/v1/entities/{type}/{id}/notes", Operate, json!({ "text": "seen" }), &[201])
+            .at("/api/v1/entities/{entity}/{thing}/notes"),
+        get("/api/v1/entities/{type}/{id}/operations", Read)
+            .at("/api/v1/entities/{entity}/{thing}/operations"),
+        post("/api/v1/entities/{type}/{id}/steps/{stepKey}", Operate, json!({}), &[409])
+            .at("/api/v1/entities/{entity}/{thing}/steps/close"),
+        post(
+            "/api/v1/entities/{type}/{id}/steps/{stepKey}/override",
+            Manage,
+            json!({ "reason": "it did not happen" }),
+            &[409],
+        )
+        .at("/api/v1/entities/{entity}/{thing}/steps/close/override"),
+        get("/api/v1/operations", Read),
+        get("/api/v1/operations/{id}", Read).at("/api/v1/operations/{operation}"),
+        post(
+            "/api/v1/operations/{id}/resolve",
+            Operate,
+            json!({ "resolution": "happened", "reason": "seen" }),
+            &[409],
+        )
+        .at("/api/v1/operations/{operation}/resolve"),
+        get("/schemas/entity-workflow.json", Open),
     ]
+}
+
+/// Things of a type of the same name, which are open and then closed.
+fn entity_workflow(name: &str) -> Value {
+    json!({
+        "name": name, "module": "default", "entity": name, "status_types": ["open", "closed"],
+        "steps": [{ "step_id": 1, "step_key": "close", "status": "open", "successful_state": "closed" }],
+    })
 }
 
 /// A source that believes everybody.
@@ -220,6 +267,9 @@ struct Things {
     source: String,
     webhooks: String,
     event: String,
+    entity: String,
+    thing: String,
+    operation: String,
 }
 
 impl Things {
@@ -240,6 +290,9 @@ impl Things {
             source: "nobodys-source".into(),
             webhooks: format!("/api/v1/webhooks/whk_{}", "0".repeat(32)),
             event: "nobodys-event".into(),
+            entity: "nobodys-entity".into(),
+            thing: "nobodys-thing".into(),
+            operation: format!("op_{:032x}", 0x0199_0000_0000_7000_8000_0000_0000_0000u128),
         }
     }
 
@@ -283,6 +336,11 @@ impl Things {
         let webhooks =
             send("/api/v1/webhook-sources", source(&name)).await["path"].as_str().unwrap().to_owned();
         send(&webhooks, json!({ "id": event })).await;
+        let (entity, thing) = (format!("entity-of-{workspace}"), format!("thing-of-{workspace}"));
+        send("/api/v1/entity-workflows", entity_workflow(&entity)).await;
+        send(&format!("/api/v1/entities/{entity}"), json!({ "id": thing, "status": "open" })).await;
+        let closed = send(&format!("/api/v1/entities/{entity}/{thing}/steps/close"), json!({})).await;
+        let operation = closed["operation"]["id"].as_str().unwrap().to_owned();
         Things {
             workspace: workspace.into(),
             definition,
@@ -297,6 +355,9 @@ impl Things {
             source: name,
             webhooks,
             event,
+            entity,
+            thing,
+            operation,
         }
     }
 
@@ -314,6 +375,9 @@ impl Things {
             .replace("{source}", &self.source)
             .replace("{webhooks}", &self.webhooks)
             .replace("{event}", &self.event)
+            .replace("{entity}", &self.entity)
+            .replace("{thing}", &self.thing)
+            .replace("{operation}", &self.operation)
     }
 }
 
@@ -346,6 +410,9 @@ fn without_names(answer: &Answer, things: &Things) -> String {
         &things.subscription,
         &things.source,
         &things.event,
+        &things.entity,
+        &things.thing,
+        &things.operation,
     ] {
         text = text.replace(name.as_str(), "");
     }
@@ -441,6 +508,8 @@ async fn another_workspace_sees_nothing_not_even_that_there_is_something() {
         "/api/v1/early-settlements",
         "/api/v1/webhook-sources",
         "/api/v1/webhook-events",
+        "/api/v1/entity-workflows",
+        "/api/v1/operations",
     ] {
         let shown = server.send("GET", list, None, &stranger, &[]).await;
         assert_eq!(shown.json()["items"], json!([]), "{list}");

@@ -14,6 +14,7 @@ use hapax_documents::Hands;
 use hapax_engine::clock::{Clock, ManualClock, SystemClock};
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{Actor, Role as Rank, WorkspaceId};
+use hapax_engine::runtime::{Answer as ActionAnswer, StepCall};
 use hapax_engine::store::Store;
 use hapax_engine::{Engine, EngineOptions};
 use hapax_http_idempotency::Policy;
@@ -24,7 +25,7 @@ use hapax_server::drain::{Drain, drain};
 use hapax_server::http_caller::GuardedCaller;
 use hapax_server::listen::ListenOptions;
 use hapax_server::sealing::SealingKey;
-use hapax_server::{EntityTables, ModuleOptions, Server, ServerOptions};
+use hapax_server::{EntityTables, LaunchError, ModuleOptions, Server, ServerOptions};
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
@@ -201,7 +202,13 @@ impl TestServer {
         server
     }
 
-    async fn launch(store: Arc<dyn Store>, kept: Kept, setup: Setup) -> Self {
+    /// Why a server over this store does not start.
+    pub async fn try_launch(store: Arc<dyn Store>, setup: Setup) -> Result<Server, LaunchError> {
+        let (engine, hands, options, _) = Self::parts(store, setup);
+        Server::launch(engine, hands, options).await
+    }
+
+    fn parts(store: Arc<dyn Store>, setup: Setup) -> (Engine, Hands, ServerOptions, Drain) {
         let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
         let engine = Engine::launch(store.clone(), setup.clock, options).unwrap();
         let outgoing = Outgoing::new(setup.rules).unwrap();
@@ -210,6 +217,12 @@ impl TestServer {
             .task("echo", |call| async move { Ok(call.input) })
             .task("fail", |_| async { Err(hapax_engine::Failure::permanent("it always fails")) })
             .http(Arc::new(GuardedCaller::new(outgoing.clone())));
+        engine
+            .register_action(
+                "echo",
+                |call: StepCall| async move { ActionAnswer::done(call.input::<Value>()?) },
+            )
+            .unwrap();
         let (drain, draining) = drain();
         let options = ServerOptions {
             keys: setup.keys,
@@ -220,6 +233,11 @@ impl TestServer {
             modules: setup.modules,
             entity_tables: setup.entity_tables,
         };
+        (engine, hands, options, drain)
+    }
+
+    async fn launch(store: Arc<dyn Store>, kept: Kept, setup: Setup) -> Self {
+        let (engine, hands, options, drain) = Self::parts(store.clone(), setup);
         let server = Server::launch(engine.clone(), hands, options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -241,6 +259,20 @@ impl TestServer {
             requester: None,
             lives_for: None,
         };
+        let (_, key) = self.server.directory().create_credential(&workspace, new, by).await.unwrap();
+        key.reveal().to_owned()
+    }
+
+    /// A key of this role in `acme` that asks as this requester.
+    pub async fn key_for(&self, requester: &str, role: Role) -> String {
+        let by = Actor { name: "test".into(), role: Rank::Manager };
+        let new = NewCredential {
+            name: format!("{requester}'s"),
+            role,
+            requester: Some(requester.into()),
+            lives_for: None,
+        };
+        let workspace = WorkspaceId::new("acme").unwrap();
         let (_, key) = self.server.directory().create_credential(&workspace, new, by).await.unwrap();
         key.reveal().to_owned()
     }

@@ -1,0 +1,26 @@
+//! Entities over HTTP: workflows that come in, steps that are taken once, and what people may do meanwhile.
+
+mod support;
+
+#[path = "entities/after_effects.rs"]
+mod after_effects;
+#[path = "entities/bad_input.rs"]
+mod bad_input;
+#[path = "entities/crowds.rs"]
+mod crowds;
+#[path = "entities/desk.rs"]
+mod desk;
+#[path = "entities/janitors.rs"]
+mod janitors;
+#[path = "entities/keys.rs"]
+mod keys;
+#[path = "entities/payments.rs"]
+mod payments;
+#[path = "entities/refunds.rs"]
+mod refunds;
+#[path = "entities/stores.rs"]
+mod stores;
+#[path = "entities/support_desk.rs"]
+mod support_desk;
+#[path = "entities/uploads.rs"]
+mod uploads;

@@ -1,0 +1,107 @@
+//! Double clicks and retries: by the key of the operation, and by the key of the request.
+
+use serde_json::json;
+
+use super::desk::{CLOSE, INVOICE, begin_closing, until_ended, with_invoice};
+use super::support::TestServer;
+
+/// S2.44: the same key gives the original result and no second record; a new key is refused while the first is pending.
+#[tokio::test]
+async fn a_double_click_is_one_operation_and_a_new_key_is_refused_while_it_is_pending() {
+    let (server, gate) = with_invoice(TestServer::sqlite().await).await;
+    let asked = json!({ "idempotencyKey": "click-1", "input": { "note": "x" } });
+    let (first, second) = tokio::join!(server.post(CLOSE, &asked, &[]), async {
+        gate.arrived().await;
+        let refused = server.post(CLOSE, &json!({ "idempotencyKey": "click-2" }), &[]).await;
+        assert_eq!(refused.told(), (409, "claim_failed".into()));
+        let second = server.post(CLOSE, &asked, &[]);
+        gate.let_through(9);
+        second.await
+    });
+    assert_eq!((first.status, second.status), (200, 200), "{} {}", first.text(), second.text());
+    assert_eq!(first.json()["operation"], second.json()["operation"]);
+    assert_eq!((&first.json()["created"], &second.json()["created"]), (&json!(true), &json!(false)));
+    assert_eq!(gate.entered(), 1);
+    let all = server.get(&format!("{INVOICE}/operations")).await.json();
+    assert_eq!(all["items"].as_array().unwrap().len(), 1, "no second record: {all}");
+    let other =
+        server.post(CLOSE, &json!({ "idempotencyKey": "click-1", "input": { "note": "y" } }), &[]).await;
+    assert_eq!(other.told(), (422, "idempotency_key_conflict".into()));
+    let stored = &other.json()["storedRequest"];
+    assert_eq!((&stored["kind"], &stored["id"]), (&json!("operation"), &first.json()["operation"]["id"]));
+    assert_eq!(stored["differingPaths"], json!(["/input/note"]));
+}
+
+/// S2.44, CONTRACT §3: under one request key the answer is the same, byte for byte.
+#[tokio::test]
+async fn a_step_that_is_sent_again_under_its_request_key_is_answered_from_the_record() {
+    let (server, gate) = with_invoice(TestServer::sqlite().await).await;
+    gate.let_through(9);
+    let key = [("idempotency-key", "req-1")];
+    let first = server.post(CLOSE, &json!({}), &key).await;
+    let again = server.post(CLOSE, &json!({}), &key).await;
+    assert_eq!((first.status, again.status), (200, 200), "{}", first.text());
+    assert_eq!(first.bytes, again.bytes);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(gate.entered(), 1);
+}
+
+/// CONTRACT §3: what is still under way is not the answer; sent again under its key the request gets the end of the operation that it began, and
+/// the action is not entered again.
+#[tokio::test]
+async fn a_step_that_was_under_way_is_found_again_under_its_request_key() {
+    let (server, gate) = with_invoice(TestServer::sqlite().await).await;
+    let begun = server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1"), ("prefer", "wait=0")]).await;
+    assert_eq!(begun.status, 202, "{}", begun.text());
+    gate.arrived().await;
+    let impatient =
+        server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1"), ("prefer", "wait=0")]).await;
+    assert_eq!(impatient.status, 202, "{}", impatient.text());
+    let (again, ()) = tokio::join!(server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1")]), async {
+        gate.let_through(9);
+    });
+    assert_eq!(again.status, 200, "{}", again.text());
+    assert_eq!(again.json()["operation"]["id"], begun.json()["operation"]["id"]);
+    assert_eq!(gate.entered(), 1, "one body, however often it was asked for");
+    let replayed = server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1")]).await;
+    assert_eq!((replayed.bytes, replayed.status), (again.bytes, 200));
+}
+
+/// CONTRACT §3: a refusal says that nothing was done, and frees the request key; what began and was rejected keeps it.
+#[tokio::test]
+async fn refusals_free_the_request_key_and_what_began_keeps_it() {
+    let (server, gate) = with_invoice(TestServer::sqlite().await).await;
+    let operation = begin_closing(&server, &gate).await;
+    let key = [("idempotency-key", "later")];
+    let refused = server.post(CLOSE, &json!({}), &key).await;
+    assert_eq!(refused.told(), (409, "claim_failed".into()));
+    gate.let_through(9);
+    until_ended(&server, &operation).await;
+    let now = server.post(CLOSE, &json!({}), &key).await;
+    assert_eq!(now.told(), (409, "step_not_allowed".into()), "it was judged anew");
+
+    server
+        .engine
+        .register_action("refuse", |_| async {
+            Ok(hapax_engine::runtime::Answer::rejected("the period is closed"))
+        })
+        .unwrap();
+    let document = json!({
+        "name": "periods", "module": "billing", "entity": "period", "status_types": ["open", "booking", "booked"],
+        "steps": [{
+            "step_id": 1, "step_key": "book", "status": "open", "successful_state": "booked", "action": "refuse",
+            "claim_state": ["booking", "open"],
+        }],
+    });
+    super::desk::upload(&server, &document).await;
+    super::desk::make(&server, "period", "2026-11", "open").await;
+    let book = "/api/v1/entities/period/2026-11/steps/book";
+    let rejected = server.post(book, &json!({}), &key).await;
+    assert_eq!(rejected.told(), (422, "step_rejected".into()), "{}", rejected.text());
+    assert_eq!(rejected.json()["operation"]["status"], "REJECTED");
+    let again = server.post(book, &json!({}), &key).await;
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.bytes, rejected.bytes);
+    let shown = server.get("/api/v1/entities/period/2026-11").await.json();
+    assert_eq!(shown["entity"]["status"], "open", "S1.29, S1.32: released at once");
+}

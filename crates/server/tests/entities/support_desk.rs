@@ -1,0 +1,155 @@
+//! Steps that cannot be taken back: who may repeat one that may have happened.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hapax_engine::Failure;
+use hapax_engine::runtime::Answer as ActionAnswer;
+use serde_json::json;
+
+use super::desk::{action, make, post_as, upload};
+use super::support::{Role, TestServer};
+
+const PAYOUT: &str = "/api/v1/entities/payout/po-1";
+
+/// A payout whose first attempt ends without anybody knowing, and whose second goes well.
+async fn with_payout(server: &TestServer) -> Arc<AtomicUsize> {
+    let entered = Arc::new(AtomicUsize::new(0));
+    let counted = entered.clone();
+    let code = move |_| {
+        let attempt = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            match attempt {
+                0 => Err(Failure::unknown("the bank hung up").with_code("bank_silent")),
+                _ => ActionAnswer::done(json!({ "sent": true })),
+            }
+        }
+    };
+    server.engine.register_action("SendPayout", code).unwrap();
+    let document = json!({
+        "name": "payouts", "module": "billing", "entity": "payout", "status_types": ["ready", "sending", "sent"],
+        "steps": [{
+            "step_id": 1, "step_key": "send", "status": "ready", "successful_state": "sent", "claim_state": ["sending", "ready"],
+            "action": "SendPayout", "irreversible": true,
+        }],
+    });
+    upload(server, &document).await;
+    make(server, "payout", "po-1", "ready").await;
+    entered
+}
+
+/// S2.46, S2.48: the existing operation is shown before anything may be done; a new key needs a manager's override, with a reason, which is audited.
+#[tokio::test]
+async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_only() {
+    let server = TestServer::sqlite().await;
+    let entered = with_payout(&server).await;
+    let (support, manager) =
+        (server.key("acme", Role::Operator).await, server.key("acme", Role::Manager).await);
+    let send = format!("{PAYOUT}/steps/send");
+    let failed = post_as(&server, &support, &send, json!({ "idempotencyKey": "first" })).await;
+    assert_eq!(failed.told(), (502, "action_failed".into()));
+    assert_eq!(failed.json()["failure"]["code"], "bank_silent");
+    let first = failed.json()["operation"]["id"].as_str().unwrap().to_owned();
+
+    let shown = server.send("GET", PAYOUT, None, &support, &[]).await.json();
+    let button = action(&shown, "send");
+    assert_eq!((&button["enabled"], &button["code"]), (&json!(false), &json!("override_required")));
+    assert_eq!(button["operation"], first.as_str());
+    assert_eq!(shown["entity"]["status"], "ready", "S1.31: released");
+
+    let again = post_as(&server, &support, &send, json!({ "idempotencyKey": "second" })).await;
+    assert_eq!(again.told(), (403, "override_required".into()));
+    assert_eq!(again.json()["operation"]["id"], first.as_str());
+    let same = post_as(&server, &support, &send, json!({ "idempotencyKey": "first" })).await;
+    assert_eq!(same.told(), (502, "action_failed".into()), "the same key is told what is recorded");
+    assert_eq!((&same.json()["replayed"], &same.json()["operation"]["id"]), (&json!(true), &json!(first)));
+
+    let over = format!("{send}/override");
+    let reason = json!({ "reason": "the bank says it never arrived", "idempotencyKey": "third" });
+    let refused = post_as(&server, &support, &over, reason.clone()).await;
+    assert_eq!(refused.told(), (403, "forbidden".into()));
+    assert_eq!(refused.json()["requiredRole"], "manager");
+    for bad in
+        [json!({}), json!({ "reason": "" }), json!({ "reason": "  " }), json!({ "reason": "x".repeat(4097) })]
+    {
+        let refused = post_as(&server, &manager, &over, bad).await;
+        assert_eq!(refused.told(), (400, "invalid_request".into()), "{}", refused.text());
+    }
+    assert_eq!(entered.load(Ordering::SeqCst), 1, "nothing was done meanwhile");
+    let done = post_as(&server, &manager, &over, reason).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(done.json()["operation"]["result"], json!({ "sent": true }));
+    assert_eq!(entered.load(Ordering::SeqCst), 2);
+    let audit = server.get("/api/v1/audit?limit=200").await.json();
+    let entry =
+        audit["items"].as_array().unwrap().iter().find(|entry| entry["what"] == "overridden").unwrap();
+    assert_eq!(entry["reason"], "the bank says it never arrived");
+    assert_eq!((&entry["by"]["role"], &entry["target"]), (&json!("manager"), &json!(first)));
+    assert_eq!(entry["entity"], json!({ "type": "payout", "id": "po-1" }));
+    let history = server
+        .get(&format!("/api/v1/operations/{}", done.json()["operation"]["id"].as_str().unwrap()))
+        .await
+        .json();
+    assert_eq!(super::desk::told(&history["history"]), ["began", "overridden", "ended"]);
+}
+
+/// S1.33: a panic releases, and surfaces.
+#[tokio::test]
+async fn an_action_that_panics_gives_its_claim_back_and_says_nothing_of_its_inside() {
+    let server = TestServer::sqlite().await;
+    let code = |_| async { if true { panic!("canary in the coal mine") } else { ActionAnswer::done(1) } };
+    server.engine.register_action("close", code).unwrap();
+    upload(&server, &super::desk::billing()).await;
+    make(&server, "invoice", "inv-1", "approved").await;
+    let failed = server.post(super::desk::CLOSE, &json!({}), &[]).await;
+    assert_eq!(failed.told(), (500, "action_panicked".into()));
+    let shown = server.get(super::desk::INVOICE).await.json();
+    assert_eq!((&shown["entity"]["status"], &shown["pendingOperation"]), (&json!("approved"), &json!(null)));
+}
+
+/// S1.18: fields by requester; a credential that was made for one asks as no other.
+#[tokio::test]
+async fn a_credential_asks_as_its_own_requester_and_as_no_other() {
+    let server = TestServer::sqlite().await;
+    upload(
+        &server,
+        &json!({
+            "name": "tickets", "module": "default", "entity": "ticket", "status_types": ["open", "closed"],
+            "steps": [{
+                "step_id": 1, "step_key": "close", "status": { "agent": "open" }, "successful_state": { "agent": "closed" },
+            }],
+        }),
+    )
+    .await;
+    make(&server, "ticket", "t-1", "open").await;
+    let close = "/api/v1/entities/ticket/t-1/steps/close";
+    let (agent, customer) =
+        (server.key_for("agent", Role::Operator).await, server.key_for("customer", Role::Operator).await);
+    for (key, asked, told) in [
+        (&customer, json!({}), (409, "step_not_allowed")),
+        (&customer, json!({ "requester": "agent" }), (403, "requester_not_allowed")),
+        (&server.admin, json!({}), (409, "step_not_allowed")),
+        (&server.admin, json!({ "requester": "nobody-knows" }), (409, "step_not_allowed")),
+    ] {
+        let refused = post_as(&server, key, close, asked.clone()).await;
+        assert_eq!(refused.told(), (told.0, told.1.into()), "{asked}");
+    }
+    let shown = |key: String, query: &'static str| {
+        let server = &server;
+        async move { server.send("GET", &format!("/api/v1/entities/ticket/t-1{query}"), None, &key, &[]).await }
+    };
+    assert_eq!(shown(customer.clone(), "").await.json()["allowedActions"], json!([]));
+    assert_eq!(
+        shown(customer.clone(), "?requester=agent").await.told(),
+        (403, "requester_not_allowed".into())
+    );
+    assert_eq!(action(&shown(agent.clone(), "").await.json(), "close")["enabled"], true);
+    assert_eq!(
+        action(&shown(server.admin.clone(), "?requester=agent").await.json(), "close")["enabled"],
+        true
+    );
+    let done = post_as(&server, &agent, close, json!({ "by": "Ann" })).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(done.json()["operation"]["requester"], "agent");
+    assert_eq!(done.json()["operation"]["by"]["name"], "Ann (agent's)");
+}
