@@ -6,8 +6,9 @@ use hapax_server::logging::LogFormat;
 use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
-    audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts, fsck,
-    keys, ledger, migrate, outbox, promises, runs, serve, sources, subscriptions, validate, workspaces,
+    audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts,
+    entities, entity_workflows, fsck, keys, ledger, migrate, operations, outbox, promises, runs, serve,
+    sources, subscriptions, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\
@@ -24,6 +25,7 @@ Examples:
   hapax validate order.yaml                    see what is wrong with a definition
   hapax definitions upload order.yaml          have a server run it
   hapax runs start DEFINITION --key order-789 --watch
+  hapax entities show invoice INV-7            see what may be done with a business object
   hapax doubts list                            see which effects wait for a decision
   hapax fsck --store sqlite:orders.db          see whether a store holds only what it may
   hapax ledger --store sqlite:orders.db        every effect, for an auditor
@@ -77,6 +79,12 @@ pub(crate) enum Command {
     Runs(runs::Options),
     /// Make promises on a server, look at them, settle them, hand them to others.
     Promises(promises::Options),
+    /// Upload, list and draw the workflows that business objects are moved by.
+    EntityWorkflows(entity_workflows::Options),
+    /// Make business objects on a server, take steps with them, see what may be done, leave notes.
+    Entities(entities::Options),
+    /// See what became of steps, and decide about those of which nobody knows whether they happened.
+    Operations(operations::Options),
     /// See what an idempotency key stands for, or free it.
     Keys(keys::Options),
     /// See effects of which nobody knows whether they happened, and decide what became of them.

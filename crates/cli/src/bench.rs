@@ -4,6 +4,7 @@ mod aged;
 mod baseline;
 mod ceiling;
 mod effects;
+mod entities;
 mod finished_runs;
 mod histogram;
 mod http;
@@ -43,6 +44,8 @@ Workloads:
   long      one run of very many steps: does it slow down, and how long is it replayed after a crash
   recovery  a process killed with many runs in flight: how soon they go on, and what is done again
   effects   what the ledger of effects and a claim cost, and how long a crash at every point of a workflow takes
+  entities  claimed transitions on distinct entities, 64 callers, in the store's own table and in one of the user's; compared,
+            per commit, with steps
   nodes     steps of several processes on one PostgreSQL, compared with those of one
   aged      steps on a database full of finished runs, compared with an empty one
   http      runs created over HTTP and requests sent again, beside a handler that does nothing and starts without HTTP
@@ -55,6 +58,7 @@ Examples:
   hapax bench waiting --runs 1000000
   hapax bench aged --finished 100000
   hapax bench nodes --store postgres://localhost/bench --nodes 2
+  hapax bench entities --concurrency 64
   hapax bench http --json
 
 Figures are medians of --rounds rounds. A store that is named is written to and not deleted.";
@@ -74,13 +78,13 @@ pub(crate) struct Options {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
-    /// How many runs (starts: how many starts). Each workload has a default of its own.
+    /// How many runs (starts: how many starts; entities: how many transitions). Each workload has a default of its own.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     runs: Option<u64>,
     /// How many steps in each run.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: Option<u32>,
-    /// How many runs are outstanding at a time (http: how many connections).
+    /// How many runs are outstanding at a time (http: how many connections; entities: how many callers).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=9_000))]
     concurrency: Option<u32>,
     /// How often to measure; the median counts.
@@ -108,13 +112,14 @@ enum Workload {
     Aged,
     Recovery,
     Effects,
+    Entities,
     Nodes,
     Http,
     All,
 }
 
 impl Workload {
-    const EACH: [Workload; 9] = [
+    const EACH: [Workload; 10] = [
         Workload::Steps,
         Workload::Latency,
         Workload::Starts,
@@ -124,6 +129,7 @@ impl Workload {
         Workload::Aged,
         Workload::Recovery,
         Workload::Effects,
+        Workload::Entities,
     ];
 }
 
@@ -167,6 +173,7 @@ async fn measure(workload: Workload, options: &Options, place: &Place) -> Result
         Workload::Aged => aged::measure(options, place).await,
         Workload::Recovery => recovery::measure(options, place).await,
         Workload::Effects => effects::measure(options, place).await,
+        Workload::Entities => entities::measure(options, place).await,
         Workload::Nodes => nodes::measure(options, place).await,
         Workload::Http => http::measure(options, place).await,
         Workload::All => bail!("all is every workload, one after the other"),

@@ -17,7 +17,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (4, "not authorised: no API key, or one that may not do this (401, 403)"),
     (5, "there is no such thing (404)"),
     (6, "it conflicts with what is there, or breaks a rule of it (409, 410, 412, 422)"),
-    (7, "not now; try again later (408, 429, 502, 503, 504), or the run has not ended"),
+    (7, "not now; try again later (408, 429, 502, 503, 504), or the run or operation has not ended"),
     (8, "what answers is not the server that was meant: TLS, a redirect, or not Hapax"),
     (129, "a hangup (SIGHUP) stopped it"),
     (130, "Ctrl-C (SIGINT) stopped it; twice stops it at once"),
@@ -88,13 +88,16 @@ fn of_client(error: &ClientError) -> u8 {
         ClientError::Setup(_) => USAGE,
         ClientError::Unreachable { .. } => UNREACHABLE,
         ClientError::Tls(_) | ClientError::Redirected { .. } => NOT_THE_SERVER,
-        ClientError::Refused(problem) if matches!(problem.code, Code::RunFailed | Code::RunCancelled) => {
-            FAILED
-        }
+        ClientError::Refused(problem) if has_failed(problem.code) => FAILED,
         ClientError::Refused(problem) => of_status(problem.status),
         ClientError::Protocol { status: Some(status), .. } => of_status(*status),
         ClientError::Protocol { status: None, .. } => NOT_THE_SERVER,
     }
+}
+
+/// Was it done, and did it fail? That is no conflict, and waiting does not help.
+fn has_failed(code: Code) -> bool {
+    matches!(code, Code::RunFailed | Code::RunCancelled | Code::ActionFailed | Code::ActionPanicked)
 }
 
 fn of_status(status: u16) -> u8 {
@@ -146,6 +149,17 @@ mod tests {
         }
         let failed = ClientError::Refused(Box::new(Problem::new(Code::RunFailed, "it failed")));
         assert_eq!(of(failed), 1, "a run that failed is no conflict");
+        for (code, exit) in [
+            (Code::ClaimFailed, 6),
+            (Code::StepNotAllowed, 6),
+            (Code::StepRejected, 6),
+            (Code::OperationInDoubt, 6),
+            (Code::OverrideRequired, 4),
+            (Code::ActionFailed, 1),
+            (Code::ActionPanicked, 1),
+        ] {
+            assert_eq!(of(ClientError::Refused(Box::new(Problem::new(code, "no")))), exit, "{code}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ Examples:
   hapax fsck --store sqlite:orders.db
   hapax fsck --store postgres://localhost/orders --json | jq .violations
 
-It only reads, and may run beside programs that use the store; runs that changed while they were read are counted as moving.
+It only reads, and may run beside programs that use the store; runs and operations that changed while they were read are counted as moving.
 Exits with 1 if an invariant is broken.";
 
 #[derive(Debug, clap::Args)]
@@ -36,6 +36,8 @@ struct Told {
     events: usize,
     keys: usize,
     after_effects: usize,
+    open_promises: usize,
+    open_operations: usize,
     moving: usize,
     violations: Vec<Broken>,
     left_off: usize,
@@ -75,7 +77,9 @@ fn told(store: &str, report: &Report) -> Told {
         events: report.events,
         keys: report.keys,
         after_effects: report.posts,
-        moving: report.moving,
+        open_promises: report.promises,
+        open_operations: report.operations,
+        moving: report.moving + report.moving_operations,
         violations: report.violations.iter().map(broken).collect(),
         left_off: report.left_off,
     }

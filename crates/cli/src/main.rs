@@ -15,6 +15,8 @@ mod demo;
 mod dev;
 mod doubts;
 mod effect_store;
+mod entities;
+mod entity_workflows;
 mod exit_codes;
 mod fsck;
 mod interrupts;
@@ -23,6 +25,7 @@ mod ledger;
 mod limits;
 mod listing;
 mod migrate;
+mod operations;
 mod outbox;
 mod output;
 mod person;
@@ -90,6 +93,9 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Definitions(options) => in_runtime(definitions::run(options, &server)),
         Command::Runs(options) => in_runtime(runs::run(options, &server)),
         Command::Promises(options) => in_runtime(promises::run(options, &server)),
+        Command::EntityWorkflows(options) => in_runtime(entity_workflows::run(options, &server)),
+        Command::Entities(options) => in_runtime(entities::run(options, &server)),
+        Command::Operations(options) => in_runtime(operations::run(options, &server)),
         Command::Keys(options) => in_runtime(keys::run(options, &server)),
         Command::Workspaces(options) => in_runtime(workspaces::run(options, &server)),
         Command::Sources(options) => in_runtime(sources::run(options, &server)),

@@ -28,6 +28,25 @@ pub(crate) fn object(text: &str) -> Result<JsonObject, String> {
     JsonObject::from_json(json(text)?).ok_or_else(|| "it is no object: {…}".into())
 }
 
+/// Any JSON value, or `@` and the file that holds one.
+pub(crate) fn json_or_file(text: &str) -> Result<RawJson, String> {
+    json(&text_or_file(text)?)
+}
+
+/// A JSON object, or `@` and the file that holds one.
+pub(crate) fn object_or_file(text: &str) -> Result<JsonObject, String> {
+    object(&text_or_file(text)?)
+}
+
+fn text_or_file(text: &str) -> Result<String, String> {
+    match text.strip_prefix('@') {
+        Some(path) => {
+            bounded_file::read_text(path.as_ref(), MAX_JSON_BYTES).map_err(|error| format!("{error:#}"))
+        }
+        None => Ok(text.to_owned()),
+    }
+}
+
 /// A JSON object, from the command line or from a file.
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
@@ -68,5 +87,18 @@ mod tests {
             assert!(object(bad).is_err(), "{bad}");
         }
         assert!(json("tx-41").unwrap_err().contains("quotes"));
+    }
+
+    #[test]
+    fn a_value_may_stand_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        std::fs::write(&path, "{\"a\": 1}\n").unwrap();
+        let named = format!("@{}", path.display());
+        assert_eq!(object_or_file(&named).unwrap().text(), "{\"a\": 1}");
+        assert_eq!(json_or_file("[1]").unwrap().text(), "[1]");
+        for bad in ["@", "@/no/such/file", &format!("@{}", folder.path().display()), "[1]"] {
+            assert!(object_or_file(bad).is_err(), "{bad}");
+        }
     }
 }

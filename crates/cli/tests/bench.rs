@@ -128,7 +128,7 @@ fn all_is_one_object_with_every_workload() {
     let report = bench(&["all", "--store", "memory:", "--runs", "100", "--steps", "4", "--concurrency", "4"]);
     let names: Vec<&str> =
         report["workloads"].as_array().unwrap().iter().map(|it| it["workload"].as_str().unwrap()).collect();
-    assert_eq!(names, ["steps", "latency", "starts", "waiting", "promises", "long", "effects"]);
+    assert_eq!(names, ["steps", "latency", "starts", "waiting", "promises", "long", "effects", "entities"]);
 }
 
 #[test]
@@ -153,6 +153,39 @@ fn a_claim_costs_one_write_and_a_crash_everywhere_is_timed() {
         assert_eq!(report["writes_for_one_claim"], 1.0, "{report}");
         assert!(report["crash_everywhere_lives"].as_u64().is_some_and(|lives| lives > 100), "{report}");
     }
+}
+
+/// Issue 7: transitions are compared, per commit, with steps.
+#[test]
+fn transitions_take_two_commits_each_wherever_the_entities_live() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = bench(&["entities", "--store", &url(folder.path()), "--runs", "60", "--concurrency", "8"]);
+    assert_eq!((&report["transitions"], &report["callers"]), (&60.into(), &8.into()));
+    is_positive(
+        &report,
+        &["steps_per_second", "transitions_per_second", "p50_ms", "p99_ms", "transition_ratio"],
+    );
+    is_positive(
+        &report,
+        &["own_table_transitions_per_second", "own_table_p99_ms", "own_table_transition_ratio"],
+    );
+    for commits in ["commits_per_transition", "own_table_commits_per_transition"] {
+        assert_eq!(report[commits], 2.0, "{report}");
+    }
+    let report = bench(&["entities", "--store", "memory:", "--runs", "60"]);
+    assert_eq!(report["commits_per_transition"], 2.0, "{report}");
+    assert!(report["own_table_transitions_per_second"].is_null(), "memory has no tables: {report}");
+}
+
+#[tokio::test]
+async fn transitions_on_postgres_move_rows_of_the_user() {
+    let database = Database::empty().await.unwrap();
+    let report = bench(&["entities", "--store", &database.tcp_url(), "--runs", "40", "--concurrency", "8"]);
+    is_positive(&report, &["transition_ratio", "own_table_transition_ratio"]);
+    assert_eq!(report["own_table_commits_per_transition"], 2.0, "{report}");
+    let admin = database.connect().await.unwrap();
+    let left = admin.query("SELECT 1 FROM pg_class WHERE relname = 'bench_bills'", &[]).await.unwrap();
+    assert!(left.is_empty(), "the table is dropped");
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! The commands that talk to a server, against a real one.
 
+#[path = "remote/entities.rs"]
+mod entities;
 #[path = "remote/exits.rs"]
 mod exits;
+#[path = "remote/operations.rs"]
+mod operations;
 #[path = "remote/promises.rs"]
 mod promises;
 #[path = "remote/setup.rs"]

@@ -3,15 +3,20 @@
 //! It may run beside living workers: a run is judged only if it stood still while it was read, else it is counted as
 //! moving. What can be judged from data alone is judged; what only a recorded history of calls can show, tests show.
 
+mod entities;
 mod history;
 mod invariant;
 mod keys;
 mod posts;
+mod promises;
 mod released;
 mod report;
 mod snapshot;
 mod standing;
 mod versions;
+mod workspaces;
+
+use std::collections::BTreeSet;
 
 use crate::store::{ListRuns, Store, StoreError, StoreResult};
 
@@ -24,10 +29,12 @@ use snapshot::{Reading, Snapshot};
 /// Runs on one page: each comes with its payloads, so fewer than a list may hold.
 const PAGE: usize = 100;
 
-/// Walks every run, its records and history, every key and every after-effect, and reports what breaks an invariant.
+/// Walks every run, its records and history, every key, every promise and operation that is open, and every after-effect, and
+/// reports what breaks an invariant.
 pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
     let mut report = Report::default();
     let (mut named, mut released) = (Named::default(), Released::default());
+    let mut workspaces = BTreeSet::new();
     let mut before = None;
     loop {
         let page = store
@@ -45,6 +52,7 @@ pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
                 return Err(StoreError::Broken(format!("the list of runs goes back at {id}")));
             }
             before = Some(id);
+            workspaces.insert(workspace.clone());
             match snapshot::read(store, workspace, id).await? {
                 Reading::Still(snapshot) => {
                     named.note(&snapshot.view.head);
@@ -58,8 +66,11 @@ pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
             break;
         }
     }
-    keys::check_all(store, &named, &mut report).await?;
+    keys::check_all(store, &named, &mut workspaces, &mut report).await?;
     posts::check_all(store, &mut report).await?;
+    workspaces::add_set_up(store, &mut workspaces).await?;
+    promises::check_all(store, &workspaces, &mut released, &mut report).await?;
+    entities::check_all(store, &workspaces, &mut report).await?;
     Ok(report)
 }
 

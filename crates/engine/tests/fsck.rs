@@ -1,5 +1,7 @@
 //! Each invariant that data can show to be broken: a store that lies about it is found out.
 
+#[path = "fsck/lying_book.rs"]
+mod lying_book;
 #[path = "fsck/lying_store.rs"]
 mod lying_store;
 
@@ -11,10 +13,12 @@ use hapax_engine::fsck::fsck;
 use hapax_engine::limits::MAX_STALLS;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    Asked, EffectKey, EventKind, Fence, Fingerprint, Generation, Lease, Post, PromiseState, RunHead, RunId,
-    RunState, Settlement, StepKind, StepState, Timestamp, Version, WorkspaceId,
+    Asked, EffectKey, EventKind, Fence, Fingerprint, Generation, Home, IdempotencyKey, KeyRecord, KeyTarget,
+    Lease, Post, Promise, PromiseKey, PromiseState, RunHead, RunId, RunState, Settlement, StepKind,
+    StepState, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::model::{Drive, RunFacts};
+use hapax_engine::store::StoredKey;
 use hapax_store_conformance::fixture::*;
 use lying_store::{Lie, LyingStore};
 
@@ -494,4 +498,101 @@ async fn a_closed_run_may_leave_a_doubt() {
     let run = stage.driven().await;
     stage.write(&run).await.doubts("charge").fails("in doubt").done().await;
     assert!(stage.fsck().await.is_clean());
+}
+
+/// A promise that a run waits for, under a key by which somebody will settle it.
+async fn keyed_promise(stage: &Stage) -> RunHead {
+    let run = stage.driven().await;
+    let key = IdempotencyKey::new("stripe:ch_1").unwrap();
+    let key = Some(PromiseKey { key, keep_for: HOUR });
+    let promise = Promise::pending(promise_of(&run, "payment"), run.id(), stage.now(), None);
+    stage.write(&run).await.waits_for("payment", Promise { key, ..promise }).parks().done().await
+}
+
+/// Whoever settles by the key would never reach the run that waits.
+#[tokio::test]
+async fn invariant_39_a_promise_whose_key_does_not_name_it() {
+    let stage = stage();
+    let run = keyed_promise(&stage).await;
+    assert_eq!(stage.fsck().await.promises, 1);
+    let named = |keys: &mut Vec<(StoredKey, KeyRecord)>| {
+        keys[0].1.target = KeyTarget::Promise(promise_of_other());
+    };
+    finds!(&stage, &run, Lie { keys: named, ..Lie::NONE }, 39);
+    finds!(&stage, &run, Lie { keys: |keys| keys.clear(), ..Lie::NONE }, 39);
+}
+
+fn promise_of_other() -> hapax_engine::model::PromiseId {
+    hapax_engine::model::PromiseId::alone("another").unwrap()
+}
+
+/// Beside a run, two invoices that are being closed.
+async fn two_closings(stage: &Stage) -> RunHead {
+    let run = stage.pending().await;
+    for id in ["INV-1", "INV-2"] {
+        stage.invoice(&Home::Own, id, "approved").await;
+        stage.close(&Home::Own, id).key(id).begins().await;
+    }
+    run
+}
+
+#[tokio::test]
+async fn operations_are_looked_at_until_they_end() {
+    let stage = stage();
+    let held = stage.closing(&Home::Own, "INV-1").await;
+    assert_eq!(stage.fsck().await.operations, 1);
+    held.doubted().await;
+    let report = stage.fsck().await;
+    assert_eq!((report.operations, report.is_clean()), (1, true), "one in doubt holds on: {report}");
+    let other = stage.closing(&Home::Own, "INV-2").await;
+    let _ = other.done("1").await;
+    assert_eq!(stage.fsck().await.operations, 1);
+}
+
+/// S1.24, S1.25: the claim and the operation that holds it are one write.
+#[tokio::test]
+async fn invariant_6_an_entity_that_its_holder_did_not_claim() {
+    let stage = stage();
+    let run = two_closings(&stage).await;
+    let lie = Lie { entity: |entity| entity.as_mut().unwrap().status = name("approved"), ..Lie::NONE };
+    finds!(&stage, &run, lie, 6);
+    finds!(&stage, &run, Lie { entity: |entity| *entity = None, ..Lie::NONE }, 6);
+}
+
+/// S1.27: nobody else begins while an operation holds its entity.
+#[tokio::test]
+async fn invariant_67_an_entity_with_two_holders() {
+    let stage = stage();
+    let run = two_closings(&stage).await;
+    let lie =
+        Lie { operations: |operations| operations[0].entity = operations[1].entity.clone(), ..Lie::NONE };
+    finds!(&stage, &run, lie, 67);
+}
+
+#[tokio::test]
+async fn invariant_7_two_operations_under_one_key() {
+    let stage = stage();
+    let run = two_closings(&stage).await;
+    let lie = Lie { operations: |operations| operations[0].key = operations[1].key.clone(), ..Lie::NONE };
+    finds!(&stage, &run, lie, 7);
+}
+
+#[tokio::test]
+async fn an_operation_that_ends_while_it_is_looked_at_is_no_fault() {
+    let stage = stage();
+    let run = two_closings(&stage).await;
+    // It held its entity when it was listed, and has ended when it is read again.
+    static SEEN: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let lie = Lie {
+        entity: |entity| entity.as_mut().unwrap().status = name("closed"),
+        operations: |operations| {
+            if SEEN.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0 {
+                operations.iter_mut().for_each(|operation| operation.attempt += 1);
+            }
+        },
+        ..Lie::NONE
+    };
+    let liar = LyingStore { store: stage.store.clone(), about: run.id(), lie };
+    let report = fsck(&liar).await.unwrap();
+    assert!(report.is_clean() && report.moving_operations == 2, "{report}");
 }

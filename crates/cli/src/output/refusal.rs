@@ -37,6 +37,19 @@ fn particulars(problem: &Problem) -> Vec<String> {
         let part = |name: &str| found.get(name).map(text).unwrap_or_default();
         lines.push(format!("  {}: {} ({})", part("path"), part("message"), part("rule")));
     }
+    if let Some(operation) = problem.more.get("operation") {
+        let part = |name: &str| operation.get(name).map(text).unwrap_or_default();
+        let (id, step, status) = (part("id"), part("step"), part("status"));
+        lines.push(format!("  operation {id}: {step}, {status}; `hapax operations show {id}` tells more"));
+    }
+    if let Some(failure) = problem.more.get("failure").and_then(|failure| failure.get("message")) {
+        lines.push(format!("  because: {}", text(failure)));
+    }
+    if let Some(status) = problem.more.get("entityStatus") {
+        let steps: Vec<String> = list(problem.more.get("allowedSteps")).iter().map(text).collect();
+        let steps = if steps.is_empty() { "none".into() } else { steps.join(", ") };
+        lines.push(format!("  it is {}; steps that can be taken now: {steps}", text(status)));
+    }
     if let Some(path) = problem.more.get("path") {
         lines.push(format!("  at {}", text(path)));
     }

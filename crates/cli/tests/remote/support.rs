@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use hapax::clock::{Clock, SystemClock};
 use hapax::model::{Actor, Role as Rank};
-use hapax::{Engine, EngineOptions, Failure, WorkspaceId, open_store};
+use hapax::store::Store;
+use hapax::{Answer, Engine, EngineOptions, Failure, WorkspaceId, open_store};
 use hapax_api::Role;
 use hapax_documents::Hands;
 use hapax_outgoing::{Outgoing, Rules};
 use hapax_server::directory::NewCredential;
 use hapax_server::drain::{Drain, drain};
 use hapax_server::listen::ListenOptions;
-use hapax_server::{Server, ServerOptions};
+use hapax_server::{ModuleOptions, Server, ServerOptions};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -27,6 +28,7 @@ pub struct TestServer {
     /// A key of the role admin in the workspace `acme`.
     pub admin: String,
     pub folder: tempfile::TempDir,
+    pub store: Arc<dyn Store>,
     server: Server,
     _drain: Drain,
 }
@@ -82,13 +84,17 @@ impl TestServer {
         let url = format!("sqlite:{}/hapax.db", folder.path().display());
         let store = open_store(&url, clock.clone()).await.unwrap();
         let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
-        let engine = Engine::launch(store, clock, options).unwrap();
+        let engine = Engine::launch(store.clone(), clock, options).unwrap();
         let hands = Hands::new()
             .task("echo", |call| async move { Ok(call.input) })
             .task("fail", |_| async {
                 Err(Failure::permanent("it always fails\u{1b}[2J\u{1b}]0;owned\u{7}"))
             })
             .task("lose", |_| async { Err(Failure::unknown("the answer was lost")) });
+        engine.register_action("echo", |call| async move { Answer::done(call.input::<Value>()?) }).unwrap();
+        engine
+            .register_action("fail", |_| async { Err(Failure::permanent("the printer is out of paper")) })
+            .unwrap();
         let (drain, draining) = drain();
         let rules = Rules { allow_loopback: true, ..Rules::default() };
         let options = ServerOptions {
@@ -97,7 +103,7 @@ impl TestServer {
             grace: Duration::from_secs(5),
             outgoing: Outgoing::new(rules).unwrap(),
             sealing_keys: Vec::new(),
-            modules: Vec::new(),
+            modules: vec![ModuleOptions::new("billing")],
             entity_tables: Default::default(),
         };
         let server = Server::launch(engine, hands, options).await.unwrap();
@@ -105,7 +111,7 @@ impl TestServer {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = server.clone();
         tokio::spawn(async move { serving.serve(listener, ListenOptions::default()).await });
-        let mut server = TestServer { url, admin: String::new(), folder, server, _drain: drain };
+        let mut server = TestServer { url, admin: String::new(), folder, store, server, _drain: drain };
         server.admin = server.key("acme", Role::Admin).await;
         server
     }

@@ -78,6 +78,16 @@ impl Dev {
         self.ready[name].as_str().unwrap_or_else(|| panic!("{name} in {}", self.ready)).to_owned()
     }
 
+    /// Runs a command against the server, and waits for its end.
+    pub fn hapax(&self, arguments: &[&str]) -> std::process::Output {
+        let mut command = hapax();
+        command
+            .args(arguments)
+            .env("HAPAX_SERVER", self.told("url"))
+            .env("HAPAX_API_KEY", self.told("apiKey"));
+        command.output().expect("it can be run")
+    }
+
     /// Runs a script of bash that finds the server in URL, KEY and DEF; gives back all that it wrote.
     pub fn run(&self, script: &str) -> String {
         let output = Command::new("bash")

@@ -38,3 +38,5 @@ pub(super) const SIGNALS_IN_ORDER: u8 = 44;
 pub(super) const CHILDREN_ARE_TOLD: u8 = 46;
 /// An after-effect is there exactly if the step that left it is.
 pub(super) const LEFT_BY_ITS_STEP: u8 = 50;
+/// At most one operation holds an entity.
+pub(super) const ONE_HOLDER: u8 = 67;

@@ -1,6 +1,6 @@
 //! Keys and subjects: which run they name, and how long they live.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
 use super::invariant::{KEY_HAS_FINGERPRINT, KEY_IN_WORKSPACE, KEY_OUTLIVES_RUN, ONE_RUN_PER_KEY};
@@ -53,7 +53,7 @@ pub(super) async fn check_own(
     }
     if let Some(wrong) = check_end(snapshot, store.now()) {
         let is_closed = snapshot.log.head.status().is_closed();
-        if !is_closed || !released.has(store, &facts.workspace, key, facts.created_at).await? {
+        if !is_closed || !released.has(store, &facts.workspace, KeyKind::Run, key, facts.created_at).await? {
             found.push(wrong);
         }
     }
@@ -79,7 +79,12 @@ fn check_end(snapshot: &Snapshot, now: Timestamp) -> Option<(u8, String)> {
 }
 
 /// Every key, and what all runs together say.
-pub(super) async fn check_all(store: &dyn Store, named: &Named, report: &mut Report) -> StoreResult<()> {
+pub(super) async fn check_all(
+    store: &dyn Store,
+    named: &Named,
+    workspaces: &mut BTreeSet<WorkspaceId>,
+    report: &mut Report,
+) -> StoreResult<()> {
     let mut after: Option<StoredKey> = None;
     loop {
         let page = store.list_keys(after.clone()).await?;
@@ -90,6 +95,7 @@ pub(super) async fn check_all(store: &dyn Store, named: &Named, report: &mut Rep
         after = Some(last.clone());
         for (place, record) in &page {
             report.keys += 1;
+            workspaces.insert(place.workspace.clone());
             match (place.kind, &record.target) {
                 (KeyKind::Run, KeyTarget::Run { run, .. }) => check_place(place, *run, named, report),
                 (KeyKind::Promise, KeyTarget::Promise(_) | KeyTarget::Nothing) => {}

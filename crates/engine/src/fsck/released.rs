@@ -3,36 +3,38 @@
 use std::collections::BTreeMap;
 
 use crate::limits::MAX_PAGE;
-use crate::model::{IdempotencyKey, Noted, Timestamp, WorkspaceId};
+use crate::model::{IdempotencyKey, KeyKind, Noted, Timestamp, WorkspaceId};
 use crate::store::{ListNotes, Store, StoreResult};
 
-/// The kind by which the journal calls the key of a run.
-const RUN_KEY: &str = "run";
+/// When keys were last freed, by their kind and text.
+type Freed = BTreeMap<(String, String), Timestamp>;
 
-/// When keys of runs were last freed; read for a workspace when it first matters, which is hardly ever.
+/// When keys were last freed; read for a workspace when it first matters, which is hardly ever.
 #[derive(Debug, Default)]
 pub(super) struct Released {
-    workspaces: BTreeMap<WorkspaceId, BTreeMap<String, Timestamp>>,
+    workspaces: BTreeMap<WorkspaceId, Freed>,
 }
 
 impl Released {
-    /// Did a person free the key of a run of that workspace at `since` or later?
+    /// Did a person free the key of that workspace at `since` or later?
     pub(super) async fn has(
         &mut self,
         store: &dyn Store,
         workspace: &WorkspaceId,
+        kind: KeyKind,
         key: &IdempotencyKey,
         since: Timestamp,
     ) -> StoreResult<bool> {
         if !self.workspaces.contains_key(workspace) {
             self.workspaces.insert(workspace.clone(), read(store, workspace).await?);
         }
-        let freed = self.workspaces.get(workspace).and_then(|keys| keys.get(key.as_str()));
+        let place = (kind.as_str().to_owned(), key.as_str().to_owned());
+        let freed = self.workspaces.get(workspace).and_then(|keys| keys.get(&place));
         Ok(freed.is_some_and(|at| *at >= since))
     }
 }
 
-async fn read(store: &dyn Store, workspace: &WorkspaceId) -> StoreResult<BTreeMap<String, Timestamp>> {
+async fn read(store: &dyn Store, workspace: &WorkspaceId) -> StoreResult<Freed> {
     let (mut keys, mut after) = (BTreeMap::new(), 0);
     loop {
         let workspace = workspace.clone();
@@ -41,10 +43,8 @@ async fn read(store: &dyn Store, workspace: &WorkspaceId) -> StoreResult<BTreeMa
         let Some(last) = page.last() else { return Ok(keys) };
         after = last.place;
         for placed in page {
-            if let Noted::KeyReleased { kind, key, .. } = placed.note.what
-                && kind == RUN_KEY
-            {
-                keys.insert(key, placed.note.at);
+            if let Noted::KeyReleased { kind, key, .. } = placed.note.what {
+                keys.insert((kind, key), placed.note.at);
             }
         }
     }

@@ -39,6 +39,12 @@ pub struct Report {
     pub keys: usize,
     /// After-effects.
     pub posts: usize,
+    /// Promises that can still be settled.
+    pub promises: usize,
+    /// Operations on entities that have not ended.
+    pub operations: usize,
+    /// Operations that ended while they were looked at, so that they were not judged.
+    pub moving_operations: usize,
     /// Runs that changed each time they were read, so that they were not judged.
     pub moving: usize,
     /// What is wrong, at most [`MAX_VIOLATIONS`].
@@ -63,10 +69,16 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { runs, steps, events, keys, posts, moving, .. } = self;
+        let Report {
+            runs, steps, events, keys, posts, promises, operations, moving, moving_operations, ..
+        } = self;
         write!(f, "{runs} runs, {steps} steps, {events} events, {keys} keys, {posts} after-effects")?;
+        write!(f, ", {promises} open promises, {operations} open operations")?;
         if *moving > 0 {
             write!(f, ", {moving} runs moving")?;
+        }
+        if *moving_operations > 0 {
+            write!(f, ", {moving_operations} operations moving")?;
         }
         for violation in &self.violations {
             write!(f, "\n{violation}")?;

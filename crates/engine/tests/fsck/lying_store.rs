@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    Advance, Fingerprint, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, NewRun, Note, Post, Promise,
-    PromiseId, RunEvent, RunHead, RunId, Timestamp, Version, WorkspaceId,
+    Advance, Entity, Fingerprint, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, NewRun, Note, Operation,
+    Post, Promise, PromiseId, RunEvent, RunHead, RunId, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -18,11 +18,21 @@ pub(crate) struct Lie {
     pub(crate) events: fn(&mut Vec<RunEvent>),
     pub(crate) keys: fn(&mut Vec<(StoredKey, KeyRecord)>),
     pub(crate) posts: fn(&mut Vec<Post>),
+    pub(crate) operations: fn(&mut Vec<Operation>),
+    pub(crate) entity: fn(&mut Option<Entity>),
 }
 
 impl Lie {
-    pub(crate) const NONE: Lie =
-        Lie { head: |_| (), view: |_| (), log: |_| (), events: |_| (), keys: |_| (), posts: |_| () };
+    pub(crate) const NONE: Lie = Lie {
+        head: |_| (),
+        view: |_| (),
+        log: |_| (),
+        events: |_| (),
+        keys: |_| (),
+        posts: |_| (),
+        operations: |_| (),
+        entity: |_| (),
+    };
 }
 
 /// The one key of a test.
@@ -59,6 +69,14 @@ impl LyingStore {
 impl Store for LyingStore {
     fn now(&self) -> Timestamp {
         self.store.now()
+    }
+
+    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        self.store.promise_book()
+    }
+
+    fn entity_book(&self) -> Option<&dyn EntityBook> {
+        Some(self)
     }
 
     async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {

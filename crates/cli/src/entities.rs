@@ -1,0 +1,77 @@
+//! `hapax entities`: business objects of a server, the steps that move them, and what people may do meanwhile.
+
+mod create;
+mod list;
+mod note;
+mod show;
+mod step;
+
+use anyhow::Result;
+
+use crate::server_options::ServerOptions;
+use crate::words::word;
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax entities create invoice INV-7 --status approved --data '{\"total\":120}'
+  hapax entities show invoice INV-7 --requester admin
+  hapax entities step invoice INV-7 close --requester admin --key close-INV-7
+  hapax entities note invoice INV-7 'the customer called'
+  hapax entities override invoice INV-7 refund --reason 'the bank shows no refund'
+
+An entity is moved by the steps of its entity workflow (`hapax entity-workflows`). What became of a step is an operation
+(`hapax operations`).";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Make an entity.
+    Create(create::Options),
+    /// List entities of a type.
+    List(list::Options),
+    /// Show one: its status, what is going on with it, and what may be done.
+    Show(show::Options),
+    /// Take a step with an entity.
+    Step(step::StepOptions),
+    /// Have an irreversible step taken although it may have happened: for managers.
+    Override(step::OverrideOptions),
+    /// Say something about an entity, whatever is going on with it.
+    Note(note::NoteOptions),
+    /// List what was said about an entity.
+    Notes(note::NotesOptions),
+}
+
+/// An entity by its name.
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// The type of the entity.
+    #[arg(value_name = "TYPE", value_parser = word)]
+    kind: String,
+    /// Its id.
+    #[arg(value_parser = word)]
+    id: String,
+}
+
+impl Named {
+    fn pair(&self) -> (&str, &str) {
+        (&self.kind, &self.id)
+    }
+}
+
+pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
+    match options.command {
+        Command::Create(options) => create::run(options, server).await,
+        Command::List(options) => list::run(options, server).await,
+        Command::Show(options) => show::run(options, server).await,
+        Command::Step(options) => step::take(options, server).await,
+        Command::Override(options) => step::take_anyway(options, server).await,
+        Command::Note(options) => note::add(options, server).await,
+        Command::Notes(options) => note::list(options, server).await,
+    }
+}

@@ -1,0 +1,129 @@
+//! `hapax entities step` and `hapax entities override`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use hapax_api::{JsonObject, OperationStatus, OverrideStep, TakeStep, TakenStep};
+
+use super::Named;
+use crate::confirmation::confirm;
+use crate::exit_codes::NotYet;
+use crate::output::for_people::{plain, without_commands};
+use crate::output::shape::ShapeOptions;
+use crate::person::not_blank;
+use crate::server_options::ServerOptions;
+use crate::terms::KeyOptions;
+use crate::words::{object_or_file, word};
+
+const STEP_EXAMPLES: &str = "\
+Examples:
+  hapax entities step invoice INV-7 close --requester admin
+  hapax entities step invoice INV-7 pay --input '{\"amount\":120}' --key payment-41
+  hapax entities step invoice INV-7 pay --input @payment.json --wait 0 --json
+
+The same step under the same --key is told what is recorded of the first. Exit codes: 6 if the step was not taken, because
+another operation is in progress (claim_failed), the status does not allow it, or it was rejected; 1 if its action failed; 4 if it
+is irreversible, may have happened, and a manager must say so (`hapax entities override`); 7 if it is under way after --wait.";
+
+const OVERRIDE_EXAMPLES: &str = "\
+Examples:
+  hapax entities override order R123 refund --reason 'the bank shows no refund'
+  hapax entities override order R123 refund --reason 'the bank shows no refund' --key refund-2 --yes
+
+For managers: an irreversible step that may have happened is taken. It may then happen twice, so find out first. The reason is
+kept in the audit log (`hapax audit`).";
+
+/// What every step may be given.
+#[derive(Debug, clap::Args)]
+struct Asked {
+    #[command(flatten)]
+    named: Named,
+    /// The step.
+    #[arg(value_parser = word)]
+    step: String,
+    /// As whom, where steps differ by requester.
+    #[arg(long, value_parser = word)]
+    requester: Option<String>,
+    /// What the action is given, as a JSON object, or @FILE for a file that holds it.
+    #[arg(long, value_name = "JSON", value_parser = object_or_file)]
+    input: Option<JsonObject>,
+    /// Names the operation: the same again under this key is told what is recorded of the first.
+    #[arg(long, value_parser = word)]
+    key: Option<String>,
+    /// Who asks, where several people share an API key.
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    by: Option<String>,
+    /// How long to wait for the action [default: 60].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=60))]
+    wait: Option<u64>,
+    #[command(flatten)]
+    request: KeyOptions,
+    #[command(flatten)]
+    shape: ShapeOptions,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = STEP_EXAMPLES)]
+pub(super) struct StepOptions {
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = OVERRIDE_EXAMPLES)]
+pub(super) struct OverrideOptions {
+    #[command(flatten)]
+    asked: Asked,
+    /// How you know that it did not happen, or why it is to happen again.
+    #[arg(long, value_name = "TEXT", value_parser = not_blank)]
+    reason: String,
+}
+
+pub(super) async fn take(options: StepOptions, server: &ServerOptions) -> Result<()> {
+    let Asked { named, step, requester, input, key, by, wait, request, shape } = options.asked;
+    let asked = TakeStep { requester, input: input.unwrap_or_default(), idempotency_key: key, by };
+    let wait = wait.map(Duration::from_secs);
+    let taken = server.connect()?.take_step(named.pair(), &step, &asked, wait, request.terms()).await?;
+    show(&taken, &shape)
+}
+
+pub(super) async fn take_anyway(options: OverrideOptions, server: &ServerOptions) -> Result<()> {
+    let OverrideOptions { asked, reason } = options;
+    let Asked { named, step, requester, input, key, by, wait, request, shape } = asked;
+    let (kind, id) = named.pair();
+    let what =
+        format!("take {} with {} {}, which may have happened before", plain(&step), plain(kind), plain(id));
+    confirm(&what, server).await?;
+    let input = input.unwrap_or_default();
+    let asked = OverrideStep { reason, requester, input, idempotency_key: key, by };
+    let wait = wait.map(Duration::from_secs);
+    let taken = server.connect()?.override_step((kind, id), &step, &asked, wait, request.terms()).await?;
+    show(&taken, &shape)
+}
+
+fn show(taken: &TakenStep, shape: &ShapeOptions) -> Result<()> {
+    shape.show(taken, || told(taken))?;
+    match taken.operation.status {
+        OperationStatus::Pending => {
+            let id = &taken.operation.id;
+            Err(NotYet(format!("{id} is under way; `hapax operations show {id}` tells how it stands")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn told(taken: &TakenStep) -> String {
+    let operation = &taken.operation;
+    let (id, status) = (&operation.id, operation.status.as_str());
+    let (kind, name) = (plain(&operation.entity_type), plain(&operation.entity_id));
+    let is = taken.entity.as_ref().map(|entity| format!("; {kind} {name} is {}", plain(&entity.status)));
+    let again = if taken.created { "" } else { ", as recorded before" };
+    let mut text = format!("{} {status}{again} ({id}){}\n", plain(&operation.step), is.unwrap_or_default());
+    if let Some(result) = &operation.result {
+        text.push_str(&format!("result  {}\n", without_commands(result.text()).replace('\n', " ")));
+    }
+    if let Some(failure) = &operation.failure {
+        text.push_str(&format!("failure {}\n", plain(&failure.message)));
+    }
+    text
+}

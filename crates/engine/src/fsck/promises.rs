@@ -1,0 +1,74 @@
+//! Promises and their keys: a promise that can still be settled is found by its key.
+
+use std::collections::BTreeSet;
+
+use super::invariant::ONE_PROMISE;
+use super::released::Released;
+use super::report::{Report, Violation};
+use crate::limits::MAX_PAGE;
+use crate::model::{IdempotencyKey, KeyKind, Promise, PromiseId, PromiseState, PromiseStatus, WorkspaceId};
+use crate::store::{ListPromises, Store, StoreError, StoreResult};
+
+/// Walks every promise that can still be settled.
+pub(super) async fn check_all(
+    store: &dyn Store,
+    workspaces: &BTreeSet<WorkspaceId>,
+    released: &mut Released,
+    report: &mut Report,
+) -> StoreResult<()> {
+    let Some(book) = store.promise_book() else { return Ok(()) };
+    for workspace in workspaces {
+        let mut after: Option<PromiseId> = None;
+        loop {
+            let request = ListPromises {
+                workspace: workspace.clone(),
+                run: None,
+                status: Some(PromiseStatus::Pending),
+                after: after.clone(),
+                limit: MAX_PAGE,
+            };
+            let page = book.list_promises(request).await?;
+            let Some(last) = page.last().map(|last| last.id.clone()) else { break };
+            if after.as_ref().is_some_and(|after| last <= *after) {
+                return Err(StoreError::Broken(format!("the list of promises goes back at {last}")));
+            }
+            after = Some(last);
+            report.promises += page.len();
+            for promise in &page {
+                check_key(store, workspace, promise, released, report).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn check_key(
+    store: &dyn Store,
+    workspace: &WorkspaceId,
+    promise: &Promise,
+    released: &mut Released,
+    report: &mut Report,
+) -> StoreResult<()> {
+    let Some(key) = promise.key.as_ref().map(|key| &key.key) else { return Ok(()) };
+    if names(store, workspace, key, &promise.id).await? {
+        return Ok(());
+    }
+    // It may have been settled, and its key have expired, since it was listed.
+    let now = store.find_promise(workspace, &promise.id).await?;
+    let is_pending = now.is_some_and(|now| now.state_at(store.now()) == PromiseState::Pending);
+    if is_pending && !released.has(store, workspace, KeyKind::Promise, key, promise.created_at).await? {
+        let what = format!("the promise {} can be settled, but its key {key} does not name it", promise.id);
+        report.add(Violation { invariant: ONE_PROMISE, run: None, what });
+    }
+    Ok(())
+}
+
+async fn names(
+    store: &dyn Store,
+    workspace: &WorkspaceId,
+    key: &IdempotencyKey,
+    id: &PromiseId,
+) -> StoreResult<bool> {
+    let record = store.find_key(workspace, KeyKind::Promise, key).await?;
+    Ok(record.is_some_and(|record| record.promise() == Some(id)))
+}

@@ -1,0 +1,34 @@
+//! Which workspaces there are: those that are set up, and those that something lies in.
+
+use std::collections::BTreeSet;
+
+use crate::limits::MAX_PAGE;
+use crate::model::{ItemKind, WorkspaceId};
+use crate::store::{ListItems, Store, StoreError, StoreResult};
+
+/// Adds the workspaces of everything that is set up to `known`.
+pub(super) async fn add_set_up(store: &dyn Store, known: &mut BTreeSet<WorkspaceId>) -> StoreResult<()> {
+    // A program that serves nobody has but this one, and sets nothing up.
+    known.insert(WorkspaceId::default());
+    let Some(catalog) = store.catalog() else { return Ok(()) };
+    for kind in [ItemKind::Workspace, ItemKind::EntityWorkflow] {
+        let mut after = None;
+        loop {
+            let request = ListItems {
+                workspace: None,
+                kind,
+                changed_since: None,
+                after: after.clone(),
+                limit: MAX_PAGE,
+            };
+            let page = catalog.list_items(request).await?;
+            let Some(last) = page.last().map(|last| last.id.clone()) else { break };
+            if after.as_ref().is_some_and(|after| last <= *after) {
+                return Err(StoreError::Broken(format!("the list of items goes back at {last}")));
+            }
+            after = Some(last);
+            known.extend(page.into_iter().map(|item| item.workspace));
+        }
+    }
+    Ok(())
+}
