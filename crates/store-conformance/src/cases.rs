@@ -447,6 +447,7 @@ macro_rules! with_every_case {
                 what_may_have_happened_is_done_only_by_a_managers_word
                 what_certainly_did_not_happen_needs_no_word
                 only_the_same_step_on_the_same_entity_needs_a_word
+                what_happened_in_another_workspace_does_not_matter
                 an_irreversible_step_under_way_needs_a_word
                 another_attempt_of_what_cannot_be_taken_back_needs_a_word
             }

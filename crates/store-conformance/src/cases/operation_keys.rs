@@ -4,7 +4,7 @@ use hapax_engine::model::{
     BeginOperation, Failure, Finished, Home, Noted, OperationBegun, OperationEnd, OperationState,
     OperationStatus, Version, WorkspaceId,
 };
-use hapax_engine::store::ListNotes;
+use hapax_engine::store::{CreatedEntity, ListNotes, NewEntity};
 
 use crate::fixture::*;
 use crate::must;
@@ -85,13 +85,13 @@ pub(super) async fn a_key_that_stands_for_something_else_is_a_conflict(t: &Stage
 /// The same key in two workspaces is two keys, and keys are compared exactly.
 pub(super) async fn keys_of_operations_are_told_apart(t: &Stage) {
     for (workspace, id) in [("default", "i1"), ("abroad", "i1")] {
-        let new = hapax_engine::store::NewEntity {
+        let new = NewEntity {
             workspace: WorkspaceId::new(workspace).unwrap(),
             entity: entity_in(&Home::Own, id),
             status: name("approved"),
             data: json("{}"),
         };
-        must!(t.entities().create_entity(new).await.unwrap(), hapax_engine::store::CreatedEntity::Created(_));
+        must!(t.entities().create_entity(new).await.unwrap(), CreatedEntity::Created(_));
     }
     let here = t.close(&Home::Own, "i1").key("k").begins().await;
     let there = t.close(&Home::Own, "i1").key("k").workspace("abroad").begins().await;
@@ -311,6 +311,30 @@ pub(super) async fn only_the_same_step_on_the_same_entity_needs_a_word(t: &Stage
         finished(&pay, OperationEnd::Rejected(failure())).await;
         t.close(&home, "i1").seen(5).begins().await;
     }
+}
+
+/// What was done, or may have happened, in another workspace neither answers nor needs a word in this one.
+pub(super) async fn what_happened_in_another_workspace_does_not_matter(t: &Stage) {
+    for (id, status) in [("i1", "approved"), ("i2", "approved")] {
+        for workspace in ["default", "abroad"] {
+            let new = NewEntity {
+                workspace: WorkspaceId::new(workspace).unwrap(),
+                entity: entity_in(&Home::Own, id),
+                status: name(status),
+                data: json("{}"),
+            };
+            must!(t.entities().create_entity(new).await.unwrap(), CreatedEntity::Created(_));
+        }
+    }
+    let here = t.close(&Home::Own, "i2").begins().await;
+    finished(&here, OperationEnd::Rejected(failure())).await;
+    let away = t.close(&Home::Own, "i2").seen(3).with(reopen).with(|request| request.to = name("closed"));
+    finished(&away.begins().await, done("0")).await;
+    let abroad = t.close(&Home::Own, "i2").workspace("abroad").begins().await;
+    finished(&abroad, done("1")).await;
+    must!(t.close(&Home::Own, "i2").returning().seen(4).send().await, OperationBegun::NotAllowed(_));
+    t.close(&Home::Own, "i1").workspace("abroad").irreversible().begins().await.reverted().await;
+    t.close(&Home::Own, "i1").irreversible().begins().await;
 }
 
 /// An irreversible step without a claim that is under way or in doubt needs a word; with a claim it is held.
