@@ -61,9 +61,9 @@ fn killed_in_the_middle(recovery: &str) -> Dev {
         dev.hapax(&["entities", "step", "invoice", "INV-1", "close", "--wait", "0", "--key", "close-1"]);
     assert_eq!(begun.status.code(), Some(7), "{begun:?}");
     // The request has come, and nobody will answer it.
-    let (asked, _) = bank.accept().unwrap();
+    let mut asked = BufReader::new(bank.accept().unwrap().0);
     let mut line = String::new();
-    BufReader::new(asked).read_line(&mut line).unwrap();
+    asked.read_line(&mut line).unwrap();
     assert!(line.starts_with("POST /close"), "{line}");
     let shown = ok(dev.hapax(&["entities", "show", "invoice", "INV-1"]));
     assert!(shown.contains("status    closing"), "{shown}");

@@ -1,6 +1,7 @@
 //! Operations whose actions run here: that they live is told to the store, and one that is no longer held is stopped.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,10 +21,17 @@ pub(super) struct Held {
     patience: Duration,
     /// When, by the monotonic clock, the last word of it that arrived was sent.
     heard: Mutex<Duration>,
+    /// What became of it is being written: that the store no longer counts it as held may be our own doing.
+    is_ending: AtomicBool,
     lost: watch::Sender<bool>,
 }
 
 impl Held {
+    /// From now on its end is being written. The write itself is told if somebody else was faster.
+    pub(super) fn ends(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
     /// Waits until the operation is no longer held.
     pub(super) async fn lost(&self) {
         // The sender lives as long as we do.
@@ -67,6 +75,7 @@ impl HeldOperations {
             attempt: operation.attempt,
             patience,
             heard: Mutex::new(since),
+            is_ending: AtomicBool::new(false),
             lost: watch::channel(false).0,
         });
         let place = (operation.id, operation.attempt);
@@ -130,6 +139,7 @@ pub(super) async fn hear_of_all(inner: &Inner) {
             Ok(lost) => {
                 for held in batch {
                     match lost.contains(&held.id) {
+                        true if held.is_ending.load(Ordering::Relaxed) => {}
                         true => {
                             held.lost.send_replace(true);
                         }
