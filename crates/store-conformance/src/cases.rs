@@ -6,6 +6,7 @@ mod advancing;
 mod announcing;
 mod catalog;
 mod children;
+mod claim_races;
 mod claiming;
 mod claims;
 mod comparing;
@@ -15,10 +16,13 @@ mod doubts;
 mod entities;
 mod finishing;
 mod hooks;
+mod janitors;
 mod journal;
 mod keys;
 mod leases;
 mod listing;
+mod operation_keys;
+mod operation_lists;
 mod outbox;
 mod own_writes;
 mod promise_keys;
@@ -30,6 +34,7 @@ mod signals;
 mod starting;
 mod steering;
 mod subjects;
+mod transacting;
 mod waiting;
 
 use std::future::Future;
@@ -426,6 +431,77 @@ macro_rules! with_every_case {
                 a_row_that_was_moved_meanwhile_is_not_flipped
                 a_row_that_was_changed_in_its_transient_status_is_flipped
                 an_ended_operation_holds_nothing
+            }
+            operation_keys {
+                the_same_key_finds_the_same_operation
+                the_key_of_an_operation_in_doubt_finds_it
+                a_key_that_stands_for_something_else_is_a_conflict
+                keys_of_operations_are_told_apart
+                an_operation_that_was_given_back_is_tried_again_under_its_key
+                another_attempt_is_judged_like_the_first
+                a_beginning_sent_again_finds_its_own
+                an_unclaimed_beginning_sent_again_finds_its_own
+                who_asks_again_is_given_the_recorded_result
+                the_newest_operation_of_the_step_answers
+                a_step_that_was_not_done_has_no_result
+                what_may_have_happened_is_done_only_by_a_managers_word
+                what_certainly_did_not_happen_needs_no_word
+                only_the_same_step_on_the_same_entity_needs_a_word
+                what_happened_in_another_workspace_does_not_matter
+                an_irreversible_step_under_way_needs_a_word
+                another_attempt_of_what_cannot_be_taken_back_needs_a_word
+            }
+            janitors {
+                a_living_holder_is_heard_of
+                a_holder_learns_what_it_lost
+                too_many_heartbeats_are_refused
+                a_janitor_finds_what_was_not_heard_of
+                a_janitor_looks_after_every_workspace_in_bounds
+                a_janitor_gives_back_what_its_holder_left
+                a_janitor_takes_nothing_from_who_was_heard_of_meanwhile
+                what_may_not_be_repeated_is_held_for_people
+                people_decide_on_what_is_in_doubt
+                a_run_says_how_its_operation_ended
+                an_unclaimed_operation_is_given_back_without_a_change
+                a_janitor_does_not_move_what_was_moved
+                rows_that_nothing_holds_are_given_back
+                strays_are_given_back_in_bounded_batches
+            }
+            operation_lists {
+                operations_are_listed_by_what_is_asked_for
+                operations_are_seen_in_their_workspace_and_kind
+                operations_are_listed_page_by_page
+                notes_on_entities_are_kept
+                notes_on_entities_are_listed_page_by_page
+                what_people_did_is_audited
+            }
+            transacting {
+                work_and_the_end_are_one_commit
+                work_that_fails_leaves_nothing
+                work_whose_end_is_refused_leaves_nothing
+                an_end_that_cannot_be_written_leaves_nothing
+                the_work_of_a_zombie_leaves_nothing
+                the_work_of_who_comes_second_leaves_nothing
+                work_sent_again_stands_once
+                of_payments_at_once_one_is_credited
+                a_store_without_transactions_says_so
+            }
+            claim_races {
+                of_500_callers_one_wins
+                of_100_callers_with_one_key_one_wins
+                of_unclaimed_operations_with_one_key_one_begins
+                of_different_requests_with_one_key_one_wins
+                one_beginning_sent_many_times_is_one
+                of_those_who_try_again_one_does
+                operations_on_many_entities_all_go_on
+                of_unclaimed_ends_one_wins
+                one_end_sent_many_times_is_written_once
+                an_end_races_with_janitors
+                a_heartbeat_races_with_the_janitor
+                a_beginning_races_with_the_janitor
+                a_beginning_races_with_the_sweep_for_strays
+                sweeps_at_once_give_each_stray_back_once
+                of_those_who_make_one_entity_one_does
             }
             comparing {
                 random_requests_are_answered_as_by_the_memory_store

@@ -1,10 +1,12 @@
 //! Random requests to two stores that must answer alike: the memory store is the model, the other is judged by it.
 //!
-//! The requests are drawn from a small universe of runs, keys, subjects and names, so that they meet. Some are out of
+//! The requests are drawn from a small universe of runs, keys, subjects, entities and names, so that they meet. Some are out of
 //! date, wrong, or sent before. A test that draws them must also show that it drew everything: see [`Exercised`].
 
 mod draft;
 mod draft_effects;
+mod draft_entities;
+mod entity_request;
 mod exercised;
 mod request;
 mod sketch;
@@ -19,9 +21,11 @@ use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{Post, RunId, Version, WorkspaceId};
 use hapax_engine::store::{AdvanceOutcome, ListDoubts, ListNotes, ListPosts, ListRuns, Store};
 
-use crate::Candidate;
+use crate::fixture::INVOICES;
 use crate::suite::block_on;
+use crate::{Candidate, MemoryTables};
 use draft::{Drafter, Move};
+use entity_request::EntityRequest;
 use request::{Answer, Request};
 
 pub use exercised::Exercised;
@@ -45,7 +49,7 @@ macro_rules! differential_suite {
 }
 
 /// How many requests each seed sends.
-const REQUESTS: usize = 600;
+const REQUESTS: usize = 800;
 
 #[doc(hidden)]
 pub fn run_differential<F: Future<Output = Candidate>>(make_store: impl Fn(Arc<ManualClock>) -> F) {
@@ -60,8 +64,9 @@ pub fn run_differential<F: Future<Output = Candidate>>(make_store: impl Fn(Arc<M
         block_on(async {
             let clock = Arc::new(ManualClock::default());
             let model = Arc::new(MemoryStore::new(clock.clone()));
+            let model = Candidate::shared(model.clone()).with_tables(MemoryTables(model));
             let candidate = make_store(clock.clone()).await;
-            exercised.add(differential(seed, REQUESTS, model, candidate.store(), clock).await);
+            exercised.add(differential(seed, REQUESTS, &model, &candidate, clock).await);
             candidate.store().close().await.expect("it closes");
         });
     }
@@ -72,15 +77,27 @@ pub fn run_differential<F: Future<Output = Candidate>>(make_store: impl Fn(Arc<M
 pub async fn differential(
     seed: u64,
     ops: usize,
-    model: Arc<dyn Store>,
-    subject: Arc<dyn Store>,
+    model: &Candidate,
+    subject: &Candidate,
     clock: Arc<ManualClock>,
 ) -> Exercised {
-    let mut drafter = Drafter::new(seed);
+    let tables: Vec<_> = model.tables.iter().zip(&subject.tables).flat_map(|(a, b)| [a, b]).collect();
+    let has_tables = !tables.is_empty();
+    for tables in &tables {
+        tables.create_table(INVOICES).await;
+    }
+    let (model, subject) = (model.store(), subject.store());
+    let mut drafter = Drafter::new(seed, has_tables);
     let mut exercised = Exercised::default();
     for op in 0..ops {
         match drafter.next(&*model).await {
             Move::Pass(span) => clock.advance(span),
+            Move::PutRow(row) => {
+                for tables in &tables {
+                    tables.put_row(INVOICES, row.clone()).await;
+                }
+                exercised.note_row();
+            }
             Move::Ask(request) => {
                 let meets = meets_another_post(&request, &*model).await;
                 let (expected, answer) = (request.ask(&*model).await, request.ask(&*subject).await);
@@ -91,6 +108,9 @@ pub async fn differential(
                     exercised.note_left("a post that was there");
                 }
                 drafter.learn(&request, &expected, &*model).await;
+                if let Request::Entity(request) = &*request {
+                    same_entities(&*model, &*subject, request.reads(), &place).await;
+                }
                 if let Some((workspace, run)) = request.run() {
                     same_run(&*model, &*subject, &workspace, run, &place).await;
                 }
@@ -98,6 +118,8 @@ pub async fn differential(
         }
     }
     same_whole(&*model, &*subject, &format!("seed {seed}, at the end"), &mut exercised).await;
+    let reads = draft_entities::read_all(has_tables);
+    same_entities(&*model, &*subject, reads, &|| format!("seed {seed}, at the end")).await;
     exercised
 }
 
@@ -128,6 +150,19 @@ async fn same_run(
         Request::ListEvents(workspace.clone(), run, Version::default()),
     ];
     for read in reads {
+        assert_eq!(read.ask(model).await, read.ask(subject).await, "{read:?} after {}", place());
+    }
+}
+
+/// What is read of entities is alike.
+async fn same_entities(
+    model: &dyn Store,
+    subject: &dyn Store,
+    reads: Vec<EntityRequest>,
+    place: &(dyn Fn() -> String + Sync),
+) {
+    for read in reads {
+        let read = Request::Entity(read);
         assert_eq!(read.ask(model).await, read.ask(subject).await, "{read:?} after {}", place());
     }
 }

@@ -10,6 +10,7 @@ mod candidate;
 mod cases;
 mod differential;
 mod interleaving;
+mod memory_tables;
 mod suite;
 mod user_tables;
 
@@ -19,6 +20,7 @@ pub use differential::run_differential;
 pub use differential::{Exercised, differential};
 #[doc(hidden)]
 pub use interleaving::run_interleavings;
+pub use memory_tables::MemoryTables;
 #[doc(hidden)]
 pub use suite::run_case;
 pub use user_tables::{UserRow, UserTables};

@@ -1,7 +1,7 @@
 -- The first table of that name in these schemas, one row for each wanted column that it has, and one without a column if it has none:
--- the schema, whether it is the store's own, what kind of table it is; the column, its type as a cast names it, what that is at bottom,
+-- the schema, whether the table is one of the store's ($4), what kind of table it is; the column, its type as a cast names it, what that is at bottom,
 -- whether it is a domain, and whether a unique index is on the column alone.
-SELECT c.nspname::text, c.nspname = current_schema(), c.relkind::text, a.attname::text, format_type(a.atttypid, -1),
+SELECT c.nspname::text, c.nspname = current_schema() AND $2::text = ANY ($4::text[]), c.relkind::text, a.attname::text, format_type(a.atttypid, -1),
     (CASE t.typbasetype WHEN 0 THEN t.oid ELSE t.typbasetype END)::int8, t.typbasetype <> 0,
     EXISTS (
         SELECT FROM pg_index AS x

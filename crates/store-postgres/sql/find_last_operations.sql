@@ -1,4 +1,5 @@
--- The newest operation of each of these steps on its entity.
+-- The newest operation of each of these steps on its entity. The step is asked for as a range, so that only the index of steps has the
+-- order: that of entities would serve as well while entities have few operations, and badly once they have many.
 SELECT o.*
 FROM (SELECT * FROM unnest($2::int4[], $3::text[], $4::text[], $5::text[]) AS u (workspace, kind, entity, step) LIMIT $1::int8) AS i
     CROSS JOIN LATERAL (
@@ -6,7 +7,7 @@ FROM (SELECT * FROM unnest($2::int4[], $3::text[], $4::text[], $5::text[]) AS u 
     o.from_status, o.to_status, o.claim_into, o.revert_to, o.recovery, o.irreversible, o.has_run, o.version, o.attempt, o.owner,
     o.began_at, o.status, o.at, o.outcome
         FROM operations AS o
-        WHERE o.workspace = i.workspace AND o.kind = i.kind AND o.entity = i.entity AND o.step = i.step
-        ORDER BY o.id DESC
+        WHERE o.workspace = i.workspace AND o.kind = i.kind AND o.entity = i.entity AND o.step >= i.step AND o.step <= i.step
+        ORDER BY o.step DESC, o.id DESC
         LIMIT 1
     ) AS o

@@ -4,10 +4,11 @@
 //! lane: everything that waits becomes one statement over arrays, each row guarded by version and fence, and one commit.
 //! Operations that must look at more than their own run take the considered lane: their runs are locked in one order,
 //! the model decides, and all of a batch commit together. Requests under their keys have a lane of that kind to themselves, in
-//! which the keys are locked in one order. Reads, renewals, maintenance and deliveries have connections of their own.
+//! which the keys are locked in one order; so have operations on entities, where what a batch looks at is read, and what it changes written,
+//! by one statement for each table. Reads, renewals, maintenance and deliveries have connections of their own.
 //!
 //! - One order for locks keeps transactions from waiting for each other in a circle: promises that stand alone, then runs (by run
-//!   id, parents before children), then keys.
+//!   id, parents before children), then keys; and entities, then rows of the users' tables, then operations.
 //! - Whatever is written to a run, its steps, promises and signals is written under the lock of the run's row; to a promise that
 //!   stands alone, and to who waits for it, under the lock of its own.
 //! - A call that outlives its deadline costs its connection, so that no transaction is ever left behind.

@@ -39,6 +39,9 @@ pub(crate) trait Record: Send + Sync + 'static {
     /// What it comes to if the work failed, or its record was refused.
     fn failed(failure: Failure) -> Self::Outcome;
 
+    /// What it comes to if the store refuses the record. The work has written, so it need not be the refusal that it is of the record alone.
+    fn refused(why: String) -> Result<Self::Outcome, Fault>;
+
     /// Writes the record of work that gave `output`.
     fn record(
         &self,
@@ -168,8 +171,10 @@ impl Works {
     ) -> Result<Ended<R::Outcome>, Fault> {
         let Recorded { outcome, stands, has_woken } = match request.record(self, &transaction, output).await {
             Ok(recorded) => recorded,
-            // The work has written, so this is not the refusal before any write that it was for the record alone.
-            Err(Fault::Refused(why)) => refused::<R>(Failure::permanent(why).with_code("record_refused")),
+            Err(Fault::Refused(why)) => {
+                let is_sound = transaction.rollback().await.is_ok();
+                return R::refused(why).map(|outcome| (outcome, is_sound));
+            }
             Err(fault) => return Err(fault),
         };
         if !stands {
@@ -230,6 +235,10 @@ impl Record for Transact {
         TransactOutcome::WorkFailed(failure)
     }
 
+    fn refused(why: String) -> Result<TransactOutcome, Fault> {
+        Ok(Self::failed(Failure::permanent(why).with_code("record_refused")))
+    }
+
     async fn record(
         &self,
         works: &Works,
@@ -239,7 +248,7 @@ impl Record for Transact {
         let advance = match (self.record)(output.clone()) {
             Ok(advance) => advance,
             Err(illegal) => {
-                return Ok(refused::<Self>(Failure::permanent(illegal).with_code("illegal_change")));
+                return Ok(none::<Self>(Failure::permanent(illegal).with_code("illegal_change")));
             }
         };
         let (outcome, has_woken) = works.write(transaction, &advance).await?;
@@ -265,6 +274,10 @@ impl Record for Arc<TransactOperation> {
         TransactedOperation::WorkFailed(failure)
     }
 
+    fn refused(why: String) -> Result<TransactedOperation, Fault> {
+        Err(Fault::Refused(why))
+    }
+
     async fn record(
         &self,
         works: &Works,
@@ -273,7 +286,7 @@ impl Record for Arc<TransactOperation> {
     ) -> Result<Recorded<TransactedOperation>, Fault> {
         let finish = match (self.finish)(output) {
             Ok(finish) => finish,
-            Err(failure) => return Ok(refused::<Self>(failure)),
+            Err(failure) => return Ok(none::<Self>(failure)),
         };
         let (finished, has_woken) = works.write(transaction, &finish).await?;
         let stands = matches!(finished, Finished::Finished { .. });
@@ -281,7 +294,8 @@ impl Record for Arc<TransactOperation> {
     }
 }
 
-fn refused<R: Record>(failure: Failure) -> Recorded<R::Outcome> {
+/// Nothing stands.
+fn none<R: Record>(failure: Failure) -> Recorded<R::Outcome> {
     Recorded { outcome: R::failed(failure), stands: false, has_woken: false }
 }
 

@@ -26,6 +26,36 @@ const TIMESTAMPTZ: i64 = 1184;
 const NUMERIC: i64 = 1700;
 const UUID: i64 = 2950;
 
+/// Tables of the store's, in its own schema.
+const OURS: [&str; 26] = [
+    "early_settlements",
+    "entities",
+    "entity_notes",
+    "events",
+    "heads",
+    "hooks",
+    "identity",
+    "items",
+    "keys",
+    "notes",
+    "open_subjects",
+    "operations",
+    "posts",
+    "promise_waiters",
+    "promises",
+    "requests",
+    "run_facts",
+    "run_results",
+    "runs",
+    "schema_versions",
+    "settle_tokens",
+    "signal_ids",
+    "signals",
+    "steps",
+    "workflows",
+    "workspaces",
+];
+
 /// The tables seen so far. What is known of one is forgotten when a statement fails because it has changed.
 #[derive(Debug, Default)]
 pub(crate) struct UserTables {
@@ -115,7 +145,7 @@ impl UserTables {
         };
         let wanted: Vec<&str> = columns_of(table).collect();
         let statement = link.prepare(include_str!("../sql/describe_table.sql")).await?;
-        let found = link.query(&statement, &[&schemas, &name, &wanted]).await?;
+        let found = link.query(&statement, &[&schemas, &name, &wanted, &OURS.as_slice()]).await?;
         let Some(first) = found.first() else {
             let why = format!("there is no table {}: create it, or mend its name", table.table);
             return Err(Fault::Refused(why));
@@ -264,4 +294,28 @@ pub(crate) fn entity(kind: &Name, table: &TableRef, mut row: Columns<'_>) -> Res
     let data = Payload::of(&data).map_err(|invalid| refused(text, &invalid.to_string()))?;
     let entity = EntityRef { kind: kind.clone(), id };
     Ok(Entity { entity, status, version: Version::new(version), data, updated_at })
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_postgres_fixture::Database;
+
+    use super::*;
+    use crate::migrate::migrate;
+    use crate::options::PostgresOptions;
+
+    #[tokio::test]
+    async fn every_table_of_the_store_is_known_as_its_own() {
+        let database = Database::empty().await.unwrap();
+        migrate(&database.url(), &PostgresOptions::default()).await.unwrap();
+        let admin = database.connect().await.unwrap();
+        let list =
+            "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'hapax' ORDER BY 1";
+        let found = admin.query(list, &[]).await.unwrap();
+        let found: Vec<String> = found.iter().map(|row| row.get(0)).collect();
+        let (mut ours, mut found) = (OURS.map(str::to_owned).to_vec(), found);
+        ours.sort();
+        found.sort();
+        assert_eq!(ours, found);
+    }
 }

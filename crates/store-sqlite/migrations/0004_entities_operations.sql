@@ -67,11 +67,9 @@ CREATE UNIQUE INDEX hapax_operations_holding ON hapax_operations (workspace, kin
 -- Serves list_stale_operations: the longest unheard first.
 CREATE INDEX hapax_operations_pending ON hapax_operations (module, at, id) WHERE status = 0;
 
--- Serves begin_operation: the newest of a step on an entity; and list_operations of them.
+-- Serves begin_operation: the newest of a step on an entity; and list_operations of one. Those of all its steps together are sorted when somebody asks: an
+-- index for that would cost every operation a page.
 CREATE INDEX hapax_operations_of_step ON hapax_operations (workspace, kind, entity, step, id);
-
--- Serves list_operations of an entity.
-CREATE INDEX hapax_operations_of_entity ON hapax_operations (workspace, kind, entity, id);
 
 -- Serves list_operations of a status. Nearly all are done in the end, and found without it.
 CREATE INDEX hapax_operations_by_status ON hapax_operations (workspace, status, id) WHERE status <> 1;

@@ -3,7 +3,7 @@
 use hapax_engine::model::TableRef;
 use rusqlite::{Connection, params};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, misfit};
 use crate::rows;
 use crate::user_tables::schema_and_name;
 
@@ -12,8 +12,12 @@ pub(crate) fn check_table(connection: &Connection, table: &TableRef) -> Result<(
     table.check().map_err(|error| Fault::Refused(error.to_string()))?;
     let (schema, name) = schema_and_name(table);
     let mut list = connection.prepare_cached(include_str!("../sql/list_columns.sql"))?;
-    let columns: Vec<(String, i64)> =
-        rows::collect(list.query(params![name, schema])?, |mut row| Ok((row.get()?, row.get()?)))?;
+    let listed = rows::collect(list.query(params![name, schema])?, |mut row| Ok((row.get()?, row.get()?)));
+    let columns: Vec<(String, i64)> = match listed {
+        // There is no such schema.
+        Err(Fault::Sql(error)) if misfit(&error).is_some() => Vec::new(),
+        listed => listed?,
+    };
     if columns.is_empty() {
         let why = format!("there is no table {} in this file: create it, or mend its name", table.table);
         return Err(Fault::Refused(why));

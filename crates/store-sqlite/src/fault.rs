@@ -88,6 +88,17 @@ pub(crate) fn needs_new_connection(code: Option<ErrorCode>) -> bool {
     )
 }
 
+/// Does the SQL not fit the tables that are there? If so, why.
+pub(crate) fn misfit(error: &rusqlite::Error) -> Option<&str> {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => Some(msg),
+        rusqlite::Error::SqliteFailure(failure, why) if failure.code == ErrorCode::Unknown => {
+            Some(why.as_deref().unwrap_or("no reason is given"))
+        }
+        _ => None,
+    }
+}
+
 /// The error with what can be done about it, where that is known.
 fn describe(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {

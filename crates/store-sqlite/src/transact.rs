@@ -20,8 +20,13 @@ pub(crate) trait Judged {
     /// Is the work to be kept?
     fn stands(&self) -> bool;
 
-    /// The work failed, or its record was refused.
+    /// The work failed.
     fn failed(failure: Failure) -> Self;
+
+    /// The work was done, but its record is refused.
+    fn refused(why: String) -> Result<Self, Fault>
+    where
+        Self: Sized;
 }
 
 /// Does the work and records it, or leaves nothing of either.
@@ -41,17 +46,16 @@ pub(crate) fn work_and_record<O: Judged>(
         return Err(Fault::Ended(format!("the work ended its own transaction: {why}")));
     }
     let outcome = match done.map(|output| record(session, output)) {
-        Ok(Ok(outcome)) => outcome,
         // The work has written, so this is not the refusal before any write that it was for the record alone.
-        Ok(Err(Fault::Refused(why))) => O::failed(Failure::permanent(why).with_code("record_refused")),
-        Ok(Err(fault)) => return Err(fault),
-        Err(failure) => O::failed(failure),
+        Ok(Err(Fault::Refused(why))) => O::refused(why),
+        Ok(recorded) => Ok(recorded?),
+        Err(failure) => Ok(O::failed(failure)),
     };
-    if !outcome.stands() {
+    if !outcome.as_ref().is_ok_and(O::stands) {
         session.prepare(TAKE_BACK)?.execute([])?;
     }
     session.prepare(KEEP)?.execute([])?;
-    Ok(outcome)
+    outcome
 }
 
 impl Verb for Transact {
@@ -69,6 +73,10 @@ impl Judged for TransactOutcome {
 
     fn failed(failure: Failure) -> Self {
         TransactOutcome::WorkFailed(failure)
+    }
+
+    fn refused(why: String) -> Result<Self, Fault> {
+        Ok(TransactOutcome::WorkFailed(Failure::permanent(why).with_code("record_refused")))
     }
 }
 

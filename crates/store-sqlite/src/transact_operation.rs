@@ -24,6 +24,11 @@ impl Judged for TransactedOperation {
     fn failed(failure: Failure) -> Self {
         TransactedOperation::WorkFailed(failure)
     }
+
+    /// It is not the work that is to blame, and nothing of it is there any more.
+    fn refused(why: String) -> Result<Self, Fault> {
+        Err(Fault::Refused(why))
+    }
 }
 
 fn finish(

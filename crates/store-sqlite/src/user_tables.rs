@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use crate::check_table::check_table;
 use crate::codes::{count, millis};
 use crate::entities::FoundEntity;
-use crate::fault::Fault;
+use crate::fault::{Fault, misfit};
 
 /// How a column keeps an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,30 +42,48 @@ pub(crate) fn schema_and_name(table: &TableRef) -> (&str, &str) {
 /// The statement over this table.
 pub(crate) fn statement(template: &str, table: &TableRef) -> Result<String, Fault> {
     table.check().map_err(|error| Fault::Refused(error.to_string()))?;
-    let (schema, name) = schema_and_name(table);
-    let quoted = |name: &str| format!("\"{name}\"");
-    let mut data = String::new();
-    for column in &table.data {
-        // With its table before it, for a name in quotes alone may be taken for a text.
-        let _ = write!(data, ", t.\"{column}\"");
+    let mut parts = template.split('{');
+    let mut sql = String::with_capacity(2 * template.len());
+    sql.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let (place, rest) = part.split_once('}').unwrap_or((part, ""));
+        match place {
+            "table" => {
+                let (schema, name) = schema_and_name(table);
+                push_quoted(&mut sql, schema);
+                sql.push('.');
+                push_quoted(&mut sql, name);
+            }
+            "id" => push_quoted(&mut sql, &table.id),
+            "status" => push_quoted(&mut sql, &table.status),
+            "version" => push_quoted(&mut sql, &table.version),
+            "updated_at" => push_quoted(&mut sql, &table.updated_at),
+            "data" => {
+                for column in &table.data {
+                    // With its table before it, for a name in quotes alone may be taken for a text.
+                    sql.push_str(", t.");
+                    push_quoted(&mut sql, column);
+                }
+            }
+            other => return Err(Fault::Broken(format!("a template has a place for {other}"))),
+        }
+        sql.push_str(rest);
     }
-    Ok(template
-        .replace("{table}", &format!("\"{schema}\".\"{name}\""))
-        .replace("{id}", &quoted(&table.id))
-        .replace("{status}", &quoted(&table.status))
-        .replace("{version}", &quoted(&table.version))
-        .replace("{updated_at}", &quoted(&table.updated_at))
-        .replace("{data}", &data))
+    Ok(sql)
+}
+
+fn push_quoted(sql: &mut String, name: &str) {
+    sql.push('"');
+    sql.push_str(name);
+    sql.push('"');
 }
 
 /// Makes a table that cannot be used the caller's matter; only to be used where nothing was written.
 pub(crate) fn not_read(connection: &Connection, table: &TableRef, error: rusqlite::Error) -> Fault {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::Unknown) => match check_table(connection, table) {
-            Ok(()) => Fault::Refused(format!("the table {} cannot be read: {error}", table.table)),
-            Err(why) => why,
-        },
-        _ => Fault::Sql(error),
+    let Some(why) = misfit(&error) else { return Fault::Sql(error) };
+    match check_table(connection, table) {
+        Ok(()) => Fault::Refused(format!("the table {} cannot be read: {why}", table.table)),
+        Err(fault) => fault,
     }
 }
 
@@ -122,7 +140,7 @@ pub(crate) fn write_row(
     entity: &Entity,
 ) -> Result<(), Fault> {
     let before = &found.entity;
-    let place = |why: &dyn std::fmt::Display| {
+    let refused = |why: &dyn std::fmt::Display| {
         let (id, status) = (&before.entity.id, &entity.status);
         Fault::TakenBack(format!("the row {id} of {} does not take the status {status}: {why}", table.table))
     };
@@ -139,13 +157,12 @@ pub(crate) fn write_row(
     });
     match written {
         Ok(1) => Ok(()),
-        Ok(0) => Err(place(&"a trigger keeps it from being written")),
-        Ok(rows) => Err(place(&format!("{rows} rows have that id; make it unique"))),
-        Err(error) => Err(match error.sqlite_error_code() {
-            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::Unknown) => {
-                place(&error)
-            }
-            _ => Fault::Sql(error),
+        Ok(0) => Err(refused(&"a trigger keeps it from being written")),
+        Ok(rows) => Err(refused(&format!("{rows} rows have that id; make it unique"))),
+        Err(error) => Err(match (misfit(&error), error.sqlite_error_code()) {
+            (Some(why), _) => refused(&why),
+            (None, Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch)) => refused(&error),
+            (None, _) => Fault::Sql(error),
         }),
     }
 }

@@ -11,6 +11,7 @@ use hapax_engine::model::Failure;
 use hapax_store_conformance::{Candidate, UserRow, UserTables};
 use hapax_store_sqlite::rusqlite::{Connection, params};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore, SqliteWork};
+use serde_json::value::RawValue;
 
 /// Tables of the user's in the same file, written by a connection of the user's own.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl Tables {
 impl UserTables for Tables {
     async fn create_table(&self, table: &str) {
         let tables = format!(
-            "CREATE TABLE {table} (
+            "CREATE TABLE IF NOT EXISTS {table} (
                 id TEXT PRIMARY KEY, status TEXT NOT NULL, version INTEGER NOT NULL, updated_at TEXT NOT NULL, total INTEGER NOT NULL
             );
             CREATE TABLE IF NOT EXISTS written (text TEXT NOT NULL)"
@@ -49,7 +50,8 @@ impl UserTables for Tables {
             connection.execute("INSERT INTO written VALUES (?1)", [&text])?;
             match fails {
                 true => Err(Failure::permanent("it fails after its write")),
-                false => Ok(output.clone()),
+                // As it is spelled.
+                false => serde_json::from_str::<Box<RawValue>>(&output).map_err(Failure::permanent),
             }
         })))
     }

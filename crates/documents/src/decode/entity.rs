@@ -196,14 +196,14 @@ impl Decoder<'_> {
 impl EntityFound {
     /// Tells what the rules of the model say, apart from what only follows from errors that have been told.
     fn judge(&self, node: &Node, is_whole: bool, problems: &mut Problems) {
-        let mut told = BTreeSet::new();
+        let (mut told, others) = (BTreeSet::new(), other_spellings(node));
         let found = check_entity_workflow(&self.document.workflow);
         let is_whole = is_whole && found.iter().all(|problem| problem.rule.only_warns());
         for problem in found {
             if !is_whole && self.follows(&problem) {
                 continue;
             }
-            let (path, message) = (spelled(&problem.path, node), spelled(&problem.message, node));
+            let (path, message) = (spelled(&problem.path, &others), spelled(&problem.message, &others));
             let (path, at) = locate(node, &path);
             let code = problem.rule.code();
             // One value for all requesters is one problem, however many they are.
@@ -239,17 +239,22 @@ impl EntityFound {
     }
 }
 
-/// The model knows one spelling of claims; the document may have used the other.
-fn spelled(text: &str, node: &Node) -> String {
+/// The model knows one spelling of claims; steps of the document may use the other: both, for each that does.
+fn other_spellings(node: &Node) -> Vec<(String, String)> {
+    let Some(Kind::List(steps)) = node.find("steps").map(|steps| &steps.kind) else { return Vec::new() };
+    let is_other =
+        |step: &Node| step.find("claim_state").is_none() && step.find("successful_claim_state").is_some();
+    let others = steps.iter().enumerate().filter(|(_, step)| is_other(step));
+    others
+        .map(|(at, _)| (format!("/steps/{at}/claim_state"), format!("/steps/{at}/successful_claim_state")))
+        .collect()
+}
+
+fn spelled(text: &str, others: &[(String, String)]) -> String {
     let mut text = text.to_string();
-    let Some(Kind::List(steps)) = find(node, "/steps").map(|steps| &steps.kind) else { return text };
-    for at in 0..steps.len() {
-        if find(node, &format!("/steps/{at}/claim_state")).is_none() {
-            let (model, written) =
-                (format!("/steps/{at}/claim_state"), format!("/steps/{at}/successful_claim_state"));
-            if text.contains(&model) && find(node, &written).is_some() {
-                text = text.replace(&model, &written);
-            }
+    for (model, written) in others {
+        if text.contains(model) {
+            text = text.replace(model, written);
         }
     }
     text

@@ -343,3 +343,6 @@ fn is_end(end: &OperationEnd, state: &OperationState, owner: OwnerId, by: Finish
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,9 +57,8 @@ async fn a_step_that_was_under_way_is_found_again_under_its_request_key() {
     let impatient =
         server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1"), ("prefer", "wait=0")]).await;
     assert_eq!(impatient.status, 202, "{}", impatient.text());
-    let (again, ()) = tokio::join!(server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1")]), async {
-        gate.let_through(9);
-    });
+    let asked = async { server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1")]).await };
+    let (again, ()) = tokio::join!(asked, async { gate.let_through(9) });
     assert_eq!(again.status, 200, "{}", again.text());
     assert_eq!(again.json()["operation"]["id"], begun.json()["operation"]["id"]);
     assert_eq!(gate.entered(), 1, "one body, however often it was asked for");

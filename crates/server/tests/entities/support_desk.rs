@@ -95,9 +95,9 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
 
 /// S1.33: a panic releases, and surfaces.
 #[tokio::test]
-async fn an_action_that_panics_gives_its_claim_back_and_says_nothing_of_its_inside() {
+async fn an_action_that_panics_gives_its_claim_back_and_it_is_told() {
     let server = TestServer::sqlite().await;
-    let code = |_| async { if true { panic!("canary in the coal mine") } else { ActionAnswer::done(1) } };
+    let code = |_| async { if true { panic!("the code is broken") } else { ActionAnswer::done(1) } };
     server.engine.register_action("close", code).unwrap();
     upload(&server, &super::desk::billing()).await;
     make(&server, "invoice", "inv-1", "approved").await;

@@ -65,14 +65,10 @@ steps:
     let mut misnamed = billing();
     misnamed["name"] = json!("other");
     assert_eq!(put(&misnamed, None).await.told(), (400, "invalid_request".into()));
-    let absent = server.send(
-        "PUT",
-        &format!("{WORKFLOWS}/other"),
-        Some(misnamed.to_string()),
-        &server.admin,
-        &[("if-match", "\"1\"")],
-    );
-    assert_eq!(absent.await.told(), (404, "not_found".into()));
+    let path = format!("{WORKFLOWS}/other");
+    let seen = [("if-match", "\"1\"")];
+    let absent = server.send("PUT", &path, Some(misnamed.to_string()), &server.admin, &seen).await;
+    assert_eq!(absent.told(), (404, "not_found".into()));
     let audit = server.get("/api/v1/audit?limit=200").await.json();
     let entries: Vec<_> = audit["items"]
         .as_array()

@@ -399,6 +399,9 @@ fn without_names(answer: &Answer, things: &Things) -> String {
         text = text.replace(id, "");
     }
     for name in [
+        &things.operation,
+        &things.entity,
+        &things.thing,
         &things.delivery,
         &things.promise,
         &things.definition,
@@ -410,9 +413,6 @@ fn without_names(answer: &Answer, things: &Things) -> String {
         &things.subscription,
         &things.source,
         &things.event,
-        &things.entity,
-        &things.thing,
-        &things.operation,
     ] {
         text = text.replace(name.as_str(), "");
     }

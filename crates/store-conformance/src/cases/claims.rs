@@ -56,7 +56,7 @@ pub(super) async fn all_that_was_asked_for_is_recorded(t: &Stage) {
     }
 }
 
-/// S1.26, S1.27: the second caller fails, and learns which operation is in progress.
+/// S1.26, S1.27, S2.22, S2.44: the second caller fails, and learns which operation is in progress.
 pub(super) async fn the_second_caller_learns_who_won(t: &Stage) {
     for home in t.homes().await {
         let winner = t.closing(&home, "i1").await;

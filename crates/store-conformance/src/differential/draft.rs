@@ -7,20 +7,23 @@ use std::time::Duration;
 use fastrand::Rng;
 use hapax_engine::model::{
     Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyKind, KeyOnFailure, KeyRetention, Name,
-    NewRun, OwnerId, Post, Priority, PromiseId, PromiseRef, RunFacts, RunHead, RunId, RunStatus, SettleRule,
-    Settlement, SignalId, Steer, StepId, StepKind, Subject, Subscribers, Timestamp, Version, Wish,
-    WorkflowRef, WorkspaceId,
+    NewRun, Operation, OwnerId, Post, Priority, PromiseId, PromiseRef, RunFacts, RunHead, RunId, RunStatus,
+    SettleRule, Settlement, SignalId, Steer, StepId, StepKind, Subject, Subscribers, Timestamp, Version,
+    Wish, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::*;
 
 use super::request::{Answer, Request};
 use super::sketch::{ALONE, PROMISES, STEPS, Sketch};
+use crate::UserRow;
 use crate::fixture::{json, name, workflow};
 
 /// What comes next.
 pub(super) enum Move {
     Pass(Duration),
     Ask(Box<Request>),
+    /// The user's own code writes a row.
+    PutRow(UserRow),
 }
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
@@ -36,6 +39,10 @@ pub(super) struct Drafter {
     known: Vec<RunHead>,
     /// After-effects as they were when they were claimed.
     pub(super) claimed: Vec<Post>,
+    /// Operations as they were when they were seen.
+    pub(super) operations: Vec<Operation>,
+    /// Are there tables of the user's?
+    pub(super) has_tables: bool,
     /// Requests that may be sent again.
     sent: Vec<Request>,
     /// What must come before anything is drawn.
@@ -43,12 +50,14 @@ pub(super) struct Drafter {
 }
 
 impl Drafter {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, has_tables: bool) -> Self {
         Drafter {
             rng: Rng::with_seed(seed),
             ids: 0,
             known: Vec::new(),
             claimed: Vec::new(),
+            operations: Vec::new(),
+            has_tables,
             sent: Vec::new(),
             planned: Vec::new(),
         }
@@ -59,7 +68,7 @@ impl Drafter {
             return planned;
         }
         let now = model.now();
-        let request = match self.rng.u32(..125) {
+        let request = match self.rng.u32(..165) {
             0..15 => Request::Start(self.start(model).await),
             15..27 => Request::Claim(self.claim()),
             27..30 => Request::Renew(self.renew()),
@@ -85,6 +94,7 @@ impl Drafter {
             107..114 => Request::FinishPost(self.finish_post(now)),
             114..117 => Request::Redeliver(self.redeliver(model).await),
             117..119 => Request::AppendNotes(self.append_notes(now)),
+            125.. => return self.entity_move(model).await,
             _ => self.read_effects(model).await,
         };
         Move::Ask(Box::new(request))
@@ -108,6 +118,9 @@ impl Drafter {
         }
         if let Answer::ClaimPosts(claimed) = answer {
             self.learn_claims(&claimed.posts);
+        }
+        if let Answer::Entity(answer) = answer {
+            self.learn_entities(answer);
         }
         if let Request::Purge(_) = request {
             self.forget_purged(model).await;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hapax_engine::model::{EventKind, PostStatus, PromiseState, Refusal};
 use hapax_engine::store::*;
 
+use super::entity_request;
 use super::request::Answer;
 
 /// How often each verb was answered in each way.
@@ -99,7 +100,14 @@ const WANTED: &[&str] = &[
     "refused",
 ];
 
+/// Rows were written in tables of the user's.
+const TABLES: &str = "put row";
+
 impl Exercised {
+    pub(super) fn note_row(&mut self) {
+        *self.0.entry(TABLES.into()).or_default() += 1;
+    }
+
     pub(super) fn note(&mut self, answer: &Answer) {
         *self.0.entry(label(answer)).or_default() += 1;
     }
@@ -121,7 +129,12 @@ impl Exercised {
 
     /// Panics if an outcome or an event was never met with.
     pub fn assert_complete(&self) {
-        let wanted = WANTED.iter().map(|label| (*label).to_owned());
+        let of_tables = match self.0.contains_key(TABLES) {
+            true => entity_request::WANTED_OF_TABLES,
+            false => &[],
+        };
+        let wanted = WANTED.iter().chain(entity_request::WANTED).chain(of_tables);
+        let wanted = wanted.map(|label| (*label).to_owned());
         let wanted = wanted.chain(EventKind::ALL.into_iter().map(event_label));
         let posts = PostStatus::ALL.into_iter().map(|status| format!("left: a post, {}", status.as_str()));
         let wanted = wanted.chain(posts);
@@ -167,6 +180,7 @@ fn label(answer: &Answer) -> String {
         Answer::Redeliver(RedeliverOutcome::UnderWay(_)) => "redeliver: under way".into(),
         Answer::Redeliver(RedeliverOutcome::NoSuchPost) => "redeliver: no such post".into(),
         Answer::ListPosts(posts) => some("list posts", posts.is_empty()),
+        Answer::Entity(answer) => answer.label(),
         Answer::Refused => "refused".into(),
     }
 }

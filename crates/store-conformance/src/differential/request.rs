@@ -7,6 +7,8 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::*;
 
+use super::entity_request::{EntityAnswer, EntityRequest};
+
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     Start(NewRun),
@@ -32,6 +34,7 @@ pub(super) enum Request {
     FinishPost(FinishPost),
     Redeliver(Redeliver),
     ListPosts(ListPosts),
+    Entity(EntityRequest),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +61,7 @@ pub(super) enum Answer {
     FinishPost(bool),
     Redeliver(RedeliverOutcome),
     ListPosts(Vec<Post>),
+    Entity(EntityAnswer),
     /// The request was refused; each store has its own words for it.
     Refused,
 }
@@ -106,6 +110,7 @@ impl Request {
             Request::FinishPost(request) => Answer::FinishPost(store.finish_post(request).await?),
             Request::Redeliver(request) => Answer::Redeliver(store.redeliver(request).await?),
             Request::ListPosts(request) => Answer::ListPosts(store.list_posts(request).await?),
+            Request::Entity(request) => Answer::Entity(request.send(store).await?),
         })
     }
 
@@ -133,7 +138,8 @@ impl Request {
             | Request::ClaimPosts(_)
             | Request::FinishPost(_)
             | Request::Redeliver(_)
-            | Request::ListPosts(_) => None,
+            | Request::ListPosts(_)
+            | Request::Entity(_) => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod delivering;
 mod dropped_futures;
 mod encrypting;
+mod entities;
 mod failing_server;
 mod fairness;
 mod fixture;

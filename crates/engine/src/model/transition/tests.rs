@@ -1,0 +1,470 @@
+//! What becomes of operations, as tables over where they stand and by what right somebody writes.
+
+use super::*;
+use crate::model::{EntityId, Failure, Role};
+
+const ANN: OwnerId = OwnerId::from_u128(0xa);
+const BOB: OwnerId = OwnerId::from_u128(0xb);
+
+fn name(text: &str) -> Name {
+    Name::new("name", text).unwrap()
+}
+
+fn json(text: &str) -> Payload {
+    Payload::parse(text).unwrap()
+}
+
+const fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn manager() -> Actor {
+    Actor { name: "meg".into(), role: Role::Manager }
+}
+
+fn claim() -> ClaimTo {
+    ClaimTo { into: name("closing"), revert_to: name("approved") }
+}
+
+/// Closing an approved invoice that was seen with version 1.
+fn close() -> BeginOperation {
+    BeginOperation {
+        id: OperationId::from_u128(1),
+        workspace: WorkspaceId::default(),
+        entity: EntityRef { kind: name("invoice"), id: EntityId::new("i1").unwrap() },
+        home: Home::Own,
+        workflow: name("billing"),
+        module: name("billing"),
+        step: name("close"),
+        requester: None,
+        by: None,
+        key: None,
+        fingerprint: Fingerprint::from_bytes([1; 32]),
+        input: json("1"),
+        from: vec![name("approved")],
+        to: name("closed"),
+        claim: Some(claim()),
+        transient: vec![name("closing")],
+        recovery: Recovery::Revert,
+        retry: RetryAnswer::Refused,
+        irreversible: false,
+        overridden: None,
+        seen: Version::new(1),
+        run: None,
+        owner: ANN,
+    }
+}
+
+fn invoice(status: &str, version: u64) -> Entity {
+    let entity = close().entity;
+    Entity {
+        entity,
+        status: name(status),
+        version: Version::new(version),
+        data: json("{}"),
+        updated_at: at(0),
+    }
+}
+
+/// The operation that `close` begins, in this state.
+fn operation(state: OperationState) -> Operation {
+    let facts = BeginFacts { entity: Some(invoice("approved", 1)), ..BeginFacts::default() };
+    match decide_begin_operation(&close(), facts, at(0)) {
+        OperationBegun::Begun { operation, .. } => Operation { state, ..*operation },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn failure() -> Failure {
+    Failure::unknown("no answer")
+}
+
+/// Every state; pending ones were heard of at 100.
+fn states() -> [OperationState; 6] {
+    [
+        OperationState::Pending { heard_at: at(100) },
+        OperationState::Done { at: at(100), result: json("1") },
+        OperationState::Rejected { at: at(100), failure: failure() },
+        OperationState::Failed { at: at(100), failure: failure() },
+        OperationState::Reverted { at: at(100) },
+        OperationState::InDoubt { since: at(100) },
+    ]
+}
+
+fn ends() -> [OperationEnd; 5] {
+    [
+        OperationEnd::Done { result: json("1"), data: None },
+        OperationEnd::Rejected(failure()),
+        OperationEnd::Failed(failure()),
+        OperationEnd::Reverted,
+        OperationEnd::InDoubt,
+    ]
+}
+
+fn finish(by: FinishBy, end: OperationEnd) -> FinishOperation {
+    FinishOperation {
+        workspace: WorkspaceId::default(),
+        operation: OperationId::from_u128(1),
+        attempt: 1,
+        by,
+        end,
+        posts: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn begun_word(begun: &OperationBegun) -> &'static str {
+    match begun {
+        OperationBegun::Begun { operation, .. } if operation.attempt == 2 => "begun, attempt 2",
+        OperationBegun::Begun { .. } => "begun",
+        OperationBegun::Recorded(_) => "recorded",
+        OperationBegun::KeyConflict(_) => "key conflict",
+        OperationBegun::ClaimFailed(Some(_)) => "claim failed",
+        OperationBegun::ClaimFailed(None) => "claim failed, none",
+        OperationBegun::NotAllowed(_) => "not allowed",
+        OperationBegun::OverrideRequired(_) => "override required",
+        OperationBegun::Stale(_) => "stale",
+        OperationBegun::NoSuchEntity => "no such entity",
+    }
+}
+
+fn finish_word(finished: &Finished) -> &'static str {
+    match finished {
+        Finished::Finished { .. } => "F",
+        Finished::Again(_) => "A",
+        Finished::Lost(_) => "-",
+        Finished::Stale(_) => "S",
+    }
+}
+
+/// G1.2: each right finishes only what it is about; an end that stands is known again, all else is lost.
+#[test]
+fn each_right_finishes_only_what_it_is_about() {
+    let janitor = |unheard_since| FinishBy::Janitor { unheard_since: at(unheard_since) };
+    // Each word has one letter for each end, in the order of `ends`; each column is a state, in the order of `states`.
+    let table: [(&str, FinishBy, bool, [&str; 6]); 8] = [
+        ("holder", FinishBy::Holder(ANN), false, ["FFFFF", "A----", "-A---", "--A--", "-----", "-----"]),
+        ("another", FinishBy::Holder(BOB), false, ["-----"; 6]),
+        ("janitor", janitor(101), false, ["FFFFF", "A----", "-A---", "--A--", "---A-", "----A"]),
+        ("janitor, heard", janitor(100), false, ["-----", "A----", "-A---", "--A--", "---A-", "----A"]),
+        ("run", FinishBy::Run, true, ["FFFFF", "A----", "-A---", "--A--", "---A-", "----A"]),
+        ("no run", FinishBy::Run, false, ["-----", "A----", "-A---", "--A--", "---A-", "----A"]),
+        ("people", FinishBy::People, false, ["-----", "A----", "-A---", "--A--", "---A-", "FFFFF"]),
+        (
+            "holder of a run",
+            FinishBy::Holder(ANN),
+            true,
+            ["FFFFF", "A----", "-A---", "--A--", "-----", "-----"],
+        ),
+    ];
+    for (right, by, has_run, expected) in table {
+        for (state, expected) in states().into_iter().zip(expected) {
+            let run = has_run.then(|| RunId::from_u128(1));
+            let operation = Operation { run, ..operation(state.clone()) };
+            let decide = |end| {
+                let entity = Some(invoice("closing", 2));
+                decide_finish_operation(&finish(by, end), Some(operation.clone()), entity, at(200)).unwrap()
+            };
+            let words: String = ends().map(|end| finish_word(&decide(end))).concat();
+            assert_eq!(words, expected, "{right}, {:?}", state.status());
+        }
+    }
+}
+
+/// G1.2: another attempt than the one that stands finishes nothing, by whatever right, and is not known again.
+#[test]
+fn another_attempt_finishes_nothing() {
+    let rights = [
+        FinishBy::Holder(ANN),
+        FinishBy::Janitor { unheard_since: at(101) },
+        FinishBy::Run,
+        FinishBy::People,
+    ];
+    for attempt in [0, 2] {
+        for (state, by) in states().into_iter().flat_map(|state| rights.map(|by| (state.clone(), by))) {
+            let operation = Operation { run: Some(RunId::from_u128(1)), ..operation(state) };
+            for end in ends() {
+                let request = FinishOperation { attempt, ..finish(by, end) };
+                let entity = Some(invoice("closing", 2));
+                let finished = decide_finish_operation(&request, Some(operation.clone()), entity, at(200));
+                assert_eq!(finished, Ok(Finished::Lost(Some(Box::new(operation.clone())))));
+            }
+        }
+    }
+    let nothing =
+        decide_finish_operation(&finish(FinishBy::People, OperationEnd::Reverted), None, None, at(0));
+    assert_eq!(nothing, Ok(Finished::Lost(None)));
+}
+
+/// An end that stands is only known again if it says the same.
+#[test]
+fn an_end_that_says_something_else_is_not_known_again() {
+    let others = [
+        OperationEnd::Done { result: json("2"), data: None },
+        OperationEnd::Rejected(Failure::permanent("other")),
+        OperationEnd::Failed(Failure::permanent("other")),
+    ];
+    for (state, other) in states()[1..4].iter().zip(others) {
+        let decided = decide_finish_operation(
+            &finish(FinishBy::Holder(ANN), other),
+            Some(operation(state.clone())),
+            None,
+            at(200),
+        );
+        assert!(matches!(decided, Ok(Finished::Lost(Some(_)))), "{decided:?}");
+    }
+}
+
+/// S1.28, S1.29: where the entity goes, by how it stands and whether it was claimed.
+#[test]
+fn an_end_moves_only_what_the_operation_holds() {
+    let closed = Some(("closed", 3));
+    let approved = Some(("approved", 3));
+    // How the entity stands, whether the step has a claim, and where Done, Rejected, Failed, Reverted and InDoubt lead.
+    type Standing = Option<(&'static str, u64)>;
+    type Row = (Standing, bool, [Result<Standing, ()>; 5]);
+    let table: [Row; 9] = [
+        (Some(("closing", 2)), true, [Ok(closed), Ok(approved), Ok(approved), Ok(approved), Ok(None)]),
+        (
+            Some(("closing", 7)),
+            true,
+            [
+                Ok(Some(("closed", 8))),
+                Ok(Some(("approved", 8))),
+                Ok(Some(("approved", 8))),
+                Ok(Some(("approved", 8))),
+                Ok(None),
+            ],
+        ),
+        (Some(("approved", 2)), true, [Err(()), Ok(None), Ok(None), Ok(None), Ok(None)]),
+        (Some(("paid", 3)), true, [Err(()), Ok(None), Ok(None), Ok(None), Ok(None)]),
+        (None, true, [Err(()), Ok(None), Ok(None), Ok(None), Ok(None)]),
+        (Some(("approved", 2)), false, [Ok(closed), Ok(None), Ok(None), Ok(None), Ok(None)]),
+        (Some(("approved", 3)), false, [Err(()), Ok(None), Ok(None), Ok(None), Ok(None)]),
+        (Some(("overdue", 2)), false, [Err(()), Ok(None), Ok(None), Ok(None), Ok(None)]),
+        (None, false, [Err(()), Ok(None), Ok(None), Ok(None), Ok(None)]),
+    ];
+    for (standing, has_claim, expected) in table {
+        let entity = standing.map(|(status, version)| invoice(status, version));
+        let claim = has_claim.then(claim);
+        let pending = Operation { claim, ..operation(states()[0].clone()) };
+        for (end, expected) in ends().into_iter().zip(expected) {
+            let place = format!("{standing:?}, claimed: {has_claim}, {end:?}");
+            let request = finish(FinishBy::Holder(ANN), end);
+            let decided = decide_finish_operation(&request, Some(pending.clone()), entity.clone(), at(200));
+            match (decided.unwrap(), expected) {
+                (Finished::Finished { entity: moved, operation }, Ok(expected)) => {
+                    let there = expected
+                        .map(|(status, version)| Entity { updated_at: at(200), ..invoice(status, version) });
+                    assert_eq!(moved, there, "{place}");
+                    assert_eq!(operation.state.at(), at(200), "{place}");
+                    let state = pending.state.clone();
+                    assert_eq!(Operation { state, ..*operation }, pending, "{place}");
+                }
+                (Finished::Stale(found), Err(())) => assert_eq!(found, entity, "{place}"),
+                other => panic!("{place}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// Data is laid over by success alone, and must be an object.
+#[test]
+fn success_lays_data_over_the_entity() {
+    let entity = Entity { data: json(r#"{"a":1,"b":2}"#), ..invoice("closing", 2) };
+    let decide = |data: &str| {
+        let end = OperationEnd::Done { result: json("1"), data: Some(json(data)) };
+        let pending = Some(operation(states()[0].clone()));
+        decide_finish_operation(&finish(FinishBy::Holder(ANN), end), pending, Some(entity.clone()), at(200))
+    };
+    match decide(r#"{"b":3}"#) {
+        Ok(Finished::Finished { entity: Some(entity), .. }) => {
+            assert_eq!(entity.data.as_str(), r#"{"a":1,"b":3}"#);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(decide("[]").is_err() && decide("null").is_err());
+}
+
+/// S2.44: what is known under the key decides first, whatever the entity is like.
+#[test]
+fn what_is_known_decides_first() {
+    let table = [
+        ("begun", "recorded"),
+        ("recorded", "recorded"),
+        ("recorded", "recorded"),
+        ("recorded", "recorded"),
+        ("stale", "stale"),
+        ("recorded", "recorded"),
+    ];
+    for (state, (own, others)) in states().into_iter().zip(table) {
+        let again = BeginOperation { id: OperationId::from_u128(2), ..close() };
+        let stranger = BeginOperation { owner: BOB, ..close() };
+        for (request, expected) in [(close(), own), (again, others), (stranger, others)] {
+            let facts = |entity| BeginFacts {
+                known: Some(operation(state.clone())),
+                entity,
+                ..BeginFacts::default()
+            };
+            let decided = decide_begin_operation(&request, facts(Some(invoice("paid", 9))), at(200));
+            assert_eq!(begun_word(&decided), expected, "{:?}", state.status());
+            let other = BeginOperation { fingerprint: Fingerprint::from_bytes([2; 32]), ..request };
+            let decided = decide_begin_operation(&other, facts(None), at(200));
+            assert_eq!(begun_word(&decided), "key conflict", "{:?}", state.status());
+        }
+    }
+}
+
+/// S1.26, S1.27, S1.35: how the entity stands decides next: who holds it, what was seen of it, and its status.
+#[test]
+fn how_the_entity_stands_decides_next() {
+    let pending = || operation(states()[0].clone());
+    let table: [(Option<Entity>, bool, &str); 8] = [
+        (None, false, "no such entity"),
+        (Some(invoice("closing", 2)), true, "claim failed"),
+        (Some(invoice("approved", 1)), true, "claim failed"),
+        (Some(invoice("approved", 2)), false, "stale"),
+        (Some(invoice("closing", 2)), false, "stale"),
+        (Some(invoice("closing", 1)), false, "claim failed, none"),
+        (Some(invoice("draft", 1)), false, "not allowed"),
+        (Some(invoice("approved", 1)), false, "begun"),
+    ];
+    for (entity, is_held, expected) in table {
+        let place = format!("{entity:?}, held: {is_held}");
+        let holder = is_held.then(pending);
+        let facts = BeginFacts { entity, holder, ..BeginFacts::default() };
+        assert_eq!(begun_word(&decide_begin_operation(&close(), facts, at(200))), expected, "{place}");
+    }
+}
+
+/// S2.17 to S2.20: only a step that returns its result returns it, and only once it was done.
+#[test]
+fn only_what_was_done_is_returned() {
+    for (n, state) in states().into_iter().enumerate() {
+        for (retry, status) in [
+            (RetryAnswer::Returns, "closed"),
+            (RetryAnswer::Refused, "closed"),
+            (RetryAnswer::Returns, "closing"),
+            (RetryAnswer::Returns, "approved"),
+        ] {
+            let request = BeginOperation { retry, id: OperationId::from_u128(2), ..close() };
+            let last = Some(operation(state.clone()));
+            let facts = BeginFacts { entity: Some(invoice(status, 1)), last, ..BeginFacts::default() };
+            let expected = match (retry, status) {
+                (_, "closing") => "claim failed, none",
+                (_, "approved") => "begun",
+                (RetryAnswer::Returns, _) if n == 1 => "recorded",
+                _ => "not allowed",
+            };
+            let decided = decide_begin_operation(&request, facts, at(200));
+            assert_eq!(begun_word(&decided), expected, "{retry:?}, {status}, {:?}", state.status());
+        }
+    }
+}
+
+/// S2.46, G1.4: an irreversible step that may have happened needs a manager's word, which is noted.
+#[test]
+fn an_irreversible_step_that_may_have_happened_needs_a_word() {
+    let certain = OperationState::Failed { at: at(100), failure: Failure::permanent("no") };
+    let states = states().into_iter().chain([certain]);
+    for (state, doubtful) in states.zip([true, false, false, true, true, true, false]) {
+        for (irreversible, has_word) in [(true, false), (true, true), (false, false), (false, true)] {
+            let word = Override { by: manager(), reason: "I know".into() };
+            let request = BeginOperation {
+                id: OperationId::from_u128(2),
+                irreversible,
+                overridden: has_word.then_some(word),
+                ..close()
+            };
+            let last = Some(operation(state.clone()));
+            let facts = BeginFacts { entity: Some(invoice("approved", 1)), last, ..BeginFacts::default() };
+            let decided = decide_begin_operation(&request, facts, at(200));
+            let place = format!("{state:?}, irreversible: {irreversible}, word: {has_word}");
+            match decided {
+                OperationBegun::OverrideRequired(found) => {
+                    assert!(doubtful && irreversible && !has_word, "{place}");
+                    assert_eq!(found.id, OperationId::from_u128(1));
+                }
+                OperationBegun::Begun { notes, .. } if doubtful && irreversible => {
+                    assert!(has_word, "{place}");
+                    assert_eq!((notes.len(), &notes[0].by), (1, &Some(manager())), "{place}");
+                    assert_eq!(notes[0].operation, Some(OperationId::from_u128(2)));
+                    assert!(notes[0].audited().is_some());
+                }
+                OperationBegun::Begun { notes, .. } => assert!(notes.is_empty(), "{place}"),
+                other => panic!("{place}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// G1.6: what was given back goes on as the same operation, in another attempt of another owner.
+#[test]
+fn what_was_given_back_goes_on_as_another_attempt() {
+    let known = Operation { key: Some(IdempotencyKey::new("k").unwrap()), ..operation(states()[4].clone()) };
+    let request = BeginOperation {
+        id: OperationId::from_u128(2),
+        key: known.key.clone(),
+        owner: BOB,
+        run: Some(RunId::from_u128(2)),
+        seen: Version::new(3),
+        ..close()
+    };
+    let facts =
+        BeginFacts { known: Some(known), entity: Some(invoice("approved", 3)), ..BeginFacts::default() };
+    match decide_begin_operation(&request, facts, at(200)) {
+        OperationBegun::Begun { operation, entity, notes } => {
+            assert_eq!(
+                (operation.id, operation.attempt, operation.owner),
+                (OperationId::from_u128(1), 2, BOB)
+            );
+            assert_eq!((operation.began_at, operation.version), (at(0), Version::new(4)));
+            assert_eq!(
+                operation.run,
+                Some(RunId::from_u128(1)),
+                "the run of the operation, not of the request"
+            );
+            assert_eq!(operation.state, OperationState::Pending { heard_at: at(200) });
+            assert_eq!((entity.status, entity.version), (name("closing"), Version::new(4)));
+            assert_eq!(notes.len(), 1);
+            assert_eq!(notes[0].what, Noted::TriedAgain { attempt: 2 });
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A step without a claim leaves the entity as it is.
+#[test]
+fn a_step_without_a_claim_leaves_the_entity_as_it_is() {
+    let request = BeginOperation { claim: None, ..close() };
+    let entity = invoice("approved", 1);
+    let facts = BeginFacts { entity: Some(entity.clone()), ..BeginFacts::default() };
+    match decide_begin_operation(&request, facts, at(200)) {
+        OperationBegun::Begun { operation, entity: found, .. } => {
+            assert_eq!((operation.version, found), (Version::new(1), entity));
+            assert!(!operation.holds_entity());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The newest operation of the step is looked for where it bears on the answer.
+#[test]
+fn the_newest_operation_is_looked_for_where_it_matters() {
+    let table = [
+        (false, RetryAnswer::Refused, "approved", false),
+        (false, RetryAnswer::Refused, "closed", false),
+        (false, RetryAnswer::Returns, "approved", false),
+        (false, RetryAnswer::Returns, "closed", true),
+        (true, RetryAnswer::Refused, "approved", true),
+        (true, RetryAnswer::Refused, "closed", true),
+    ];
+    for (irreversible, retry, status, expected) in table {
+        let request = BeginOperation { irreversible, retry, ..close() };
+        assert_eq!(
+            request.asks_for_last(&invoice(status, 1)),
+            expected,
+            "{irreversible}, {retry:?}, {status}"
+        );
+    }
+}

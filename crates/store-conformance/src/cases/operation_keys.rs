@@ -1,0 +1,371 @@
+//! Operations under keys, operations asked for again, and irreversible ones that may have happened.
+
+use hapax_engine::model::{
+    BeginOperation, Failure, Finished, Home, Noted, OperationBegun, OperationEnd, OperationState,
+    OperationStatus, Version, WorkspaceId,
+};
+use hapax_engine::store::{CreatedEntity, ListNotes, NewEntity};
+
+use crate::fixture::*;
+use crate::must;
+
+async fn finished(held: &Held<'_>, end: OperationEnd) {
+    must!(held.finish(end).await, Finished::Finished { .. });
+}
+
+/// S2.16, S2.44: the same key finds the same operation, under way or with its result, however the entity stands by now.
+pub(super) async fn the_same_key_finds_the_same_operation(t: &Stage) {
+    let ends = [
+        None,
+        Some(done(r#"{"capture":"c1"}"#)),
+        Some(OperationEnd::Rejected(failure())),
+        Some(OperationEnd::Failed(failure())),
+    ];
+    for home in t.homes().await {
+        for (n, end) in ends.clone().into_iter().enumerate() {
+            let id = format!("i{n}");
+            t.invoice(&home, &id, "approved").await;
+            let close = t.close(&home, &id).key(&id);
+            let held = close.begins().await;
+            if let Some(end) = end {
+                finished(&held, end).await;
+            }
+            let (operation, entity) = (held.now().await, t.entity(&home, &id).await);
+            for again in [close.again(), close.again().owner(BOB), close.again().seen(entity.version.get())] {
+                must!(again.send().await, OperationBegun::Recorded(found) if *found == operation);
+            }
+            assert_eq!((held.now().await, t.entity(&home, &id).await), (operation, entity));
+        }
+        assert_eq!(t.operation_ids(t.all_operations(&home)).await.len(), 4);
+    }
+}
+
+/// An operation in doubt is found by its key as well, without another attempt.
+pub(super) async fn the_key_of_an_operation_in_doubt_finds_it(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let close = t.close(&home, "i1").key("k");
+        let doubted = close.begins().await.doubted().await;
+        must!(close.again().seen(2).send().await, OperationBegun::Recorded(found) if *found == doubted);
+    }
+}
+
+/// S2.12: a key that stands for something else is a conflict, however the other one stands.
+pub(super) async fn a_key_that_stands_for_something_else_is_a_conflict(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        t.invoice(&home, "i2", "approved").await;
+        let close = t.close(&home, "i1").key("k");
+        let held = close.begins().await;
+        for way in 0..3 {
+            let operation = held.now().await;
+            let others = [
+                close.again().input("2"),
+                close.again().step("pay"),
+                close.again().with(|request| request.requester = None),
+                t.close(&home, "i2").key("k"),
+                t.close(&home, "absent").key("k"),
+            ];
+            for other in others {
+                must!(other.send().await, OperationBegun::KeyConflict(found) if *found == operation);
+            }
+            match way {
+                0 => drop(held.doubted().await),
+                1 => {
+                    let by = hapax_engine::model::FinishBy::People;
+                    must!(held.send(held.end(by, OperationEnd::Reverted)).await, Finished::Finished { .. });
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(t.standing(&home, "i2").await, ("approved".into(), 1));
+    }
+}
+
+/// The same key in two workspaces is two keys, and keys are compared exactly.
+pub(super) async fn keys_of_operations_are_told_apart(t: &Stage) {
+    for (workspace, id) in [("default", "i1"), ("abroad", "i1")] {
+        let new = NewEntity {
+            workspace: WorkspaceId::new(workspace).unwrap(),
+            entity: entity_in(&Home::Own, id),
+            status: name("approved"),
+            data: json("{}"),
+        };
+        must!(t.entities().create_entity(new).await.unwrap(), CreatedEntity::Created(_));
+    }
+    let here = t.close(&Home::Own, "i1").key("k").begins().await;
+    let there = t.close(&Home::Own, "i1").key("k").workspace("abroad").begins().await;
+    assert_ne!(here.id(), there.id());
+    let key = key_in(&Home::Own, "k");
+    let abroad = WorkspaceId::new("abroad").unwrap();
+    let found = t.entities().find_keyed_operation(&abroad, &key).await.unwrap();
+    assert_eq!(found, Some(there.operation.clone()));
+    assert_eq!(t.keyed_operation(&Home::Own, "k").await, Some(here.operation.clone()));
+    assert_eq!(t.entities().find_operation(&abroad, here.id()).await.unwrap(), None);
+    assert_eq!(t.entities().find_operation(&abroad, there.id()).await.unwrap(), Some(there.operation));
+    for other in ["K", "k ", "k%", "_"] {
+        assert_eq!(t.keyed_operation(&Home::Own, other).await, None);
+    }
+}
+
+/// G1.6: an operation that was given back goes on under its key as another attempt, which its history tells.
+pub(super) async fn an_operation_that_was_given_back_is_tried_again_under_its_key(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "overdue").await;
+        let close = t.close(&home, "i1").key("k").by_run();
+        let first = close.begins().await;
+        first.reverted().await;
+        t.pass(SECOND);
+        let again = close.again().owner(BOB).seen(3);
+        let (second, notes) = must!(
+            again.send().await,
+            OperationBegun::Begun { operation, notes, .. } => (*operation, notes)
+        );
+        assert_eq!((second.id, second.attempt, second.owner), (first.id(), 2, BOB));
+        assert_eq!((second.began_at, second.version), (first.operation.began_at, Version::new(4)));
+        assert_eq!(second.from, name("approved"), "it began this attempt where it was given back to");
+        assert_eq!(second.run, Some(first.id().as_run()));
+        assert_eq!(second.state, OperationState::Pending { heard_at: t.now() });
+        assert_eq!(t.keyed_operation(&home, "k").await, Some(second.clone()));
+        assert_eq!(t.operation_ids(t.all_operations(&home)).await, [first.id()]);
+        assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 4));
+        let placed = t.placed_entity_notes(t.all_notes_on(&home, "i1")).await;
+        assert_eq!(placed.into_iter().map(|placed| placed.note).collect::<Vec<_>>(), notes);
+        must!(notes.as_slice(), [note] if note.what == Noted::TriedAgain { attempt: 2 }
+            && note.operation == Some(first.id()) && note.at == t.now() && note.by.is_none());
+        let third = t.close(&home, "i1").seen(4);
+        must!(third.send().await, OperationBegun::ClaimFailed(Some(found)) if *found == second);
+    }
+}
+
+/// An operation that was given back begins again by the same rules as any other.
+pub(super) async fn another_attempt_is_judged_like_the_first(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let close = t.close(&home, "i1").key("k");
+        let reverted = close.begins().await.reverted().await;
+        must!(close.again().seen(2).send().await, OperationBegun::Stale(_));
+        let rival = t.close(&home, "i1").seen(3).begins().await;
+        must!(close.again().seen(4).send().await, OperationBegun::ClaimFailed(Some(found)) if found.id == rival.id());
+        finished(&rival, done("1")).await;
+        must!(close.again().seen(5).send().await, OperationBegun::NotAllowed(_));
+        assert_eq!(t.keyed_operation(&home, "k").await, Some(reverted));
+        assert!(t.noted_on(&home, "i1").await.is_empty());
+    }
+}
+
+/// A request that is sent again because its acknowledgement was lost has begun what it began.
+pub(super) async fn a_beginning_sent_again_finds_its_own(t: &Stage) {
+    for home in t.homes().await {
+        for (id, keyed) in [("i1", true), ("i2", false)] {
+            t.invoice(&home, id, "approved").await;
+            let close = if keyed { t.close(&home, id).key("k") } else { t.close(&home, id) };
+            let held = close.begins().await;
+            t.pass(SECOND);
+            let entity = t.entity(&home, id).await;
+            let again = close.send().await;
+            must!(again, OperationBegun::Begun { operation, entity: found, notes }
+                if *operation == held.operation && found == entity && notes.is_empty());
+            assert_eq!((held.now().await, t.entity(&home, id).await), (held.operation.clone(), entity));
+            let other = close.clone().owner(BOB).send().await;
+            must!(other, OperationBegun::Recorded(found) if *found == held.operation);
+            finished(&held, done("1")).await;
+            must!(close.send().await, OperationBegun::Recorded(found) if found.state.status() == OperationStatus::Done);
+        }
+        assert_eq!(t.operation_ids(t.all_operations(&home)).await.len(), 2);
+    }
+}
+
+/// Without a claim, what is sent again is one operation as well.
+pub(super) async fn an_unclaimed_beginning_sent_again_finds_its_own(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let close = t.close(&home, "i1").unclaimed();
+        let held = close.begins().await;
+        assert_eq!(close.begins().await.operation, held.operation);
+        assert_eq!(t.operation_ids(t.all_operations(&home)).await, [held.id()]);
+    }
+}
+
+/// S2.17 to S2.20: who asks again for a step that gives its result is given it: the same capture, not a second one.
+pub(super) async fn who_asks_again_is_given_the_recorded_result(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let close = t.close(&home, "i1").returning();
+        let held = close.begins().await;
+        finished(&held, done(r#"{"capture":"c1"}"#)).await;
+        let operation = held.now().await;
+        for again in [close.again().seen(3), close.again().seen(3).key("another").input("2").owner(BOB)] {
+            must!(again.send().await, OperationBegun::Recorded(found) if *found == operation);
+        }
+        assert_eq!(t.keyed_operation(&home, "another").await, None);
+        must!(close.again().seen(2).send().await, OperationBegun::Stale(_));
+        // A step that refuses, another step, and another entity have no such answer.
+        must!(t.close(&home, "i1").seen(3).send().await, OperationBegun::NotAllowed(_));
+        must!(close.again().seen(3).step("pay").send().await, OperationBegun::NotAllowed(_));
+        t.invoice(&home, "i2", "closed").await;
+        must!(t.close(&home, "i2").returning().send().await, OperationBegun::NotAllowed(_));
+    }
+}
+
+fn reopen(request: &mut BeginOperation) {
+    request.step = name("reopen");
+    request.from = vec![name("closed"), name("approved")];
+    request.to = name("approved");
+    request.claim = None;
+}
+
+/// The newest operation of the step is the one that answers.
+pub(super) async fn the_newest_operation_of_the_step_answers(t: &Stage) {
+    for home in t.homes().await {
+        let first = t.closing(&home, "i1").await;
+        finished(&first, done("1")).await;
+        let reopened = t.close(&home, "i1").seen(3).with(reopen).begins().await;
+        finished(&reopened, done("0")).await;
+        let second = t.close(&home, "i1").seen(4).begins().await;
+        finished(&second, done("2")).await;
+        let asked = t.close(&home, "i1").seen(6).returning();
+        must!(asked.send().await, OperationBegun::Recorded(found) if *found == second.now().await);
+    }
+}
+
+/// A step that was not done has no result to give.
+pub(super) async fn a_step_that_was_not_done_has_no_result(t: &Stage) {
+    for home in t.homes().await {
+        let rejected = t.closing(&home, "i1").await;
+        finished(&rejected, OperationEnd::Rejected(failure())).await;
+        let to_draft = |request: &mut BeginOperation| {
+            reopen(request);
+            request.to = name("draft");
+        };
+        let away = t.close(&home, "i1").seen(3).with(to_draft).begins().await;
+        finished(&away, done("0")).await;
+        must!(t.close(&home, "i1").seen(4).returning().send().await, OperationBegun::NotAllowed(_));
+    }
+}
+
+/// G1.4, S2.46: what cannot be taken back and may have happened is done only by a manager's word, which is audited.
+pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &Stage) {
+    for home in t.homes().await {
+        for way in 0..2 {
+            let id = format!("i{way}");
+            t.invoice(&home, &id, "approved").await;
+            let first = t.close(&home, &id).irreversible().begins().await;
+            match way {
+                0 => drop(first.reverted().await),
+                _ => finished(&first, OperationEnd::Failed(Failure::unknown("no answer"))).await,
+            }
+            let (before, entity) = (first.now().await, t.entity(&home, &id).await);
+            let close = t.close(&home, &id).irreversible().seen(3);
+            must!(close.send().await, OperationBegun::OverrideRequired(found) if *found == before);
+            assert_eq!(t.entity(&home, &id).await, entity);
+            assert!(t.noted_on(&home, &id).await.is_empty());
+            let second = close.overridden("seen in the bank's list: no").begins().await;
+            assert_ne!(second.id(), first.id());
+            let said = Noted::Overridden {
+                operation: first.id().to_string(),
+                reason: "seen in the bank's list: no".into(),
+            };
+            let placed = t.placed_entity_notes(t.all_notes_on(&home, &id)).await;
+            let note = must!(placed.as_slice(), [placed] => &placed.note);
+            assert_eq!((&note.what, &note.by), (&said, &Some(manager())));
+            assert_eq!((note.operation, note.at), (Some(second.id()), t.now()));
+            let audit = t.placed_notes(ListNotes { by_people: true, ..t.all_notes() }).await;
+            let audited = note.audited().expect("a person did it");
+            assert!(audit.iter().any(|placed| placed.note == audited), "{audit:?}");
+        }
+    }
+}
+
+/// An irreversible step that certainly did not happen, or is recorded as done, needs no such word.
+pub(super) async fn what_certainly_did_not_happen_needs_no_word(t: &Stage) {
+    let ends = [
+        OperationEnd::Failed(Failure::permanent("no")),
+        OperationEnd::Failed(Failure::retryable("busy")),
+        OperationEnd::Rejected(Failure::unknown("no")),
+    ];
+    for home in t.homes().await {
+        for (n, end) in ends.clone().into_iter().enumerate() {
+            let id = format!("i{n}");
+            t.invoice(&home, &id, "approved").await;
+            finished(&t.close(&home, &id).irreversible().begins().await, end).await;
+            let next = t.close(&home, &id).irreversible().seen(3);
+            let next = if n == 0 { next.overridden("not needed") } else { next };
+            finished(&next.begins().await, done("1")).await;
+            let reopened = t.close(&home, &id).seen(5).with(reopen).begins().await;
+            finished(&reopened, done("0")).await;
+            t.close(&home, &id).irreversible().seen(6).begins().await;
+            assert!(t.noted_on(&home, &id).await.is_empty(), "nothing was overridden");
+        }
+    }
+}
+
+/// What others did, and what can be taken back, needs no word either.
+pub(super) async fn only_the_same_step_on_the_same_entity_needs_a_word(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        t.close(&home, "i1").irreversible().begins().await.reverted().await;
+        t.invoice(&home, "i2", "approved").await;
+        t.close(&home, "i2").irreversible().begins().await;
+        let pay = t.close(&home, "i1").irreversible().step("pay").seen(3).begins().await;
+        finished(&pay, OperationEnd::Rejected(failure())).await;
+        t.close(&home, "i1").seen(5).begins().await;
+    }
+}
+
+/// What was done, or may have happened, in another workspace neither answers nor needs a word in this one.
+pub(super) async fn what_happened_in_another_workspace_does_not_matter(t: &Stage) {
+    for (id, status) in [("i1", "approved"), ("i2", "approved")] {
+        for workspace in ["default", "abroad"] {
+            let new = NewEntity {
+                workspace: WorkspaceId::new(workspace).unwrap(),
+                entity: entity_in(&Home::Own, id),
+                status: name(status),
+                data: json("{}"),
+            };
+            must!(t.entities().create_entity(new).await.unwrap(), CreatedEntity::Created(_));
+        }
+    }
+    let here = t.close(&Home::Own, "i2").begins().await;
+    finished(&here, OperationEnd::Rejected(failure())).await;
+    let away = t.close(&Home::Own, "i2").seen(3).with(reopen).with(|request| request.to = name("closed"));
+    finished(&away.begins().await, done("0")).await;
+    let abroad = t.close(&Home::Own, "i2").workspace("abroad").begins().await;
+    finished(&abroad, done("1")).await;
+    must!(t.close(&Home::Own, "i2").returning().seen(4).send().await, OperationBegun::NotAllowed(_));
+    t.close(&Home::Own, "i1").workspace("abroad").irreversible().begins().await.reverted().await;
+    t.close(&Home::Own, "i1").irreversible().begins().await;
+}
+
+/// An irreversible step without a claim that is under way or in doubt needs a word; with a claim it is held.
+pub(super) async fn an_irreversible_step_under_way_needs_a_word(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let close = t.close(&home, "i1").irreversible().unclaimed();
+        let first = close.begins().await;
+        must!(close.again().send().await, OperationBegun::OverrideRequired(found) if found.id == first.id());
+        let doubted = first.doubted().await;
+        must!(close.again().send().await, OperationBegun::OverrideRequired(found) if *found == doubted);
+        close.again().overridden("I know").begins().await;
+        t.invoice(&home, "i2", "approved").await;
+        let claims = t.close(&home, "i2").irreversible();
+        let doubted = claims.begins().await.doubted().await;
+        let insists = claims.again().seen(2).overridden("I know").send().await;
+        must!(insists, OperationBegun::ClaimFailed(Some(found)) if *found == doubted);
+    }
+}
+
+/// Another attempt of what cannot be taken back needs the word as well, and tells both.
+pub(super) async fn another_attempt_of_what_cannot_be_taken_back_needs_a_word(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let close = t.close(&home, "i1").key("k").irreversible();
+        let reverted = close.begins().await.reverted().await;
+        let again = close.again().seen(3);
+        must!(again.send().await, OperationBegun::OverrideRequired(found) if *found == reverted);
+        let second = again.overridden("I know").begins().await;
+        assert_eq!((second.id(), second.operation.attempt), (reverted.id, 2));
+        let noted = t.noted_on(&home, "i1").await;
+        must!(noted.as_slice(), [Noted::Overridden { .. }, Noted::TriedAgain { attempt: 2 }]);
+    }
+}

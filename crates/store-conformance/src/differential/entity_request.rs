@@ -1,0 +1,251 @@
+//! One call of an entity book as data, so that it can be made twice and its answers compared.
+
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{
+    BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
+    Name, Operation, OperationBegun, OperationId, OwnerId, Timestamp, WorkspaceId,
+};
+use hapax_engine::store::*;
+
+#[derive(Debug, Clone)]
+pub(super) enum EntityRequest {
+    Create(NewEntity),
+    Begin(Box<BeginOperation>),
+    Finish(Box<FinishOperation>),
+    Hear(OwnerId, Vec<HeldOperation>),
+    ListStale(Name, Timestamp),
+    RevertStrays(RevertStrays),
+    AppendNotes(Vec<EntityNote>),
+    FindEntity(WorkspaceId, EntityRef, Home),
+    ListEntities(ListEntities),
+    FindOperation(WorkspaceId, OperationId),
+    FindKeyed(WorkspaceId, IdempotencyKey),
+    ListOperations(ListOperations),
+    /// After so many notes: each store has its own places.
+    ListNotes(ListEntityNotes, usize),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum EntityAnswer {
+    Create(CreatedEntity),
+    Begin(Box<OperationBegun>),
+    Finish(Box<Finished>),
+    Hear(Vec<OperationId>),
+    ListStale(Vec<Operation>),
+    RevertStrays(Vec<EntityId>),
+    AppendNotes,
+    FindEntity(Option<Entity>),
+    ListEntities(Vec<Entity>),
+    FindOperation(Option<Box<Operation>>),
+    FindKeyed(Option<Box<Operation>>),
+    ListOperations(Vec<Operation>),
+    ListNotes(Vec<EntityNote>),
+}
+
+impl EntityRequest {
+    pub(super) async fn send(self, store: &dyn Store) -> StoreResult<EntityAnswer> {
+        let book = store.entity_book().expect("the store keeps entities");
+        Ok(match self {
+            EntityRequest::Create(new) => EntityAnswer::Create(book.create_entity(new).await?),
+            EntityRequest::Begin(request) => {
+                EntityAnswer::Begin(Box::new(book.begin_operation(*request).await?))
+            }
+            EntityRequest::Finish(request) => {
+                EntityAnswer::Finish(Box::new(book.finish_operation(*request).await?))
+            }
+            EntityRequest::Hear(owner, held) => {
+                let mut lost = book.hear_of_operations(owner, held).await?;
+                lost.sort();
+                EntityAnswer::Hear(lost)
+            }
+            EntityRequest::ListStale(module, unheard_since) => {
+                let mut stale = book.list_stale_operations(&module, unheard_since, usize::MAX).await?;
+                assert!(
+                    stale.is_sorted_by_key(|operation| operation.state.at()),
+                    "the longest unheard first"
+                );
+                // The order of those heard of at one instant says nothing.
+                stale.sort_by_key(|operation| (operation.state.at(), operation.id));
+                EntityAnswer::ListStale(stale)
+            }
+            EntityRequest::RevertStrays(request) => {
+                let mut reverted = book.revert_strays(request).await?;
+                reverted.sort();
+                EntityAnswer::RevertStrays(reverted)
+            }
+            EntityRequest::AppendNotes(notes) => {
+                book.append_entity_notes(notes).await?;
+                EntityAnswer::AppendNotes
+            }
+            EntityRequest::FindEntity(workspace, entity, home) => {
+                EntityAnswer::FindEntity(book.find_entity(&workspace, &entity, &home).await?)
+            }
+            EntityRequest::ListEntities(request) => {
+                EntityAnswer::ListEntities(book.list_entities(request).await?)
+            }
+            EntityRequest::FindOperation(workspace, id) => {
+                EntityAnswer::FindOperation(book.find_operation(&workspace, id).await?.map(Box::new))
+            }
+            EntityRequest::FindKeyed(workspace, key) => {
+                EntityAnswer::FindKeyed(book.find_keyed_operation(&workspace, &key).await?.map(Box::new))
+            }
+            EntityRequest::ListOperations(request) => {
+                EntityAnswer::ListOperations(book.list_operations(request).await?)
+            }
+            EntityRequest::ListNotes(request, skip) => {
+                EntityAnswer::ListNotes(list_notes(book, request, skip).await?)
+            }
+        })
+    }
+
+    /// Reads of what it is about.
+    pub(super) fn reads(&self) -> Vec<EntityRequest> {
+        match self {
+            EntityRequest::Create(new) => {
+                vec![EntityRequest::FindEntity(new.workspace.clone(), new.entity.clone(), Home::Own)]
+            }
+            EntityRequest::Begin(request) => {
+                let (workspace, entity) = (request.workspace.clone(), request.entity.clone());
+                vec![
+                    EntityRequest::FindEntity(workspace.clone(), entity, request.home.clone()),
+                    EntityRequest::FindOperation(workspace, request.id),
+                ]
+            }
+            EntityRequest::Finish(request) => {
+                vec![EntityRequest::FindOperation(request.workspace.clone(), request.operation)]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl EntityAnswer {
+    /// The operations it shows as they are.
+    pub(super) fn operations(&self) -> Vec<Operation> {
+        match self {
+            EntityAnswer::Begin(begun) => match &**begun {
+                OperationBegun::Begun { operation, .. } => vec![(**operation).clone()],
+                _ => Vec::new(),
+            },
+            EntityAnswer::ListStale(operations) => operations.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn label(&self) -> String {
+        let some = |verb: &str, none: bool| format!("{verb}: {}", if none { "none" } else { "some" });
+        match self {
+            EntityAnswer::Create(CreatedEntity::Created(_)) => "create entity: created".into(),
+            EntityAnswer::Create(CreatedEntity::Exists(_)) => "create entity: exists".into(),
+            EntityAnswer::Begin(begun) => format!("begin: {}", begin(begun)),
+            EntityAnswer::Finish(finished) => format!("finish: {}", finish(finished)),
+            EntityAnswer::Hear(lost) => {
+                format!("hear: {}", if lost.is_empty() { "all held" } else { "some lost" })
+            }
+            EntityAnswer::ListStale(stale) => some("list stale operations", stale.is_empty()),
+            EntityAnswer::RevertStrays(reverted) => some("revert strays", reverted.is_empty()),
+            EntityAnswer::AppendNotes => "append entity notes".into(),
+            EntityAnswer::FindEntity(found) => some("find entity", found.is_none()),
+            EntityAnswer::ListEntities(entities) => some("list entities", entities.is_empty()),
+            EntityAnswer::FindOperation(found) => some("find operation", found.is_none()),
+            EntityAnswer::FindKeyed(found) => some("find keyed operation", found.is_none()),
+            EntityAnswer::ListOperations(operations) => some("list operations", operations.is_empty()),
+            EntityAnswer::ListNotes(notes) => some("list entity notes", notes.is_empty()),
+        }
+    }
+}
+
+/// Every answer that a run of seeds must have met with.
+pub(super) const WANTED: &[&str] = &[
+    "create entity: created",
+    "create entity: exists",
+    "begin: begun",
+    "begin: begun, another attempt",
+    "begin: begun, overridden",
+    "begin: recorded",
+    "begin: key conflict",
+    "begin: claim failed",
+    "begin: not allowed",
+    "begin: override required",
+    "begin: stale",
+    "begin: no such entity",
+    "finish: done",
+    "finish: rejected or failed",
+    "finish: reverted",
+    "finish: in doubt",
+    "finish: without a change of the entity",
+    "finish: again",
+    "finish: lost",
+    "finish: no such operation",
+    "finish: stale",
+    "hear: all held",
+    "hear: some lost",
+    "list stale operations: some",
+    "list stale operations: none",
+    "append entity notes",
+    "find entity: some",
+    "find entity: none",
+    "list entities: some",
+    "list entities: none",
+    "find operation: some",
+    "find operation: none",
+    "find keyed operation: some",
+    "find keyed operation: none",
+    "list operations: some",
+    "list operations: none",
+    "list entity notes: some",
+    "list entity notes: none",
+];
+
+/// And if there are tables of the user's.
+pub(super) const WANTED_OF_TABLES: &[&str] =
+    &["begin: claim failed, by nobody known", "revert strays: some", "revert strays: none"];
+
+fn begin(begun: &OperationBegun) -> &'static str {
+    match begun {
+        OperationBegun::Begun { notes, .. } if notes.iter().any(|note| note.by.is_some()) => {
+            "begun, overridden"
+        }
+        OperationBegun::Begun { operation, .. } if operation.attempt > 1 => "begun, another attempt",
+        OperationBegun::Begun { .. } => "begun",
+        OperationBegun::Recorded(_) => "recorded",
+        OperationBegun::KeyConflict(_) => "key conflict",
+        OperationBegun::ClaimFailed(Some(_)) => "claim failed",
+        OperationBegun::ClaimFailed(None) => "claim failed, by nobody known",
+        OperationBegun::NotAllowed(_) => "not allowed",
+        OperationBegun::OverrideRequired(_) => "override required",
+        OperationBegun::Stale(_) => "stale",
+        OperationBegun::NoSuchEntity => "no such entity",
+    }
+}
+
+fn finish(finished: &Finished) -> &'static str {
+    use hapax_engine::model::OperationStatus;
+    match finished {
+        Finished::Finished { operation, entity } => match (operation.state.status(), entity) {
+            (OperationStatus::Done, _) => "done",
+            (OperationStatus::InDoubt, _) => "in doubt",
+            (_, None) => "without a change of the entity",
+            (OperationStatus::Reverted, Some(_)) => "reverted",
+            (_, Some(_)) => "rejected or failed",
+        },
+        Finished::Again(_) => "again",
+        Finished::Lost(Some(_)) => "lost",
+        Finished::Lost(None) => "no such operation",
+        Finished::Stale(_) => "stale",
+    }
+}
+
+/// The page after the first `skip` notes that fit.
+async fn list_notes(
+    book: &dyn EntityBook,
+    request: ListEntityNotes,
+    skip: usize,
+) -> StoreResult<Vec<EntityNote>> {
+    let all = ListEntityNotes { after: 0, limit: MAX_PAGE, ..request.clone() };
+    let all = book.list_entity_notes(all).await?;
+    assert!(all.len() < MAX_PAGE && all.is_sorted_by(|a, b| a.place < b.place), "{all:#?}");
+    let after = skip.checked_sub(1).and_then(|last| all.get(last)).map_or(0, |placed| placed.place);
+    let page = book.list_entity_notes(ListEntityNotes { after, ..request }).await?;
+    Ok(page.into_iter().map(|placed| placed.note).collect())
+}
