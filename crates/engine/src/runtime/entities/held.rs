@@ -104,6 +104,7 @@ impl HeldOperations {
 
 /// Tells the store, a few times within the patience of any janitor, that what is held here lives.
 pub(crate) async fn keep_hearing(inner: Arc<Inner>) {
+    let mut last = inner.clock.now();
     loop {
         let patience = inner.entities.shortest_patience().unwrap_or(CLAIM_STALE_AFTER);
         let every = (patience / 5).min(HEAR_AT_LEAST_EVERY);
@@ -112,14 +113,13 @@ pub(crate) async fn keep_hearing(inner: Arc<Inner>) {
         if inner.phase() == Phase::Killed {
             return;
         }
+        // Much changes all the time; it is not yet time to tell.
         tokio::select! {
             biased;
-            () = inner.clock.sleep_until(inner.clock.now().plus(every)) => {}
-            () = changed => {}
+            () = inner.clock.sleep_until(last.plus(every)) => {}
+            () = changed => continue,
         }
-        if inner.phase() == Phase::Killed {
-            return;
-        }
+        last = inner.clock.now();
         hear_of_all(&inner).await;
     }
 }
