@@ -34,7 +34,7 @@ steps:
     successful_state: closed
     recovery: {recovery}
     effect: non_idempotent
-    action: {{ http: {{ method: POST, url: "http://127.0.0.1:{port}/close", timeout: 1h }} }}
+    action: {{ http: {{ method: POST, url: "http://127.0.0.1:{port}/close", timeout: 10m }} }}
 "#
     );
     let path = folder.join("invoices.yaml");
@@ -61,9 +61,9 @@ fn killed_in_the_middle(recovery: &str) -> Dev {
         dev.hapax(&["entities", "step", "invoice", "INV-1", "close", "--wait", "0", "--key", "close-1"]);
     assert_eq!(begun.status.code(), Some(7), "{begun:?}");
     // The request has come, and nobody will answer it.
-    let (asked, _) = bank.accept().unwrap();
+    let mut asked = BufReader::new(bank.accept().unwrap().0);
     let mut line = String::new();
-    BufReader::new(asked).read_line(&mut line).unwrap();
+    asked.read_line(&mut line).unwrap();
     assert!(line.starts_with("POST /close"), "{line}");
     let shown = ok(dev.hapax(&["entities", "show", "invoice", "INV-1"]));
     assert!(shown.contains("status    closing"), "{shown}");

@@ -63,6 +63,9 @@ struct Errand {
 
 impl Errand {
     async fn run(&self, held: &Held) -> Result<Outcome, Error> {
+        if self.is_in_transaction() {
+            held.ends();
+        }
         let acted = tokio::select! {
             biased;
             () = held.lost() => return self.given_up().await,
@@ -70,11 +73,14 @@ impl Errand {
         };
         let finished = match acted {
             Acted::Written(finished) => finished,
-            Acted::End(end) => tokio::select! {
-                biased;
-                () = held.lost() => return self.given_up().await,
-                finished = self.finish(end) => finished?,
-            },
+            Acted::End(end) => {
+                held.ends();
+                tokio::select! {
+                    biased;
+                    () = held.lost() => return self.given_up().await,
+                    finished = self.finish(end) => finished?,
+                }
+            }
         };
         match finished {
             Finished::Finished { operation, entity } => {
@@ -96,6 +102,12 @@ impl Errand {
                 }
             }
         }
+    }
+
+    /// Does its action write what becomes of it?
+    fn is_in_transaction(&self) -> bool {
+        let Some(Action::Handler { name, .. }) = &self.view.action else { return false };
+        matches!(self.engine.inner.entities.find_action(name), Some(ActionCode::InTransaction(_)))
     }
 
     /// Somebody else has decided about the operation meanwhile: what it came to is theirs to say, and nothing of ours is written.

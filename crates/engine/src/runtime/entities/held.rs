@@ -1,6 +1,7 @@
 //! Operations whose actions run here: that they live is told to the store, and one that is no longer held is stopped.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,10 +21,17 @@ pub(super) struct Held {
     patience: Duration,
     /// When, by the monotonic clock, the last word of it that arrived was sent.
     heard: Mutex<Duration>,
+    /// What became of it is being written: that the store no longer counts it as held may be our own doing.
+    is_ending: AtomicBool,
     lost: watch::Sender<bool>,
 }
 
 impl Held {
+    /// From now on its end is being written. The write itself is told if somebody else was faster.
+    pub(super) fn ends(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
     /// Waits until the operation is no longer held.
     pub(super) async fn lost(&self) {
         // The sender lives as long as we do.
@@ -67,6 +75,7 @@ impl HeldOperations {
             attempt: operation.attempt,
             patience,
             heard: Mutex::new(since),
+            is_ending: AtomicBool::new(false),
             lost: watch::channel(false).0,
         });
         let place = (operation.id, operation.attempt);
@@ -95,6 +104,7 @@ impl HeldOperations {
 
 /// Tells the store, a few times within the patience of any janitor, that what is held here lives.
 pub(crate) async fn keep_hearing(inner: Arc<Inner>) {
+    let mut last = inner.clock.now();
     loop {
         let patience = inner.entities.shortest_patience().unwrap_or(CLAIM_STALE_AFTER);
         let every = (patience / 5).min(HEAR_AT_LEAST_EVERY);
@@ -103,14 +113,13 @@ pub(crate) async fn keep_hearing(inner: Arc<Inner>) {
         if inner.phase() == Phase::Killed {
             return;
         }
+        // Much changes all the time; it is not yet time to tell.
         tokio::select! {
             biased;
-            () = inner.clock.sleep_until(inner.clock.now().plus(every)) => {}
-            () = changed => {}
+            () = inner.clock.sleep_until(last.plus(every)) => {}
+            () = changed => continue,
         }
-        if inner.phase() == Phase::Killed {
-            return;
-        }
+        last = inner.clock.now();
         hear_of_all(&inner).await;
     }
 }
@@ -130,6 +139,7 @@ pub(super) async fn hear_of_all(inner: &Inner) {
             Ok(lost) => {
                 for held in batch {
                     match lost.contains(&held.id) {
+                        true if held.is_ending.load(Ordering::Relaxed) => {}
                         true => {
                             held.lost.send_replace(true);
                         }

@@ -9,7 +9,7 @@ use super::registry::Janitor;
 use crate::limits::{MAX_SPAN, MAX_STALE_CLAIMS, MIN_LEASE};
 use crate::model::{
     EntityNote, FinishBy, FinishOperation, Finished, Home, Invalid, Name, Noted, Operation, OperationEnd,
-    Recovery, RevertRule, WorkspaceId,
+    Recovery, RevertRule, Timestamp, WorkspaceId,
 };
 use crate::runtime::inner::{Inner, Phase};
 use crate::runtime::stats::Counters;
@@ -105,13 +105,25 @@ async fn work(
                 Err(error) => tracing::warn!(%module, %error, "the janitor could not look; trying again"),
             }
         }
+        let next = shared.clock.now().plus(janitor.every);
+        drop(shared);
+        if !wait_until(&inner, next).await {
+            return;
+        }
+    }
+}
+
+/// Waits for the next look; false if the engine stops before. Much changes all the time, which is no reason to look.
+async fn wait_until(inner: &std::sync::Weak<Inner>, next: Timestamp) -> bool {
+    loop {
+        let Some(shared) = inner.upgrade() else { return false };
         let changed = shared.changed.notified();
         if shared.phase() != Phase::Running {
-            return;
+            return false;
         }
         tokio::select! {
             biased;
-            () = shared.clock.sleep_until(shared.clock.now().plus(janitor.every)) => {}
+            () = shared.clock.sleep_until(next) => return true,
             () = changed => {}
         }
     }
@@ -169,7 +181,7 @@ async fn look(engine: &Engine, module: &Name, janitor: Janitor) -> Result<Freed,
     Ok(freed)
 }
 
-fn free(operation: &Operation, holds: bool, by: FinishBy, now: crate::model::Timestamp) -> FinishOperation {
+fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> FinishOperation {
     let (attempt, last_heard_at) = (operation.attempt, operation.state.at().to_string());
     let status = operation.claim.as_ref().map(|claim| claim.revert_to.to_string());
     let (end, what) = match holds {
