@@ -40,8 +40,10 @@ pub(super) async fn carry_out(
     let outcome = errand.run(&held).await;
     inner.held.let_go(id, attempt);
     inner.operated.notify_waiters();
-    // Who shuts down waits for the last one.
-    inner.changed.notify_waiters();
+    if inner.phase() != Phase::Running {
+        // Who shuts down waits for the last one.
+        inner.changed.notify_waiters();
+    }
     outcome
 }
 
