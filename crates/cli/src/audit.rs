@@ -66,7 +66,8 @@ fn table_of_server(entries: &[JournalEntry]) -> String {
     let mut table = for_people::table(COLUMNS);
     for entry in entries {
         let what = entry.resolution.as_ref().map(spelled).or_else(|| entry.command.clone());
-        let about = entry.run_id.as_deref().or(entry.target.as_deref());
+        let entity = entry.entity.as_ref().map(|entity| format!("{} {}", entity.kind, entity.id));
+        let about = entry.run_id.as_deref().or(entity.as_deref()).or(entry.target.as_deref());
         table.add_row([
             entry.at.clone(),
             or_dash(entry.by.as_ref().map(|by| by.name.as_str())),
@@ -103,18 +104,27 @@ fn table(entries: &[AuditEntry]) -> String {
     let mut table = for_people::table(COLUMNS);
     for entry in entries {
         let (what, second, reason) = told(&entry.what);
+        let about = entry.run.clone().or_else(|| entity(&entry.what)).unwrap_or_default();
         table.add_row([
             entry.at.clone(),
             for_people::plain(&entry.by.name),
             entry.by.role.as_str().into(),
             for_people::plain(&what),
-            entry.run.clone().unwrap_or_default(),
+            for_people::plain(&about),
             entry.step.clone().unwrap_or_else(|| "-".into()),
             for_people::plain(second.unwrap_or("-")),
             for_people::plain(reason),
         ]);
     }
     format!("{table}\n")
+}
+
+/// The entity it is about.
+fn entity(what: &Noted) -> Option<String> {
+    match what {
+        Noted::OnEntity { kind, id, .. } => Some(format!("{kind} {id}")),
+        _ => None,
+    }
 }
 
 /// What was done, who agreed, and why.
@@ -128,7 +138,12 @@ fn told(what: &Noted) -> (String, Option<&str>, &str) {
         Noted::KeyReleased { kind, key, reason, .. } => (format!("released {kind} key {key}"), None, reason),
         Noted::SetUp { kind, id, change } => (format!("{change} {kind} {id}"), None, ""),
         Noted::Remarked { text } => ("remarked".into(), None, text),
+        Noted::Overridden { operation, reason } => (format!("overrode {operation}"), None, reason),
+        Noted::OnEntity { did, .. } => told(did),
         // Engines note these, not people.
+        Noted::Reverted { .. } | Noted::StrayReverted { .. } => ("reverted".into(), None, ""),
+        Noted::Held { .. } => ("held".into(), None, ""),
+        Noted::TriedAgain { .. } => ("tried again".into(), None, ""),
         Noted::Claimed { .. } => ("claimed".into(), None, ""),
         Noted::Failed { .. } => ("failed".into(), None, ""),
         Noted::Doubted { .. } => ("doubted".into(), None, ""),
