@@ -67,7 +67,7 @@ CREATE TABLE operations (
 CREATE UNIQUE INDEX operations_by_key ON operations (workspace, key) WHERE key IS NOT NULL;
 
 -- At most one operation holds an entity: the last line of defence. Serves begin_operation and revert_strays.
-CREATE UNIQUE INDEX operations_that_hold ON operations (workspace, kind, entity) WHERE claim_into IS NOT NULL AND status IN (0, 5);
+CREATE UNIQUE INDEX operations_that_hold ON operations (kind, entity, workspace) WHERE claim_into IS NOT NULL AND status IN (0, 5);
 
 -- Serves list_stale_operations: the longest unheard first.
 CREATE INDEX operations_pending ON operations (module, at, id) WHERE status = 0;

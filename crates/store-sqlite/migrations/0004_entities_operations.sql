@@ -61,7 +61,7 @@ CREATE TABLE hapax_operations (
 CREATE UNIQUE INDEX hapax_operations_by_key ON hapax_operations (workspace, key) WHERE key IS NOT NULL;
 
 -- At most one operation holds an entity, whatever the code above this believes; serves begin_operation and revert_strays.
-CREATE UNIQUE INDEX hapax_operations_holding ON hapax_operations (workspace, kind, entity)
+CREATE UNIQUE INDEX hapax_operations_holding ON hapax_operations (kind, entity, workspace)
     WHERE claim_into IS NOT NULL AND (status = 0 OR status = 5);
 
 -- Serves list_stale_operations: the longest unheard first.

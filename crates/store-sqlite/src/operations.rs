@@ -82,7 +82,7 @@ pub(crate) fn find_holder(
 /// Does an operation hold the entity, in whatever workspace?
 pub(crate) fn is_held(connection: &Connection, entity: &EntityRef) -> Result<bool, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/is_held.sql"))?;
-    Ok(find.query_row(params![entity.kind.as_str(), entity.id.as_str()], |row| row.get(0))?)
+    Ok(find.exists(params![entity.kind.as_str(), entity.id.as_str()])?)
 }
 
 /// The newest operation of a step on an entity.
