@@ -67,7 +67,7 @@ CREATE UNIQUE INDEX hapax_operations_holding ON hapax_operations (kind, entity, 
 -- Serves list_stale_operations: the longest unheard first.
 CREATE INDEX hapax_operations_pending ON hapax_operations (module, at, id) WHERE status = 0;
 
--- Serves begin_operation: the newest of a step on an entity; and list_operations of one. Those of all its steps together are sorted when somebody asks: an
+-- Serves begin_operation: the newest of a step on an entity, which is the one of the highest version. Those of an entity are sorted by id when somebody asks: an
 -- index for that would cost every operation a page.
 CREATE INDEX hapax_operations_of_step ON hapax_operations (workspace, kind, entity, step, version, id);
 

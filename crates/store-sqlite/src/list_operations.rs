@@ -20,10 +20,9 @@ pub(crate) fn list_operations(
 ) -> Result<Vec<Operation>, Fault> {
     let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };
     let before = request.before.map(operation_bytes);
-    let sql = match (&request.kind, &request.entity, &request.step, request.status) {
-        (Some(_), Some(_), Some(_), _) => include_str!("../sql/list_operations_of_step.sql"),
-        (Some(_), Some(_), None, _) => include_str!("../sql/list_operations_of_entity.sql"),
-        (_, _, _, Some(status)) if status != OperationStatus::Done => {
+    let sql = match (&request.kind, &request.entity, request.status) {
+        (Some(_), Some(_), _) => include_str!("../sql/list_operations_of_entity.sql"),
+        (_, _, Some(status)) if status != OperationStatus::Done => {
             include_str!("../sql/list_operations_in_status.sql")
         }
         _ => include_str!("../sql/list_operations.sql"),

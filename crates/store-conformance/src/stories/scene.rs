@@ -284,7 +284,8 @@ impl Scene {
 
     /// Waits until the store has heard lately that the holder of an operation lives.
     pub(super) async fn until_heard_of(&self, id: OperationId) {
-        let heard = async || self.engine.get_operation(id).await.unwrap().state.at().plus(MINUTE) >= self.now();
+        let heard =
+            async || self.engine.get_operation(id).await.unwrap().state.at().plus(MINUTE) >= self.now();
         loop {
             // Whoever has woken needs turns, not time.
             for _ in 0..1_000 {
