@@ -1,4 +1,4 @@
-//! The invariants that data alone can show to be broken, by their numbers in the reliability document.
+//! The invariants that data alone can show to be broken, by their numbers in the reliability document; those it does not have are counted on from its last.
 
 /// All rows of one transition commit together.
 pub(super) const COMMITTED_TOGETHER: u8 = 6;
@@ -39,4 +39,4 @@ pub(super) const CHILDREN_ARE_TOLD: u8 = 46;
 /// An after-effect is there exactly if the step that left it is.
 pub(super) const LEFT_BY_ITS_STEP: u8 = 50;
 /// At most one operation holds an entity.
-pub(super) const ONE_HOLDER: u8 = 67;
+pub(super) const ONE_HOLDER: u8 = 68;
