@@ -566,7 +566,7 @@ async fn invariant_67_an_entity_with_two_holders() {
     let run = two_closings(&stage).await;
     let lie =
         Lie { operations: |operations| operations[0].entity = operations[1].entity.clone(), ..Lie::NONE };
-    finds!(&stage, &run, lie, 67);
+    finds!(&stage, &run, lie, 68);
 }
 
 #[tokio::test]
