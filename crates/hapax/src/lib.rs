@@ -8,8 +8,10 @@ pub use hapax_engine::ctx::{
     Attempt, AwaitedPromise, Child, Ctx, OpenPromise, PromiseBuilder, SignalBuilder, Step, StepFuture,
 };
 pub use hapax_engine::model::{
-    Actor, ClosePolicy, DoubtRef, EffectClass, Failure, FailureClass, IgnorePaths, OnDoubt, Priority, Probed,
-    Resolution, RetryPolicy, Role, Ruling, RunId, RunResult, RunStatus, StepStatus, Timestamp, WorkspaceId,
+    Action, Actor, ClaimTo, ClosePolicy, DoubtRef, EffectClass, EntityStep, EntityWorkflow, Failure,
+    FailureClass, Home, IgnorePaths, OnDoubt, Operation, OperationId, OperationStatus, PerRequester,
+    Priority, Probed, Recovery, Resolution, RetryAnswer, RetryPolicy, Role, Ruling, RunId, RunResult,
+    RunStatus, StepStatus, TableRef, Timestamp, WorkspaceId,
 };
 pub use hapax_engine::runtime::{
     Announcer, Answer, AuditEntry, CodeOnly, Delivery, Doubt, DoubtPage, Engine, EngineOptions, EntityHost,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Home, Name};
+use super::{Home, Invalid, Name};
 
 /// An entity workflow, checked by [`super::check_entity_workflow`] before it is used.
 #[derive(Debug, Clone, PartialEq)]
@@ -189,7 +189,54 @@ pub struct StepView {
     pub failure_after_effect: Option<Name>,
 }
 
+impl Action {
+    /// The code that is registered under this name.
+    pub fn handler(name: &str) -> Result<Self, Invalid> {
+        Ok(Action::Handler { name: Name::new("action", name)?, transaction: false })
+    }
+
+    /// The code that is registered under this name, whose writes share the commit of the change of status.
+    pub fn in_transaction(name: &str) -> Result<Self, Invalid> {
+        Ok(Action::Handler { name: Name::new("action", name)?, transaction: true })
+    }
+}
+
+impl ClaimTo {
+    /// A claim that flips into `into`, and goes back to `revert_to`.
+    pub fn new(into: &str, revert_to: &str) -> Result<Self, Invalid> {
+        Ok(ClaimTo { into: Name::new("status", into)?, revert_to: Name::new("status", revert_to)? })
+    }
+}
+
 impl EntityStep {
+    /// A step for all who ask, which leads from any of the statuses `from` to `to` and does nothing else; fields that are public say what else it does.
+    pub fn new(id: u32, key: &str, from: &[&str], to: &str) -> Result<Self, Invalid> {
+        Ok(EntityStep {
+            id,
+            key: Name::new("step key", key)?,
+            status: PerRequester::All(statuses(from)?),
+            successful_state: PerRequester::All(Name::new("status", to)?),
+            action: None,
+            claim: None,
+            recovery: None,
+            irreversible: None,
+            retry: None,
+            success_after_effect: None,
+            failure_after_effect: None,
+            idempotent: None,
+        })
+    }
+
+    /// The same, doing this, whoever asks.
+    pub fn doing(self, action: Action) -> Self {
+        EntityStep { action: Some(PerRequester::All(action)), ..self }
+    }
+
+    /// The same, claimed so, whoever asks.
+    pub fn claiming(self, claim: ClaimTo) -> Self {
+        EntityStep { claim: Some(PerRequester::All(claim)), ..self }
+    }
+
     /// The step as `requester` sees it; `None` if it is not for them: there must be a status where it applies, one after it, and, if anybody
     /// has an action, an action.
     pub fn view(&self, requester: Option<&Name>) -> Option<StepView> {
@@ -238,7 +285,25 @@ impl EntityStep {
     }
 }
 
+fn statuses(texts: &[&str]) -> Result<Vec<Name>, Invalid> {
+    texts.iter().map(|text| Name::new("status", text)).collect()
+}
+
 impl EntityWorkflow {
+    /// A workflow without steps, for things of the type `entity` that live in the store's own table.
+    pub fn new(name: &str, module: &str, entity: &str, status_types: &[&str]) -> Result<Self, Invalid> {
+        Ok(EntityWorkflow {
+            name: Name::new("entity workflow", name)?,
+            module: Name::new("module", module)?,
+            entity: Name::new("entity type", entity)?,
+            home: Home::Own,
+            status_types: statuses(status_types)?,
+            initial: Vec::new(),
+            revert_rule: RevertRule::default(),
+            steps: Vec::new(),
+        })
+    }
+
     /// The step with that key.
     pub fn find_step(&self, key: &str) -> Option<&EntityStep> {
         self.steps.iter().find(|step| step.key.as_str() == key)
