@@ -144,6 +144,42 @@ async fn heartbeats_and_janitors_go_by_the_clock_and_not_by_what_else_changes() 
     assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
 }
 
+/// An engine that shuts down waits for many operations, each of which wakes whoever waits: that is no reason to say of the others that they live.
+#[tokio::test]
+async fn operations_that_end_one_by_one_cause_no_heartbeats() {
+    let desk = Desk::new().await;
+    let ids: Vec<String> = (0..20).map(|n| format!("INV-{n}")).collect();
+    let mut calls = Vec::new();
+    for id in &ids {
+        let _ = desk.engine.create_entity("invoice", id, "approved", &json!({})).await.unwrap();
+        calls.push(tokio::spawn(desk.engine.transition("invoice", id, "close").into_future()));
+    }
+    desk.settle().await;
+    let stopping = desk.engine.clone();
+    let stopped = tokio::spawn(async move { stopping.shutdown(STALE_AFTER).await });
+    desk.settle().await;
+    assert!(!stopped.is_finished(), "it waits for what is under way");
+    for call in calls {
+        desk.door.add_permits(1);
+        assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
+        desk.settle().await;
+    }
+    stopped.await.unwrap().unwrap();
+    assert_eq!(desk.line.operations.heard(), 0, "no time has passed");
+}
+
+/// S1.39: looks are as far apart as they begin. One whose answer takes long does not put off the next.
+#[tokio::test]
+async fn a_janitor_whose_time_came_while_it_looked_looks_again() {
+    let desk = Desk::new().await;
+    desk.line.operations.hold_looks(true);
+    desk.bench.clock.advance(EVERY);
+    desk.until("the second look", || desk.line.operations.looked() == 2).await;
+    desk.bench.clock.advance(EVERY);
+    desk.line.operations.hold_looks(false);
+    desk.until("the third look", || desk.line.operations.looked() == 3).await;
+}
+
 /// An engine that holds nothing has nothing to say.
 #[tokio::test]
 async fn who_holds_nothing_does_not_write_that_it_lives() {

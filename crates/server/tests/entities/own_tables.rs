@@ -19,6 +19,34 @@ const TABLES: &str = "
     CREATE TABLE payments (id TEXT NOT NULL, invoice TEXT NOT NULL, cents INTEGER NOT NULL);
     INSERT INTO invoices VALUES ('inv-1', 'approved', 4, 0, 1200)";
 
+/// What the operator no longer allows is not moved, although the document was taken while they did.
+#[tokio::test]
+async fn a_table_that_the_operator_no_longer_allows_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hapax.db");
+    let store = Arc::new(SqliteStore::open(&path, SqliteOptions::default()).await.unwrap());
+    let table = Connection::open(&path).unwrap();
+    table.execute_batch(TABLES).unwrap();
+    let mut entity_tables = EntityTables::default();
+    entity_tables.allow(WorkspaceId::new("acme").unwrap(), "invoices");
+    let setup = Setup { entity_tables, ..Setup::default() };
+    let server = TestServer::over(store.clone(), Kept::Sqlite(folder), setup).await;
+    let document = json!({
+        "name": "billing-flow", "module": "billing", "entity": "invoice",
+        "table": { "name": "invoices", "id": "invoice_id" }, "status_types": ["approved", "closed"],
+        "steps": [{ "step_id": 10, "step_key": "close", "status": "approved", "successful_state": "closed" }],
+    });
+    upload(&server, &document).await;
+    let close = "/api/v1/entities/invoice/inv-1/steps/close";
+    let stricter = TestServer::over(store, Kept::Elsewhere, Setup::default()).await;
+    assert_eq!(stricter.post(close, &json!({}), &[]).await.told(), (404, "not_found".into()));
+    let select = "SELECT status FROM invoices WHERE invoice_id = 'inv-1'";
+    let status = || table.query_row(select, [], |row| row.get::<_, String>(0)).unwrap();
+    assert_eq!(status(), "approved");
+    assert_eq!(server.post(close, &json!({}), &[]).await.status, 200, "where it is allowed");
+    assert_eq!(status(), "closed");
+}
+
 /// S1.3, S1.10, S1.24, S1.27, S1.28: claimed and flipped in the row itself; the payment shares the commit of the flip to `paid`.
 #[tokio::test]
 async fn an_invoice_in_a_table_of_the_users_is_closed_and_paid_in_place() {
@@ -73,8 +101,9 @@ async fn an_invoice_in_a_table_of_the_users_is_closed_and_paid_in_place() {
     });
     upload(&server, &document).await;
     let invoice = "/api/v1/entities/invoice/inv-1";
-    let made = server.post("/api/v1/entities/invoice", &json!({ "id": "inv-2", "status": "approved" }), &[]);
-    assert_eq!(made.await.status, 409, "rows are the user's to insert");
+    let another = json!({ "id": "inv-2", "status": "approved" });
+    let made = server.post("/api/v1/entities/invoice", &another, &[]).await;
+    assert_eq!(made.told(), (409, "entity_elsewhere".into()), "rows are the user's to insert");
 
     let begun = server.post(&format!("{invoice}/steps/close"), &json!({}), &[("prefer", "wait=0")]).await;
     assert_eq!(begun.status, 202, "{}", begun.text());

@@ -19,6 +19,7 @@ pub struct Operations {
     looked: AtomicUsize,
     ended: watch::Sender<usize>,
     held: watch::Sender<bool>,
+    looks_held: watch::Sender<bool>,
 }
 
 impl Operations {
@@ -35,6 +36,11 @@ impl Operations {
     /// Ends take effect at once, and are answered when they are no longer held.
     pub fn hold_ends(&self, held: bool) {
         self.held.send_replace(held);
+    }
+
+    /// Those who look are answered when they are no longer held.
+    pub fn hold_looks(&self, held: bool) {
+        self.looks_held.send_replace(held);
     }
 
     /// Waits until an end has taken effect, whether it was answered or not.
@@ -104,6 +110,7 @@ impl EntityBook for CutOff {
         limit: usize,
     ) -> StoreResult<Vec<Operation>> {
         self.operations.looked.fetch_add(1, Ordering::SeqCst);
+        self.operations.looks_held.subscribe().wait_for(|held| !held).await.unwrap();
         self.book()?.list_stale_operations(module, unheard_since, limit).await
     }
     async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>> {
