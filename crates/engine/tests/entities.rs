@@ -180,6 +180,19 @@ async fn a_janitor_whose_time_came_while_it_looked_looks_again() {
     desk.until("the third look", || desk.line.operations.looked() == 3).await;
 }
 
+/// G1.3: to be killed is to be silent: what it held is nobody's, though its time to speak has come in the same moment.
+#[tokio::test]
+async fn who_is_killed_does_not_say_that_its_operations_live() {
+    let desk = Desk::new().await;
+    let call = tokio::spawn(desk.engine.transition("invoice", "INV-7", "close").into_future());
+    desk.settle().await;
+    desk.engine.kill();
+    desk.bench.clock.advance(HEARD_EVERY);
+    desk.settle().await;
+    assert_eq!(desk.line.operations.heard(), 0);
+    assert!(call.await.unwrap().is_err());
+}
+
 /// An engine that holds nothing has nothing to say.
 #[tokio::test]
 async fn who_holds_nothing_does_not_write_that_it_lives() {
