@@ -1,8 +1,8 @@
 //! Crashes in the middle of an action, and the janitor.
 
+use hapax_engine::Ctx;
 use hapax_engine::model::{Action, EntityStep, OperationState, OperationStatus, Resolution, Ruling};
 use hapax_engine::runtime::{Error, Outcome};
-use hapax_engine::{Ctx, Failure};
 use serde_json::{Value, json};
 
 use super::scene::*;
@@ -172,7 +172,7 @@ pub(super) async fn a_run_goes_on_without_who_began_it(s: Scene) {
         claim: Some(all(claim("refunding", "paid"))),
         ..step(60, "dun", &["paid"], "overdue")
     });
-    let dunning = |ctx: Ctx, _: Value| async move { Ok::<Value, Failure>(ctx.signal("paid").await?) };
+    let dunning = |ctx: Ctx, _: Value| async move { ctx.signal::<Value>("paid").await };
     s.register(&s.engine, workflow.clone()).await;
     s.engine.register("dunning", dunning).unwrap();
     s.invoice("inv-1", "paid").await;
