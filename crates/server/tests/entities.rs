@@ -14,6 +14,8 @@ mod desk;
 mod janitors;
 #[path = "entities/keys.rs"]
 mod keys;
+#[path = "entities/own_tables.rs"]
+mod own_tables;
 #[path = "entities/payments.rs"]
 mod payments;
 #[path = "entities/refunds.rs"]

@@ -1,5 +1,7 @@
 //! A store that one node can be cut off from, or whose writes can be held back.
 
+mod entity_book;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +14,8 @@ use hapax_engine::model::{
 use hapax_engine::store::*;
 use tokio::sync::watch;
 
+use entity_book::Operations;
+
 #[derive(Debug)]
 pub struct CutOff {
     store: Arc<dyn Store>,
@@ -20,6 +24,8 @@ pub struct CutOff {
     answer_after_ms: AtomicU64,
     answer_renewals_after_ms: AtomicU64,
     lose_start_after_ms: AtomicU64,
+    /// What is said about operations on entities.
+    pub operations: Operations,
 }
 
 impl CutOff {
@@ -32,6 +38,7 @@ impl CutOff {
             answer_after_ms: AtomicU64::new(0),
             answer_renewals_after_ms: AtomicU64::new(0),
             lose_start_after_ms: AtomicU64::new(0),
+            operations: Operations::default(),
         })
     }
 
@@ -160,6 +167,9 @@ impl Store for CutOff {
     }
     async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
         self.reach()?.list_posts(request).await
+    }
+    fn entity_book(&self) -> Option<&dyn EntityBook> {
+        Some(self)
     }
     async fn close(&self) -> StoreResult<()> {
         self.reach()?.close().await

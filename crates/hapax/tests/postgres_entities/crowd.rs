@@ -14,7 +14,7 @@ use crate::process::{Process, say, words};
 
 const SHARES: [usize; 3] = [167, 167, 166];
 /// How long the parent waits for a word: never reached unless something hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn workflow(home: Home) -> EntityWorkflow {
     let statuses = ["approved", "closing", "closed"];

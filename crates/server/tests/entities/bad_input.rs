@@ -115,7 +115,18 @@ async fn another_workspace_has_entities_of_its_own() {
     assert_eq!(done.status, 200, "{}", done.text());
     let operation = format!("/api/v1/operations/{}", done.json()["operation"]["id"].as_str().unwrap());
     assert_eq!(send("GET", &operation, None).await.told(), (404, "not_found".into()));
-    assert_eq!(send("GET", "/api/v1/operations?idempotencyKey=k", None).await.json()["items"], json!([]));
+    for list in
+        ["/api/v1/operations?idempotencyKey=k", "/api/v1/operations", "/api/v1/operations?type=invoice"]
+    {
+        let found = send("GET", list, None).await.json();
+        assert_eq!(found["items"], json!([]), "{list}");
+    }
+    for about in ["operations", "notes"] {
+        let refused = send("GET", &format!("{INVOICE}/{about}"), None).await;
+        assert_eq!(refused.told(), (404, "not_found".into()), "{about}");
+    }
+    let noted = send("POST", &format!("{INVOICE}/notes"), Some(json!({ "text": "hello" }))).await;
+    assert_eq!(noted.told(), (404, "not_found".into()));
 }
 
 /// A page leads to the next, and a body may be left away.

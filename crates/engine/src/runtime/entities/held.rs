@@ -119,6 +119,10 @@ pub(crate) async fn keep_hearing(inner: Arc<Inner>) {
             () = inner.clock.sleep_until(last.plus(every)) => {}
             () = changed => continue,
         }
+        // Both may have come at once, and whoever was killed is silent.
+        if inner.phase() == Phase::Killed {
+            return;
+        }
         last = inner.clock.now();
         hear_of_all(&inner).await;
     }

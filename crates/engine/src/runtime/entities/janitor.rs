@@ -98,6 +98,8 @@ async fn work(
         if shared.phase() != Phase::Running {
             return;
         }
+        // From the beginning of the look, so that one that takes long does not put off the next.
+        let next = shared.clock.now().plus(janitor.every);
         if let Some(engine) = engine() {
             match look(&engine, &module, janitor).await {
                 Ok(Freed { reverted: 0, held: 0, followed: 0, strays: 0 }) => {}
@@ -105,7 +107,6 @@ async fn work(
                 Err(error) => tracing::warn!(%module, %error, "the janitor could not look; trying again"),
             }
         }
-        let next = shared.clock.now().plus(janitor.every);
         drop(shared);
         if !wait_until(&inner, next).await {
             return;
