@@ -49,10 +49,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
     let (mut wakes, mut commits) = (Histogram::new(), Histogram::new());
     for portion in 0..portions {
         for nth in 0..PORTION {
-            let key = format!("wake:{}", portion * PORTION + nth);
-            // As a server's handlers do it: from a task of the runtime.
-            let waking = tokio::spawn(wake(engine.clone(), ears.clone(), key));
-            wakes.record(waking.await.context("settling panicked")??);
+            wakes.record(wake(engine, &ears, &format!("wake:{}", portion * PORTION + nth)).await?);
             bar.inc(1);
         }
         if let Some(ceiling) = &ceiling {
@@ -117,16 +114,16 @@ fn register(engine: &Engine, ears: Ears) -> Result<()> {
 }
 
 /// From the settlement to the step.
-async fn wake(engine: Engine, ears: Ears, key: String) -> Result<Duration> {
+async fn wake(engine: &Engine, ears: &Ears, key: &str) -> Result<Duration> {
     let (ear, heard) = oneshot::channel();
-    ears.lock().expect("no holder panics").insert(key.clone(), ear);
-    let run = engine.start(WORKFLOW, &key).await?;
-    let promise = PromiseRef::Key(IdempotencyKey::new(&key)?);
+    ears.lock().expect("no holder panics").insert(key.to_string(), ear);
+    let run = engine.start(WORKFLOW, key).await?;
+    let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
     while engine.find_promise(&promise).await?.is_none() || engine.active_runs() > 0 {
         tokio::time::sleep(Duration::from_micros(200)).await;
     }
     let began = Instant::now();
-    engine.resolve_by_key(&key, &1).await?;
+    engine.resolve_by_key(key, &1).await?;
     let begun = heard.await.context("the run went on without its step")?;
     run.result::<u64>().await?;
     Ok(begun.duration_since(began))
