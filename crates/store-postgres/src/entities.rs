@@ -141,8 +141,10 @@ impl KnownEntities {
             self.holders.insert((workspace, operation.entity.clone()), Some(operation.id));
         }
         let step = (workspace, operation.entity.clone(), operation.step.clone());
-        if let Some(last) = self.lasts.get_mut(&step) {
-            *last = (*last).max(Some(operation.id));
+        if let Some(last) = self.lasts.get(&step).copied() {
+            let last = last.and_then(|id| self.operation(workspace, id));
+            let newer = last.filter(|last| last.seniority() > operation.seniority()).map(|last| last.id);
+            self.lasts.insert(step, Some(newer.unwrap_or(operation.id)));
         }
         self.operations.insert(place, Some((operation, change)));
     }

@@ -202,8 +202,9 @@ impl EntityBook for MemoryStore {
                     state: OperationState::Pending { heard_at },
                     owner: holder,
                     attempt: of,
+                    run,
                     ..
-                }) if *holder == owner && *of == attempt => {
+                }) if (*holder == owner || run.is_some()) && *of == attempt => {
                     *heard_at = now;
                 }
                 _ => lost.push(id),
