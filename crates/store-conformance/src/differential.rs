@@ -58,7 +58,7 @@ pub fn run_differential<F: Future<Output = Candidate>>(make_store: impl Fn(Arc<M
             .map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
     };
     let first = number("HAPAX_DIFFERENTIAL_FIRST_SEED", 0);
-    let seeds = number("HAPAX_DIFFERENTIAL_SEEDS", 40);
+    let seeds = number("HAPAX_DIFFERENTIAL_SEEDS", 30);
     let mut exercised = Exercised::default();
     for seed in first..first + seeds {
         block_on(async {
