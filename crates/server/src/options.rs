@@ -28,7 +28,7 @@ pub struct ServerOptions {
     /// What secrets in the store are sealed with: the first seals, all of them open. If there are none, a key that lies in the store is
     /// used, which keeps secrets from those who see a part of it, not from those who have all of it.
     pub sealing_keys: Vec<SealingKey>,
-    /// The modules whose janitors run here; [`DEFAULT_MODULE`] is always among them.
+    /// The modules whose janitors run here; `default` is always among them.
     pub modules: Vec<ModuleOptions>,
     /// The tables that entity workflows may use.
     pub entity_tables: EntityTables,
