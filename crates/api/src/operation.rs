@@ -211,6 +211,9 @@ pub enum OperationResolution {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveOperation {
+    /// Which of its attempts was seen in doubt: `attempts` of the operation. A later one is another doubt.
+    #[schema(minimum = 1)]
+    pub attempt: u32,
     /// What is decided.
     pub resolution: OperationResolution,
     /// What the action gave, for `happened`; `null` if absent.

@@ -2,11 +2,13 @@
 
 mod support {
     pub mod dev;
+    pub mod page;
 }
 
 use std::path::Path;
 
 use support::dev::Dev;
+use support::page::{blocks, check_answers};
 
 /// S1.19, S1.24-S1.29, S1.46, S2.3, S2.44, S2.46: the invoice of the page, end to end.
 #[test]
@@ -33,30 +35,11 @@ fn every_command_of_the_page_answers_as_it_says() {
             "answers" => {
                 let script = pending.take().expect("a call stands before its answers");
                 let answer = dev.run(&format!("{before}exec 2>&1\n{script}"));
-                // In order, so that two calls of one block cannot trade places.
-                let mut rest = answer.as_str();
-                for expected in body.lines() {
-                    match rest.find(expected) {
-                        Some(at) => rest = &rest[at + expected.len()..],
-                        None => panic!("{expected:?} is not in what came of\n{script}\n---\n{answer}"),
-                    }
-                }
+                check_answers(&body, &script, &answer);
                 tried += 1;
             }
             _ => {}
         }
     }
     assert!(tried >= 10, "only {tried} commands were found on the page");
-}
-
-fn blocks(page: &str) -> Vec<(&str, String)> {
-    let mut found = Vec::new();
-    let mut lines = page.lines();
-    while let Some(line) = lines.next() {
-        if let Some(fence) = line.strip_prefix("```").filter(|fence| !fence.is_empty()) {
-            let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            found.push((fence, body.join("\n")));
-        }
-    }
-    found
 }

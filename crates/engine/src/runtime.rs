@@ -33,7 +33,10 @@ pub(crate) mod waits;
 pub use announcer::Announcer;
 pub use doubts::{AuditEntry, Doubt, DoubtPage};
 pub use engine::Engine;
-pub use entities::{Answer, CodeOnly, EntityHost, EntityView, Freed, Module, Outcome, StepCall, Transition};
+pub use entities::{
+    Answer, CHANGED_MEANWHILE, CodeOnly, EntityHost, EntityView, Freed, Module, Outcome, PANICKED, StepCall,
+    Transition,
+};
 pub use error::Error;
 pub use options::EngineOptions;
 pub use point::{Point, PointWatcher};

@@ -1,5 +1,7 @@
 //! Lists that are read page by page.
 
+use hapax_api::Code;
+
 use crate::answer::Refused;
 use crate::cursor::{CursorScope, Cursors};
 
@@ -12,9 +14,29 @@ pub(crate) struct List<'a> {
 }
 
 impl List<'_> {
-    /// The place in a cursor that was given for this very list.
-    pub(crate) fn open(&self, cursor: &str) -> Result<String, Refused> {
-        self.cursors.open(&self.scope(&[("filter", self.filter)]), cursor)
+    /// The place in the cursor that was given for this very list, if one was.
+    pub(crate) fn open(&self, cursor: Option<&str>) -> Result<Option<String>, Refused> {
+        cursor.map(|cursor| self.cursors.open(&self.scope(&[("filter", self.filter)]), cursor)).transpose()
+    }
+
+    /// The same, read as what it is a place of.
+    pub(crate) fn place<T, E>(
+        &self,
+        cursor: Option<&str>,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, Refused> {
+        let begin_again = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
+        self.open(cursor)?.map(|place| read(&place).map_err(begin_again)).transpose()
+    }
+
+    /// The cursor that leads on from the last of `found`, if the page is full.
+    pub(crate) fn next<T>(
+        &self,
+        found: &[T],
+        limit: usize,
+        place: impl FnOnce(&T) -> String,
+    ) -> Option<String> {
+        found.last().filter(|_| found.len() == limit).map(|last| self.seal(&place(last)))
     }
 
     /// The cursor that leads on from `place`.

@@ -27,6 +27,9 @@ pub(super) struct Options {
     operation: String,
     #[command(flatten)]
     decision: Decision,
+    /// Which of its attempts you saw in doubt; the one it is at now if absent.
+    #[arg(long, value_name = "N")]
+    attempt: Option<u32>,
     /// What the action gave, as JSON, or @FILE for a file that holds it.
     #[arg(long, value_name = "JSON", value_parser = json_or_file, conflicts_with = "did_not_happen")]
     result: Option<RawJson>,
@@ -57,7 +60,7 @@ struct Decision {
 }
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
-    let Options { operation, decision, result, reason, by, seconded_by, key, shape } = options;
+    let Options { operation, decision, attempt, result, reason, by, seconded_by, key, shape } = options;
     let resolution = match decision.did_not_happen {
         true => OperationResolution::DidNotHappen,
         false => OperationResolution::Happened,
@@ -66,8 +69,13 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         let what = format!("give {} back, so that its step can be taken again", plain(&operation));
         confirm(&what, server).await?;
     }
-    let asked = ResolveOperation { resolution, result, reason, by, seconded_by };
-    let resolved = server.connect()?.resolve_operation(&operation, &asked, key.terms()).await?;
+    let client = server.connect()?;
+    let attempt = match attempt {
+        Some(attempt) => attempt,
+        None => client.get_operation(&operation).await?.operation.attempts,
+    };
+    let asked = ResolveOperation { attempt, resolution, result, reason, by, seconded_by };
+    let resolved = client.resolve_operation(&operation, &asked, key.terms()).await?;
     shape.show(&resolved, || {
         let (step, kind, id) = (&resolved.step, &resolved.entity_type, &resolved.entity_id);
         let status = resolved.status.as_str();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub use acting::{CHANGED_MEANWHILE, PANICKED};
 pub(crate) use held::{HeldOperations, keep_hearing};
 pub use janitor::{Freed, Module};
 pub(crate) use registry::EntityRegistry;
@@ -273,11 +274,17 @@ impl Engine {
         Ok(self.inner.answer(self.entity_book()?.list_entity_notes(request)).await?)
     }
 
-    /// Decides about an operation in doubt: that it happened, with what result, or that it did not, so that the step can be taken again.
-    pub async fn resolve_operation(&self, id: OperationId, ruling: Ruling) -> Result<Operation, Error> {
+    /// Decides about an operation in doubt, as it was seen at its attempt `seen`: that it happened, with what result, or that it did not, so that the
+    /// step can be taken again. It can be decided, too, if the workflow no longer has the step: then nobody is told by an after-effect.
+    pub async fn resolve_operation(
+        &self,
+        id: OperationId,
+        seen: u32,
+        ruling: Ruling,
+    ) -> Result<Operation, Error> {
         check_ruling(&ruling)?;
         let operation = self.get_operation(id).await?;
-        if !matches!(operation.state, OperationState::InDoubt { .. }) {
+        if !matches!(operation.state, OperationState::InDoubt { .. }) || operation.attempt != seen {
             return Err(Error::OperationNotInDoubt(id));
         }
         let end = match &ruling.resolution {
@@ -289,13 +296,8 @@ impl Engine {
                 return Err(RulingRefused::NotForOperations.into());
             }
         };
-        let registered = self.entity_workflow(&operation.entity.kind)?;
-        let step = registered.workflow.find_step(operation.step.as_str());
-        let view = step.and_then(|step| step.view(operation.requester.as_ref()));
-        let view = view.ok_or_else(|| Error::NoSuchStep {
-            workflow: operation.workflow.to_string(),
-            step: operation.step.to_string(),
-        })?;
+        let registered = self.inner.entities.find(&self.workspace, &operation.entity.kind);
+        let view = registered.and_then(|registered| registered.view_of(&operation));
         let what = Noted::Resolved {
             resolution: ruling.resolution.clone(),
             seconded_by: ruling.seconded_by.clone(),
@@ -309,7 +311,7 @@ impl Engine {
             by: Some(ruling.by.clone()),
             what,
         };
-        match acting::finish(self, janitor::decided(&operation, &view, end, note)).await? {
+        match acting::finish(self, janitor::decided(&operation, view.as_ref(), end, note)).await? {
             Finished::Finished { operation, .. } | Finished::Again(operation) => {
                 self.inner.posted.notify_one();
                 self.inner.operated.notify_waiters();

@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_api::Code;
 use hapax_engine::model::Name;
 use http::{StatusCode, header};
 use serde::Deserialize;
@@ -86,10 +85,8 @@ pub(crate) async fn list(
 ) -> Result<Json<api::Page<api::DefinitionSummary>>, Refused> {
     let limit = page_limit(filter.limit.as_deref())?;
     let pages = app.list(&identity, "definitions", "");
-    let after = filter.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
-    let after = after.map(|after: String| Name::new("definition id", &after)).transpose();
-    let after = after.map_err(|_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`."))?;
+    let after = pages.place(filter.cursor.as_deref(), |place| Name::new("definition id", place))?;
     let found = app.definitions.list(&identity.workspace, after, limit).await?;
-    let next_cursor = found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.id));
+    let next_cursor = pages.next(&found, limit, |last| last.id.clone());
     Ok(Json(api::Page { items: found, next_cursor }))
 }

@@ -63,7 +63,7 @@ pub(crate) async fn list(
     let (of, spelled) = (wanted.subscription.as_deref(), wanted.status.as_deref());
     let filter = format!("{} {}", of.unwrap_or_default(), spelled.unwrap_or_default());
     let pages = app.list(&identity, "webhook-deliveries", &filter);
-    let after = wanted.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = pages.open(wanted.cursor.as_deref())?;
     let after = after.map(|place: String| EffectKey::from_stored(&place));
     let (found, next) = match of {
         Some(id) => of_one(&app, &identity, id, status, after, limit).await?,

@@ -47,7 +47,7 @@ pub(crate) async fn list(
 ) -> Result<Json<api::Page<api::Doubt>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "doubts", "");
-    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = pages.open(page.cursor.as_deref())?;
     let after = after.map(|place: String| place_of(&place)).transpose()?;
     let engine = app.engine_for(&identity);
     let found = engine.list_doubts(after, limit).await.map_err(|error| problem_of(&error))?;

@@ -7,11 +7,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Entity, EntityId, Name, OperationId, Payload};
+use hapax_engine::model::{EntityId, Name, Payload};
 use hapax_engine::store::{CreatedEntity, ListOperations};
 use http::{StatusCode, header};
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::doubts::PageOf;
@@ -50,7 +49,7 @@ pub(crate) async fn create(
     let made = engine.create_entity_payload(&kind, &asked.id, &asked.status, data.clone()).await;
     let (status, entity) = match made.map_err(|error| problem_of(&error))? {
         CreatedEntity::Created(entity) => (StatusCode::CREATED, entity),
-        CreatedEntity::Exists(entity) if is_same(&entity, &asked.status, &data) => (StatusCode::OK, entity),
+        CreatedEntity::Exists(entity) if entity.is_as_made(&asked.status, &data) => (StatusCode::OK, entity),
         CreatedEntity::Exists(entity) => {
             let detail = format!(
                 "There is a {} that differs in its status or its data; nothing was changed. Read it with GET /api/v1/entities/{}/{}.",
@@ -65,11 +64,6 @@ pub(crate) async fn create(
     let created =
         api::CreatedEntity { entity: shown_entity(&entity), created: status == StatusCode::CREATED };
     Ok((status, told, Json(created)).into_response())
-}
-
-fn is_same(entity: &Entity, status: &str, data: &Payload) -> bool {
-    let read = |payload: &Payload| payload.to::<Value>().ok();
-    entity.status.as_str() == status && read(&entity.data) == read(data)
 }
 
 /// Which entities to list.
@@ -105,14 +99,11 @@ pub(crate) async fn list(
     let limit = page_limit(filter.limit.as_deref())?;
     let bound = format!("{kind:?} {:?}", filter.status);
     let pages = app.list(&identity, "entities", &bound);
-    let after = filter.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
-    let after = after.map(|place: String| EntityId::new(&place)).transpose();
-    let after = after.map_err(|_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`."))?;
+    let after = pages.place(filter.cursor.as_deref(), EntityId::new)?;
     let engine = app.engine_for(&identity);
     let found = engine.list_entities(&kind, filter.status.as_deref(), after, limit).await;
     let found = found.map_err(|error| problem_of(&error))?;
-    let next_cursor =
-        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(last.entity.id.as_str()));
+    let next_cursor = pages.next(&found, limit, |last| last.entity.id.to_string());
     Ok(Json(api::Page { items: found.iter().map(shown_entity).collect(), next_cursor }))
 }
 
@@ -240,15 +231,12 @@ pub(crate) async fn notes(
     let limit = page_limit(page.limit.as_deref())?;
     let bound = format!("{kind:?} {id:?}");
     let pages = app.list(&identity, "entity-notes", &bound);
-    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
-    let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
-    let after = after.map(|place: String| place.parse::<u64>()).transpose().map_err(refused)?;
+    let after = pages.place(page.cursor.as_deref(), str::parse)?;
     let engine = app.engine_for(&identity);
     engine.get_entity(&kind, &id, None).await.map_err(|error| problem_of(&error))?;
     let found = engine.list_entity_notes(&kind, &id, None, after.unwrap_or(0), limit).await;
     let found = found.map_err(|error| problem_of(&error))?;
-    let next_cursor =
-        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.place.to_string()));
+    let next_cursor = pages.next(&found, limit, |last| last.place.to_string());
     let items = found.iter().map(|placed| shown_entity_note(&placed.note)).collect();
     Ok(Json(api::Page { items, next_cursor }))
 }
@@ -276,7 +264,7 @@ pub(crate) async fn operations(
     let limit = page_limit(page.limit.as_deref())?;
     let bound = format!("{kind:?} {id:?}");
     let pages = app.list(&identity, "entity-operations", &bound);
-    let before = operation_place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let before = pages.place(page.cursor.as_deref(), str::parse)?;
     let engine = app.engine_for(&identity);
     let view = engine.get_entity(&kind, &id, None).await.map_err(|error| problem_of(&error))?;
     let request = ListOperations {
@@ -289,15 +277,8 @@ pub(crate) async fn operations(
         limit,
     };
     let found = engine.list_operations(request).await.map_err(|error| problem_of(&error))?;
-    let next_cursor =
-        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.id.to_string()));
+    let next_cursor = pages.next(&found, limit, |last| last.id.to_string());
     Ok(Json(api::Page { items: found.iter().map(shown_operation).collect(), next_cursor }))
-}
-
-/// Where a page of operations ended.
-pub(super) fn operation_place(place: Option<String>) -> Result<Option<OperationId>, Refused> {
-    let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
-    place.map(|place| place.parse::<OperationId>()).transpose().map_err(refused)
 }
 
 /// A name in a filter.

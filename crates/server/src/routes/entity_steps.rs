@@ -10,7 +10,7 @@ use hapax_api::{Code, Problem};
 use hapax_engine::model::{
     Actor, Entity, Failure, Operation, OperationId as Id, OperationState, Outline, Payload,
 };
-use hapax_engine::runtime::Outcome;
+use hapax_engine::runtime::{CHANGED_MEANWHILE, Outcome, PANICKED};
 use hapax_engine::{Engine, Error};
 use hapax_http_idempotency::{OperationId, Outcome as Kept};
 use http::{HeaderMap, StatusCode, header};
@@ -303,8 +303,8 @@ fn kept(problem: Problem, how: Kept) -> Response {
 
 fn code_of(failure: &Failure) -> Code {
     match failure.code() {
-        Some("panicked") => Code::ActionPanicked,
-        Some("CONCURRENCY_ERROR") => Code::Concurrency,
+        Some(PANICKED) => Code::ActionPanicked,
+        Some(CHANGED_MEANWHILE) => Code::Concurrency,
         _ => Code::ActionFailed,
     }
 }

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::{Code, DiagramFormat};
 use hapax_documents::{draw_mermaid, draw_svg};
+use hapax_engine::model::Name;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -15,7 +16,6 @@ use utoipa::IntoParams;
 use super::doubts::PageOf;
 use super::request::{Caller, IfMatch, PathOf, QueryOf, if_match, page_limit};
 use super::runs::etag;
-use super::setup::place;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::entities::Uploading;
@@ -101,10 +101,9 @@ pub(crate) async fn list(
 ) -> Result<Json<api::Page<api::EntityWorkflowSummary>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "entity-workflows", "");
-    let after = place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let after = pages.place(page.cursor.as_deref(), |place| Name::new("place", place))?;
     let found = app.entities.list(&identity.workspace, after, limit).await?;
-    let next_cursor =
-        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(last.id().as_str()));
+    let next_cursor = pages.next(&found, limit, |last| last.id().to_string());
     let modules = app.entities.modules();
     let items = found.iter().map(|workflow| workflow.summary(&modules)).collect();
     Ok(Json(api::Page { items, next_cursor }))

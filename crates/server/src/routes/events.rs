@@ -38,9 +38,7 @@ pub(crate) async fn list(
     let run = run_id(&id)?;
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "events", &id);
-    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
-    let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
-    let after = after.map(|place: String| place.parse::<u64>()).transpose().map_err(refused)?;
+    let after = pages.place(page.cursor.as_deref(), str::parse)?;
     let after = Version::new(after.unwrap_or(0));
     let events =
         app.engine_for(&identity).list_events(run, after).await.map_err(|error| problem_of(&error))?;

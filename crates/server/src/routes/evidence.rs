@@ -56,7 +56,7 @@ pub(crate) async fn ledger(
 ) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "ledger", "");
-    let before = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let before = pages.open(page.cursor.as_deref())?;
     let before = before.map(|place: String| run_id(&place)).transpose()?;
     let engine = app.engine_for(&identity);
     let request = ListRuns { workspace: None, statuses: vec![], workflow: None, before, limit };
@@ -118,15 +118,12 @@ async fn journal(
 ) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(identity, "journal", run.unwrap_or_default());
-    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
-    let refused = |_| Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
-    let after = after.map(|place: String| place.parse::<u64>()).transpose().map_err(refused)?;
+    let after = pages.place(page.cursor.as_deref(), str::parse)?;
     let of_run = run.map(run_id).transpose()?;
     let engine = app.engine_for(identity);
     let found = engine.list_notes(of_run, of_run.is_none(), after.unwrap_or(0), limit).await;
     let found = found.map_err(|error| problem_of(&error))?;
-    let next_cursor =
-        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.place.to_string()));
+    let next_cursor = pages.next(&found, limit, |last| last.place.to_string());
     let items = found.iter().map(|placed| shown_note(&placed.note)).collect();
     Ok(Json(api::Page { items, next_cursor }))
 }

@@ -14,7 +14,7 @@ use hapax_engine::store::ListOperations;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::entities::{filter_name, operation_place, person};
+use super::entities::{filter_name, person};
 use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
@@ -66,7 +66,7 @@ pub(crate) async fn list(
     );
     let bound = format!("{status:?} {kind:?} {step:?} {:?}", filter.idempotency_key);
     let pages = app.list(&identity, "operations", &bound);
-    let before = operation_place(filter.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let before = pages.place(filter.cursor.as_deref(), str::parse)?;
     let engine = app.engine_for(&identity);
     if let Some(key) = &filter.idempotency_key {
         let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
@@ -82,8 +82,7 @@ pub(crate) async fn list(
     let workspace = identity.workspace.clone();
     let request = ListOperations { workspace, kind, entity: None, step, status, before, limit };
     let found = engine.list_operations(request).await.map_err(|error| problem_of(&error))?;
-    let next_cursor =
-        found.last().filter(|_| found.len() == limit).map(|last| pages.seal(&last.id.to_string()));
+    let next_cursor = pages.next(&found, limit, |last| last.id.to_string());
     Ok(Json(api::Page { items: found.iter().map(shown_operation).collect(), next_cursor }))
 }
 
@@ -154,7 +153,7 @@ pub(crate) async fn resolve(
             .map(|name| Actor { name: name.to_owned(), role: Role::Operator }),
         reason: asked.reason,
     };
-    let decided = app.engine_for(&identity).resolve_operation(id, ruling).await;
+    let decided = app.engine_for(&identity).resolve_operation(id, asked.attempt, ruling).await;
     Ok(Json(shown_operation(&decided.map_err(|error| problem_of(&error))?)))
 }
 

@@ -136,7 +136,7 @@ pub(crate) async fn list(
     let status = status.transpose()?;
     let bound = format!("{run:?} {status:?}");
     let pages = app.list(&identity, "promises", &bound);
-    let after = filter.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = pages.open(filter.cursor.as_deref())?;
     let after = after.map(|place: String| PromiseId::from_stored(&place));
     // One more than is shown, to know whether there is one.
     let workspace = identity.workspace.clone();
@@ -167,7 +167,7 @@ pub(crate) async fn list_early(
 ) -> Result<Json<api::Page<api::EarlySettlement>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "early-settlements", "");
-    let after = page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?;
+    let after = pages.open(page.cursor.as_deref())?;
     let after = after.and_then(|place: String| IdempotencyKey::new(&place).ok());
     let found = app.engine_for(&identity).list_early(after, limit + 1).await;
     let mut found = found.map_err(|error| problem_of(&error))?;

@@ -322,7 +322,7 @@ pub(crate) async fn list(
     let workflow = workflow.map_err(|invalid| of_invalid(&invalid))?;
     let bound = format!("{:?} {:?}", filter.status, filter.workflow);
     let list = app.list(&identity, "runs", &bound);
-    let before = filter.cursor.as_deref().map(|cursor| list.open(cursor)).transpose()?;
+    let before = list.open(filter.cursor.as_deref())?;
     let before = before.map(|place: String| run_id(&place)).transpose()?;
     let request = ListRuns { workspace: None, statuses, workflow, before, limit };
     let page = app.engine_for(&identity).list(request).await.map_err(|error| problem_of(&error))?;

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_api::{Code, Problem};
+use hapax_api::Code;
 use hapax_engine::model::{Name, WorkspaceId};
 use http::StatusCode;
 use serde::Deserialize;
@@ -58,9 +58,9 @@ pub(crate) async fn list_workspaces(
 ) -> Result<Json<api::Page<api::Workspace>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "workspaces", "");
-    let after = place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let after = pages.place(page.cursor.as_deref(), |place| Name::new("place", place))?;
     let items = app.directory.list_workspaces(after, limit).await?;
-    let next_cursor = items.last().filter(|_| items.len() == limit).map(|last| pages.seal(&last.id));
+    let next_cursor = pages.next(&items, limit, |last| last.id.clone());
     Ok(Json(api::Page { items, next_cursor }))
 }
 
@@ -149,9 +149,9 @@ pub(crate) async fn list_credentials(
 ) -> Result<Json<api::Page<api::Credential>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "credentials", "");
-    let after = place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let after = pages.place(page.cursor.as_deref(), |place| Name::new("place", place))?;
     let found = app.directory.list_credentials(&identity.workspace, after, limit).await?;
-    let next_cursor = found.last().filter(|_| found.len() == limit).map(|last| pages.seal(last.id.as_str()));
+    let next_cursor = pages.next(&found, limit, |last| last.id.to_string());
     Ok(Json(api::Page { items: found.iter().map(|found| found.shown()).collect(), next_cursor }))
 }
 
@@ -223,11 +223,6 @@ pub(crate) async fn revoke_credential(
         app.authenticator.forget(&id);
     }
     Ok(Json(revoked?.shown()))
-}
-
-pub(super) fn place(after: Option<String>) -> Result<Option<Name>, Problem> {
-    let name = after.map(|after| Name::new("id", &after)).transpose();
-    name.map_err(|_| Problem::new(Code::InvalidCursor, "Begin again without `cursor`."))
 }
 
 async fn workspace(app: &App, identity: &Identity, of: InWorkspace) -> Result<WorkspaceId, Refused> {

@@ -8,13 +8,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::{Code, SubscriptionState};
+use hapax_engine::model::Name;
 use hapax_webhooks::{MessageId, Verdict};
 use http::StatusCode;
 use secrecy::ExposeSecret;
 
 use super::doubts::PageOf;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
-use super::setup::place;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::identity::Identity;
@@ -58,7 +58,7 @@ pub(crate) async fn list(
 ) -> Result<Json<api::Page<api::Subscription>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "webhook-subscriptions", "");
-    let after = place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let after = pages.place(page.cursor.as_deref(), |place| Name::new("place", place))?;
     let (found, next) = app.subscriptions.list(&identity.workspace, after, limit).await?;
     let next_cursor = next.map(|next| pages.seal(next.as_str()));
     Ok(Json(api::Page { items: found.iter().map(|one| one.shown()).collect(), next_cursor }))

@@ -52,11 +52,7 @@ pub(crate) async fn list(
         EventFilter { status: asked.status.as_deref().map(status_named).transpose()?, source: asked.source };
     let said = format!("{filter:?}");
     let pages = app.list(&identity, "webhook-events", &said);
-    let begin_again = || Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
-    let before = match asked.cursor.as_deref() {
-        Some(cursor) => Some(pages.open(cursor)?.parse().map_err(|_| begin_again())?),
-        None => None,
-    };
+    let before = pages.place(asked.cursor.as_deref(), str::parse)?;
     let (items, next) = app.hooks.list_events(&identity.workspace, &filter, before, limit).await?;
     let next_cursor = next.map(|place| pages.seal(&place.to_string()));
     Ok(Json(api::Page { items, next_cursor }))

@@ -7,13 +7,12 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::SourceState;
-use hapax_engine::model::Version;
+use hapax_engine::model::{Name, Version};
 use http::{HeaderMap, StatusCode, header};
 
 use super::doubts::PageOf;
 use super::request::{Caller, IfMatch, PathOf, QueryOf, if_match, page_limit};
 use super::runs::etag;
-use super::setup::place;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::hooks::Uploading;
@@ -64,10 +63,10 @@ pub(crate) async fn list(
 ) -> Result<Json<api::Page<api::WebhookSourceSummary>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "webhook-sources", "");
-    let after = place(page.cursor.as_deref().map(|cursor| pages.open(cursor)).transpose()?)?;
+    let after = pages.place(page.cursor.as_deref(), |place| Name::new("place", place))?;
     let found = app.hooks.list_sources(&identity.workspace, after, limit).await?;
     let items: Vec<_> = found.iter().map(|source| source.summary()).collect();
-    let next_cursor = items.last().filter(|_| items.len() == limit).map(|last| pages.seal(&last.id));
+    let next_cursor = pages.next(&items, limit, |last| last.id.clone());
     Ok(Json(api::Page { items, next_cursor }))
 }
 

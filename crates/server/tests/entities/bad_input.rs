@@ -41,13 +41,13 @@ async fn bad_input_is_told_what_is_wrong_and_changes_nothing() {
         ("/api/v1/entities/invoice/inv-9/notes", json!({ "text": "x" }), 404, "not_found"),
         (
             "/api/v1/operations/op_1/resolve",
-            json!({ "resolution": "happened", "reason": "x" }),
+            json!({ "resolution": "happened", "attempt": 1, "reason": "x" }),
             404,
             "not_found",
         ),
         (
             "/api/v1/operations/run_1/resolve",
-            json!({ "resolution": "abandon", "reason": "x" }),
+            json!({ "resolution": "abandon", "attempt": 1, "reason": "x" }),
             400,
             "invalid_request",
         ),

@@ -87,15 +87,29 @@ async fn what_is_held_is_in_doubt_until_people_decide() {
         let metrics = server.send("GET", "/metrics", None, &watcher, &[]).await.text();
         assert!(metrics.contains("hapax_operations_in_doubt 1\n"), "{metrics}");
         let path = format!("/api/v1/operations/{operation}/resolve");
-        let asked = json!({ "resolution": resolution, "result": { "seen": 1 }, "reason": "" });
+        let asked = json!({ "attempt": 1, "resolution": resolution, "result": { "seen": 1 }, "reason": "" });
         assert_eq!(server.post(&path, &asked, &[]).await.told(), (400, "ruling_incomplete".into()));
         let operator = server.key("acme", Role::Operator).await;
-        let asked = json!({ "resolution": resolution, "result": { "seen": 1 }, "reason": "asked the bank" });
+        let ruling = json!({ "resolution": resolution, "result": { "seen": 1 }, "reason": "asked the bank" });
+        assert_eq!(server.post(&path, &ruling, &[]).await.told(), (400, "invalid_request".into()));
+        let of_attempt = |attempt: u32| {
+            let mut asked = ruling.clone();
+            asked["attempt"] = attempt.into();
+            asked
+        };
+        let other = server.post(&path, &of_attempt(2), &[]).await;
+        assert_eq!(other.told(), (409, "operation_not_in_doubt".into()));
+        let asked = of_attempt(1);
         let alone = super::desk::post_as(&server, &operator, &path, asked.clone()).await;
-        if alone.status != 200 {
+        if resolution == "did_not_happen" {
+            // It cannot be taken back: a manager decides, or a second person agrees.
             assert_eq!(alone.told(), (403, "needs_manager".into()));
-            let decided = server.post(&path, &asked, &[]).await;
+            let mut together = asked.clone();
+            together["secondedBy"] = "grace".into();
+            let decided = super::desk::post_as(&server, &operator, &path, together).await;
             assert_eq!(decided.status, 200, "{}", decided.text());
+        } else {
+            assert_eq!(alone.status, 200, "{}", alone.text());
         }
         let shown = server.get(&format!("/api/v1/operations/{operation}")).await.json();
         assert_eq!(shown["operation"]["status"], status, "{shown}");

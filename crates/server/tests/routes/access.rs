@@ -228,7 +228,7 @@ fn cases() -> Vec<Case> {
         post(
             "/api/v1/operations/{id}/resolve",
             Operate,
-            json!({ "resolution": "happened", "reason": "seen" }),
+            json!({ "resolution": "happened", "attempt": 1, "reason": "seen" }),
             &[409],
         )
         .at("/api/v1/operations/{operation}/resolve"),

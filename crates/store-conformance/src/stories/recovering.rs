@@ -126,11 +126,14 @@ pub(super) async fn what_is_to_be_held_is_left_to_people(s: Scene) {
     let ruling =
         |resolution| Ruling { resolution, by: manager(), seconded_by: None, reason: "asked the bank".into() };
     let happened = ruling(Resolution::Happened { output: json!({ "paid": true }) });
-    let resolved = after.resolve_operation(operation.id, happened).await.unwrap();
+    // What was seen was another attempt.
+    let stale = after.resolve_operation(operation.id, 2, happened.clone()).await;
+    assert!(matches!(stale, Err(Error::OperationNotInDoubt(_))), "{stale:?}");
+    let resolved = after.resolve_operation(operation.id, 1, happened).await.unwrap();
     let result = must!(resolved.state, OperationState::Done { result, .. } => result);
     assert_eq!(result.as_str(), r#"{"paid":true}"#);
     assert_eq!(s.status("inv-1").await, "paid");
-    let late = after.resolve_operation(operation.id, ruling(Resolution::DidNotHappen)).await;
+    let late = after.resolve_operation(operation.id, 1, ruling(Resolution::DidNotHappen)).await;
     assert!(matches!(late, Err(Error::OperationNotInDoubt(_))), "{late:?}");
     let recorded = after.transition("invoice", "inv-1", "pay").requester("admin").await.unwrap();
     assert!(matches!(recorded, Outcome::Done { recorded: true, .. }), "{recorded:?}");

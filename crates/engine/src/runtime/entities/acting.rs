@@ -22,6 +22,11 @@ use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
 use crate::store::{StoreError, TransactOperation, TransactedOperation};
 
+/// The code of the failure of an action that panicked.
+pub const PANICKED: &str = "panicked";
+/// The code of the failure of an operation whose entity was changed by somebody else while its action ran.
+pub const CHANGED_MEANWHILE: &str = "CONCURRENCY_ERROR";
+
 /// Runs the action of an operation that was begun here at `since`, and finishes it.
 pub(super) async fn carry_out(
     engine: Engine,
@@ -96,7 +101,7 @@ impl Errand {
                 // Nothing was written: somebody changed the entity while the action ran.
                 let failure =
                     Failure::unknown(format!("{} was modified concurrently", self.operation.entity));
-                let end = OperationEnd::Failed(failure.with_code("CONCURRENCY_ERROR"));
+                let end = OperationEnd::Failed(failure.with_code(CHANGED_MEANWHILE));
                 match self.finish(end).await? {
                     Finished::Finished { operation, entity } => Ok(Outcome::of(*operation, entity, false)),
                     Finished::Again(operation) => Ok(Outcome::of(*operation, None, false)),
@@ -162,7 +167,7 @@ impl Errand {
             Err(panic) => {
                 let text = panic_text(&*panic);
                 tracing::error!(operation = %self.operation.id, step = %self.operation.step, "the action panicked: {text}");
-                let failure = Failure::unknown(format!("the action panicked: {text}")).with_code("panicked");
+                let failure = Failure::unknown(format!("the action panicked: {text}")).with_code(PANICKED);
                 Acted::End(OperationEnd::Failed(failure))
             }
         }
@@ -202,7 +207,7 @@ impl Errand {
             Err(error) => Err(error),
         };
         match ending {
-            Ok(result) => end_of_run(&self.operation, result),
+            Ok(result) => end_of_run(result),
             Err(error) => {
                 OperationEnd::Failed(Failure::unknown(error.to_string()).with_code("run_not_followed"))
             }
@@ -225,7 +230,7 @@ impl Errand {
                     *stash.lock().expect("no holder panics") = Some(failure.clone());
                     Err(failure)
                 }
-                end => Ok(finishing(&operation, &view, FinishBy::Holder(owner), end, now)),
+                end => Ok(finishing(&operation, Some(&view), FinishBy::Holder(owner), end, now)),
             }
         });
         let inner = &self.engine.inner;
@@ -259,7 +264,7 @@ impl Errand {
             None => FinishBy::Holder(self.engine.inner.owner),
         };
         let now = self.engine.inner.store.now();
-        let request = finishing(&self.operation, &self.view, by, end, now);
+        let request = finishing(&self.operation, Some(&self.view), by, end, now);
         finish(&self.engine, request).await
     }
 }
@@ -302,8 +307,7 @@ fn end_of(operation: &Operation, answer: Answer) -> Result<OperationEnd, Failure
 }
 
 /// What the end of the run that carries out an operation means to it.
-pub(super) fn end_of_run(operation: &Operation, result: RunResult) -> OperationEnd {
-    let _ = operation;
+pub(super) fn end_of_run(result: RunResult) -> OperationEnd {
     match result {
         RunResult::Completed(output) => OperationEnd::Done { result: output, data: None },
         RunResult::Failed(failure) => OperationEnd::Failed(failure),
@@ -311,15 +315,15 @@ pub(super) fn end_of_run(operation: &Operation, result: RunResult) -> OperationE
     }
 }
 
-/// The write that finishes an operation, with the after-effects that its step asks for.
+/// The write that finishes an operation, with the after-effects that its step asks for, if there still is one.
 pub(super) fn finishing(
     operation: &Operation,
-    view: &StepView,
+    view: Option<&StepView>,
     by: FinishBy,
     end: OperationEnd,
     now: Timestamp,
 ) -> FinishOperation {
-    let posts = after_effect(operation, view, &end, now).into_iter().collect();
+    let posts = view.and_then(|view| after_effect(operation, view, &end, now)).into_iter().collect();
     FinishOperation {
         workspace: operation.workspace.clone(),
         operation: operation.id,

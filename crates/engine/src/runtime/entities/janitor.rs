@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acting::{carry_out, finish, finishing};
+use super::acting::{carry_out, end_of_run, finish, finishing};
 use super::held::hear_of_all;
 use super::registry::Janitor;
 use crate::limits::{MAX_SPAN, MAX_STALE_CLAIMS, MIN_LEASE};
 use crate::model::{
-    EntityNote, FinishBy, FinishOperation, Finished, Home, Invalid, Name, Noted, Operation, OperationEnd,
-    Recovery, RevertRule, Timestamp, WorkspaceId,
+    Action, EntityNote, FinishBy, FinishOperation, Finished, Home, Invalid, Name, Noted, Operation,
+    OperationEnd, Recovery, RevertRule, StepView, Timestamp, WorkspaceId,
 };
 use crate::runtime::inner::{Inner, Phase};
 use crate::runtime::stats::Counters;
@@ -211,17 +211,18 @@ fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> Fin
 /// A run carries it out, and it is the run that says how it ends: follow it, and start it should the one who began have died before that.
 async fn follow(engine: &Engine, operation: Operation) -> Result<bool, Error> {
     let inner = &engine.inner;
-    let Some(registered) = inner.entities.find(&operation.workspace, &operation.entity.kind) else {
-        return Ok(false);
-    };
-    let step = registered.workflow.find_step(operation.step.as_str());
-    let Some(view) = step.and_then(|step| step.view(operation.requester.as_ref())) else { return Ok(false) };
+    let registered = inner.entities.find(&operation.workspace, &operation.entity.kind);
+    let as_begun = registered.and_then(|registered| {
+        let view = registered.view_of(&operation)?;
+        matches!(view.action, Some(Action::Workflow(_))).then_some((registered, view))
+    });
+    let Some((registered, view)) = as_begun else { return end_with_run(engine, &operation).await };
     let book = engine.entity_book()?;
     let found =
         inner.answer(book.find_entity(&operation.workspace, &operation.entity, &operation.home)).await?;
-    let Some(entity) = found else { return Ok(false) };
+    let Some(entity) = found else { return end_with_run(engine, &operation).await };
     let since = inner.clock.monotonic();
-    let (following, operation) = (engine.clone(), operation);
+    let following = engine.clone();
     tokio::spawn(async move {
         let id = operation.id;
         if let Err(error) = carry_out(following, registered, view, operation, entity, since).await {
@@ -233,10 +234,26 @@ async fn follow(engine: &Engine, operation: Operation) -> Result<bool, Error> {
     Ok(true)
 }
 
+/// The workflow no longer says how it was begun, so nothing is started for it; but what its run has come to still counts.
+async fn end_with_run(engine: &Engine, operation: &Operation) -> Result<bool, Error> {
+    let end = match engine.get(operation.id.as_run()).await {
+        Ok(view) => match view.result {
+            Some(result) => end_of_run(result),
+            None => return Ok(false),
+        },
+        // It was never started, and by this workflow it will not be.
+        Err(Error::NoSuchRun(_)) => OperationEnd::Reverted,
+        Err(error) => return Err(error),
+    };
+    let request = finishing(operation, None, FinishBy::Run, end, engine.inner.store.now());
+    let _ = finish(engine, request).await?;
+    Ok(false)
+}
+
 /// What people decide about an operation in doubt.
 pub(super) fn decided(
     operation: &Operation,
-    view: &crate::model::StepView,
+    view: Option<&StepView>,
     end: OperationEnd,
     note: EntityNote,
 ) -> FinishOperation {

@@ -6,13 +6,20 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use super::step_call::{Acting, EntityHost, StepCall};
-use crate::model::{EntityWorkflow, Name, UncoveredClaim, WorkspaceId};
+use crate::model::{EntityWorkflow, Name, Operation, StepView, UncoveredClaim, WorkspaceId};
 use crate::runtime::Error;
 
 /// An entity workflow, and what stands behind it.
 pub(crate) struct Registered {
     pub(crate) workflow: EntityWorkflow,
     pub(crate) host: Arc<dyn EntityHost>,
+}
+
+impl Registered {
+    /// The step of an operation, as whoever asked for that sees it; `None` if the workflow no longer has it for them.
+    pub(super) fn view_of(&self, operation: &Operation) -> Option<StepView> {
+        self.workflow.find_step(operation.step.as_str())?.view(operation.requester.as_ref())
+    }
 }
 
 /// The code of an action.

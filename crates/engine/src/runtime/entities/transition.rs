@@ -230,7 +230,7 @@ impl Transition {
             let home = &registered.workflow.home;
             let found = inner.answer(book.find_entity(workspace, &asked.entity, home)).await?;
             let Some(entity) = found else { return Err(Error::NoSuchEntity(asked.entity)) };
-            let view = match asked.view(&engine, &registered, &entity)? {
+            let view = match asked.view(&engine, &registered)? {
                 Ok(view) => view,
                 Err(reason) => return Ok(Outcome::NotAllowed { entity, reason }),
             };
@@ -328,12 +328,7 @@ impl Asked {
     }
 
     /// The step as the requester sees it, or why they may not take it.
-    fn view(
-        &self,
-        engine: &Engine,
-        registered: &Registered,
-        entity: &Entity,
-    ) -> Result<Result<StepView, String>, Error> {
+    fn view(&self, engine: &Engine, registered: &Registered) -> Result<Result<StepView, String>, Error> {
         let workflow = &registered.workflow;
         let Some(step) = workflow.find_step(self.step.as_str()) else {
             return Err(Error::NoSuchStep {
@@ -350,7 +345,6 @@ impl Asked {
                 requesters.join(", ")
             )));
         };
-        let _ = entity;
         if view.claim.is_some()
             && let Some(uncovered) = workflow.find_uncovered(&engine.inner.entities.modules())
         {
