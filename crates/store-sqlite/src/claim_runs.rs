@@ -27,6 +27,7 @@ struct Due {
 
 impl Verb for ClaimRuns {
     type Outcome = Claimed;
+    const IS_BRIEF: bool = false;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<Claimed, Fault> {
         let grant = &self.grant;

@@ -12,6 +12,9 @@ use crate::session::Session;
 pub(crate) trait Verb: Send + 'static {
     /// What it comes to.
     type Outcome: Send + 'static;
+    /// Does it touch a few rows and nothing else? Then it may be written on the thread of whoever asks for it. Work of users,
+    /// and what goes through a table, is not.
+    const IS_BRIEF: bool = true;
 
     /// Carries it out inside the transaction of the session. May be called again after a rollback.
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<Self::Outcome, Fault>;

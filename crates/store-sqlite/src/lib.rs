@@ -87,6 +87,7 @@ mod transaction_step;
 mod user_tables;
 mod user_work;
 mod writer;
+mod writer_thread;
 
 pub use open::{find_schema, migrate};
 pub use open_error::OpenError;

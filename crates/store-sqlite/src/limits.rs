@@ -7,6 +7,11 @@ use std::time::Duration;
 pub(crate) const MAX_BATCH: usize = 1_024;
 /// How long the writer looks for the next operation, and a caller that is alone for its answer, before they sleep.
 pub(crate) const LINGER: Duration = Duration::from_micros(250);
+/// A caller that is alone writes on its own thread while transactions take less than this: to wake the thread that writes, and to be
+/// woken by it, would take about as long.
+pub(crate) const QUICK_COMMIT: Duration = Duration::from_millis(1);
+/// After how many such writes the thread is woken to look at the length of the log.
+pub(crate) const LOOK_AT_LOG_EVERY: u32 = 64;
 /// How often whoever lingers is told to be idle before it looks again.
 pub(crate) const BREATH: u32 = 32;
 /// Most operations that wait for the writer; the next caller waits to be let in.

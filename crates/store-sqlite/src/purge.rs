@@ -34,6 +34,7 @@ const DELETE_RUN: [&str; 9] = [
 
 impl Verb for Purge {
     type Outcome = Purged;
+    const IS_BRIEF: bool = false;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<Purged, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE);

@@ -18,6 +18,7 @@ pub(crate) struct PurgeHooks {
 
 impl Verb for PurgeHooks {
     type Outcome = usize;
+    const IS_BRIEF: bool = false;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<usize, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE) as i64;

@@ -42,6 +42,7 @@ pub(crate) struct RevertRows {
 
 impl Verb for RevertRows {
     type Outcome = Vec<EntityId>;
+    const IS_BRIEF: bool = false;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<Vec<EntityId>, Fault> {
         let RevertStrays { workspace, kind, table, claim, before, .. } = &self.request;

@@ -22,16 +22,18 @@ use hapax_engine::store::{
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::coop::consume_budget;
 
 use crate::append_notes::AppendNotes;
 use crate::connect::open_for_reading;
-use crate::job::{Job, Verb};
+use crate::job::{Job, Task, Verb};
 use crate::limits::{BREATH, LINGER};
 use crate::open::{open, open_read_only};
 use crate::open_error::OpenError;
 use crate::options::SqliteOptions;
 use crate::readers::Readers;
-use crate::writer::{self, Message};
+use crate::writer::Writer;
+use crate::writer_thread::{self, Message, Pen};
 use crate::{list_doubts, list_notes, list_posts, list_runs, read};
 
 /// Keeps everything in one SQLite file.
@@ -42,6 +44,8 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     /// `None` if the file was opened to look only.
     inbox: Option<mpsc::Sender<Message>>,
+    /// `None` if somebody else writes to the file: nobody but the thread may be kept waiting for that.
+    pen: Option<Pen>,
     thread: Mutex<Option<JoinHandle<()>>>,
     under_way: AtomicUsize,
 }
@@ -67,6 +71,7 @@ impl SqliteStore {
                 clock,
                 readers,
                 inbox: None,
+                pen: None,
                 thread: Mutex::new(None),
                 under_way: AtomicUsize::new(0),
             });
@@ -75,13 +80,14 @@ impl SqliteStore {
         let path = opened.path.clone();
         let reader = open_for_reading(&path).map_err(|error| OpenError::from_sqlite(&path, &error))?;
         let readers = Readers::new(path.clone(), reader);
-        let spawned = writer::spawn(opened, clock.clone());
-        let (inbox, thread) = spawned.map_err(|error| OpenError::from_io(&path, &error))?;
+        let spawned = Writer::new(opened, clock.clone()).and_then(writer_thread::spawn);
+        let (inbox, pen, thread) = spawned.map_err(|error| OpenError::from_io(&path, &error))?;
         Ok(SqliteStore {
             path,
             clock,
             readers,
             inbox: Some(inbox),
+            pen: (!options.shared).then_some(pen),
             thread: Mutex::new(Some(thread)),
             under_way: AtomicUsize::new(0),
         })
@@ -102,7 +108,17 @@ impl SqliteStore {
         };
         let (task, mut told) = Job::with_reply(request);
         let under_way = UnderWay::new(&self.under_way);
-        if inbox.send(Message::Task(task)).await.is_err() {
+        let not_written = match V::IS_BRIEF && under_way.is_alone() {
+            true => {
+                // A run of many steps would otherwise never let anything else onto its thread.
+                consume_budget().await;
+                self.write_here(inbox, task)
+            }
+            false => Some(task),
+        };
+        if let Some(task) = not_written
+            && inbox.send(Message::Task(task)).await.is_err()
+        {
             return Err(StoreError::Unavailable("the store is closed".into()));
         }
         let answer = match under_way.is_alone() {
@@ -113,6 +129,19 @@ impl SqliteStore {
             Some(answer) => answer,
             None => told.await.unwrap_or_else(|_| Err(unanswered())),
         }
+    }
+
+    /// Writes on this very thread, if that is likely to be done sooner than the thread that writes would be woken; otherwise the
+    /// task is given back.
+    fn write_here(&self, inbox: &mpsc::Sender<Message>, task: Box<dyn Task>) -> Option<Box<dyn Task>> {
+        let Some(Ok(mut pen)) = self.pen.as_ref().map(|pen| pen.try_lock()) else { return Some(task) };
+        let Some(writer) = pen.as_mut().filter(|writer| writer.is_quick()) else { return Some(task) };
+        writer.write_batch(&mut vec![task]);
+        if writer.wants_checkpoint() {
+            // If its queue is full, it will look all the same.
+            let _ = inbox.try_send(Message::Checkpoint);
+        }
+        None
     }
 }
 
@@ -327,13 +356,4 @@ impl Store for SqliteStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_lingers_for_a_writer_that_is_gone_hears_that_nobody_knows() {
-        let (sender, mut told) = oneshot::channel::<StoreResult<()>>();
-        drop(sender);
-        assert!(matches!(linger(&mut told), Some(Err(StoreError::Unknown(_)))));
-    }
-}
+mod tests;

@@ -60,6 +60,7 @@ pub(crate) fn work_and_record<O: Judged>(
 
 impl Verb for Transact {
     type Outcome = TransactOutcome;
+    const IS_BRIEF: bool = false;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<TransactOutcome, Fault> {
         work_and_record(session, &*self.work, |session, output| record(self, session, output))

@@ -10,6 +10,7 @@ use crate::transact::{Judged, work_and_record};
 
 impl Verb for TransactOperation {
     type Outcome = TransactedOperation;
+    const IS_BRIEF: bool = false;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<TransactedOperation, Fault> {
         work_and_record(session, &*self.work, |session, output| finish(self, session, output))

@@ -1,43 +1,37 @@
-//! The one thread that writes. It takes everything that waits into one transaction, commits once, and then tells each
-//! caller its own outcome.
+//! What writes: the connection, and what is known about the file. Everything it is given goes into one transaction, is committed
+//! once, and then each caller is told its own outcome.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hapax_engine::clock::Clock;
 use hapax_engine::model::Timestamp;
 use hapax_engine::store::StoreError;
 use rusqlite::{Connection, ErrorCode};
-use tokio::sync::{mpsc, oneshot};
 
 use crate::connect::{open_for_writing, set_up_writer};
 use crate::fault::{Fault, commit_failed, needs_new_connection, rolled_back};
 use crate::file_identity::FileIdentity;
 use crate::job::Task;
-use crate::limits::{CHECKPOINT_FRAMES, LINGER, MAX_BATCH, MAX_QUEUED, STARVED_FRAMES};
+use crate::limits::{CHECKPOINT_FRAMES, LOOK_AT_LOG_EVERY, QUICK_COMMIT, STARVED_FRAMES};
 use crate::open::Opened;
 use crate::owner_lock::OwnerLock;
 use crate::session::{Numbers, Session};
 use crate::statements::Statements;
-use crate::store::breathe;
 
-/// What reaches the writer.
-pub(crate) enum Message {
-    /// An operation.
-    Task(Box<dyn Task>),
-    /// Write what waits, let go of the file, and say so.
-    Close(oneshot::Sender<()>),
-}
-
-struct Writer {
+#[derive(Debug)]
+pub(crate) struct Writer {
     path: PathBuf,
     identity: FileIdentity,
     clock: Arc<dyn Clock>,
     numbers: Numbers,
     /// `None` after an error that the connection must not outlive.
     connection: Option<Connection>,
+    /// How long the last transaction took.
+    took: Duration,
+    /// How many transactions there were since the length of the log was looked at.
+    commits_since_look: u32,
     is_starved: bool,
     /// Did the disk have no room for the last batch?
     is_full: bool,
@@ -64,95 +58,36 @@ impl Trouble {
     }
 }
 
-/// Starts the thread.
-pub(crate) fn spawn(
-    opened: Opened,
-    clock: Arc<dyn Clock>,
-) -> std::io::Result<(mpsc::Sender<Message>, JoinHandle<()>)> {
-    let mut writer = Writer::new(opened, clock)?;
-    let (sender, inbox) = mpsc::channel(MAX_QUEUED);
-    let thread = std::thread::Builder::new().name("hapax-sqlite-writer".into()).spawn(move || {
-        let closers = writer.run(inbox);
-        // The file is free before anybody is told so.
-        drop(writer);
-        for closed in closers {
-            let _ = closed.send(());
-        }
-    })?;
-    Ok((sender, thread))
-}
-
-/// Takes everything that waits, or waits for something; false when nobody can send any more.
-///
-/// A run that goes step by step sends its next write as soon as it hears of the last one. To be woken for it would take
-/// about as long as to commit it, so after an operation that was alone the writer lingers a moment before it sleeps.
-///
-/// Where many send, those who were just told of the last commit are about to send their next write: if fewer wait than went into
-/// that commit, the others get the core for a moment, so that one flush of the disk serves more of them.
-fn receive(inbox: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>, last: usize) -> bool {
-    let lingering = Instant::now();
-    while last == 1 && lingering.elapsed() < LINGER {
-        if let Ok(message) = inbox.try_recv() {
-            messages.push(message);
-            take_waiting(inbox, messages);
-            return true;
-        }
-        breathe();
-    }
-    if inbox.blocking_recv_many(messages, MAX_BATCH) == 0 {
-        return false;
-    }
-    if messages.len() < last {
-        std::thread::yield_now();
-        take_waiting(inbox, messages);
-    }
-    true
-}
-
-/// Takes what waits already.
-fn take_waiting(inbox: &mut mpsc::Receiver<Message>, messages: &mut Vec<Message>) {
-    while messages.len() < MAX_BATCH
-        && let Ok(message) = inbox.try_recv()
-    {
-        messages.push(message);
-    }
-}
-
 impl Writer {
-    fn new(opened: Opened, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+    pub(crate) fn new(opened: Opened, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let Opened { path, writer, lock } = opened;
         let identity = FileIdentity::of(&path)?;
         let (numbers, connection) = (Numbers::default(), Some(writer));
+        // Nothing is known about the disk yet.
+        let (took, commits_since_look) = (Duration::MAX, 0);
         let (is_starved, is_full) = (false, false);
-        Ok(Writer { path, identity, clock, numbers, connection, is_starved, is_full, _lock: lock })
+        Ok(Writer {
+            path,
+            identity,
+            clock,
+            numbers,
+            connection,
+            took,
+            commits_since_look,
+            is_starved,
+            is_full,
+            _lock: lock,
+        })
     }
 
-    /// Works until nobody can send any more; answers with those who wait for that.
-    fn run(&mut self, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::Sender<()>> {
-        let mut messages = Vec::with_capacity(MAX_BATCH);
-        let mut batch = Vec::with_capacity(MAX_BATCH);
-        let mut closers = Vec::new();
-        let mut last = 0;
-        while receive(&mut inbox, &mut messages, last) {
-            last = messages.len();
-            for message in messages.drain(..) {
-                match message {
-                    Message::Task(task) => batch.push(task),
-                    Message::Close(closed) => {
-                        inbox.close();
-                        closers.push(closed);
-                    }
-                }
-            }
-            self.write_batch(&mut batch);
-            self.checkpoint();
-        }
-        closers
+    /// Is it likely to be done sooner than somebody else would be woken for it?
+    pub(crate) fn is_quick(&self) -> bool {
+        self.took < QUICK_COMMIT && self.connection.is_some() && !self.is_full
     }
 
     /// Commits all together. An operation that cannot be carried out is taken out of the batch and tried alone, after
     /// those before it and before those after it.
-    fn write_batch(&mut self, batch: &mut Vec<Box<dyn Task>>) {
+    pub(crate) fn write_batch(&mut self, batch: &mut Vec<Box<dyn Task>>) {
         let mut made_room = false;
         while !batch.is_empty() {
             match self.commit(batch) {
@@ -184,7 +119,10 @@ impl Writer {
         };
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();
+        let began = Instant::now();
         let outcome = transact(&connection, &mut self.numbers, now, batch);
+        self.took = began.elapsed();
+        self.commits_since_look += 1;
         let Err((trouble, code)) = outcome else {
             self.connection = Some(connection);
             return Ok(());
@@ -198,8 +136,19 @@ impl Writer {
         Err(trouble)
     }
 
+    #[cfg(test)]
+    pub(crate) fn pretend_last_took(&mut self, took: Duration) {
+        self.took = took;
+    }
+
+    /// Is it time to see whether the log is long enough to be copied into the file?
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.is_full || self.connection.is_none() || self.commits_since_look >= LOOK_AT_LOG_EVERY
+    }
+
     /// Copies the log into the file once it is long enough. Not part of any caller's wait but the next one's.
-    fn checkpoint(&mut self) {
+    pub(crate) fn checkpoint(&mut self) {
+        self.commits_since_look = 0;
         let Some(connection) = &self.connection else { return };
         // On a full disk the log may be what cannot grow; emptied, it is written from its beginning again.
         let is_full = std::mem::take(&mut self.is_full);

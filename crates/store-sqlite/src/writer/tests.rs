@@ -10,6 +10,7 @@ use crate::connect::open_for_reading;
 use crate::job::{Job, Verb};
 use crate::open::open;
 use crate::session::{WorkflowNo, WorkspaceNo};
+use crate::writer_thread::{Message, spawn};
 
 /// Gives a workspace its number: the smallest write there is.
 struct Number(&'static str);
@@ -223,7 +224,8 @@ impl Verb for Rewrite {
 fn the_log_is_emptied_while_the_writer_works() {
     let folder = TempDir::new().unwrap();
     let opened = open(&folder.path().join("test.db"), false, Timestamp::EPOCH).unwrap();
-    let (inbox, thread) = spawn(opened, Arc::new(ManualClock::default())).unwrap();
+    let writer = Writer::new(opened, Arc::new(ManualClock::default())).unwrap();
+    let (inbox, _, thread) = spawn(writer).unwrap();
     for n in 0..30 {
         let (task, told) = Job::with_reply(Rewrite(n));
         assert!(inbox.blocking_send(Message::Task(task)).is_ok());

@@ -1,0 +1,145 @@
+//! Which thread writes.
+
+use std::task::{Context, Waker};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::fault::Fault;
+use crate::session::Session;
+
+/// Says which thread writes it; its rows are many enough that the log grows.
+struct Which;
+
+impl Verb for Which {
+    type Outcome = ThreadId;
+
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<ThreadId, Fault> {
+        let sql = "INSERT INTO hapax_run_results VALUES (1, randomblob(16), 4, hex(zeroblob(40000)))";
+        session.connection().execute(sql, [])?;
+        Ok(std::thread::current().id())
+    }
+}
+
+/// The same, as work of a user's would be.
+struct Long;
+
+impl Verb for Long {
+    type Outcome = ThreadId;
+    const IS_BRIEF: bool = false;
+
+    fn apply(&self, _: &mut Session<'_, '_>) -> Result<ThreadId, Fault> {
+        Ok(std::thread::current().id())
+    }
+}
+
+struct Opened {
+    store: SqliteStore,
+    folder: TempDir,
+}
+
+impl Opened {
+    async fn new(options: SqliteOptions) -> Self {
+        let folder = TempDir::new().unwrap();
+        let store = SqliteStore::open(folder.path().join("test.db"), options).await.unwrap();
+        Opened { store, folder }
+    }
+
+    /// Writes, after a transaction that took this long. Was it written by the thread that asks?
+    async fn write<V: Verb<Outcome = ThreadId>>(&self, request: V, took: Duration) -> bool {
+        if let Some(pen) = &self.store.pen {
+            pen.lock().unwrap().as_mut().unwrap().pretend_last_took(took);
+        }
+        // Nothing awaits between here and the write, so it is the same thread that asks.
+        let asking = std::thread::current().id();
+        self.store.write(request).await.unwrap() == asking
+    }
+
+    fn log_bytes(&self) -> u64 {
+        std::fs::metadata(self.folder.path().join("test.db-wal")).unwrap().len()
+    }
+}
+
+const QUICKLY: Duration = Duration::ZERO;
+const SLOWLY: Duration = Duration::from_millis(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_is_alone_writes_itself_unless_that_would_keep_its_thread() {
+    let opened = Opened::new(SqliteOptions::default()).await;
+    assert!(opened.write(Which, QUICKLY).await);
+    assert!(!opened.write(Which, SLOWLY).await, "the disk is slow");
+    assert!(!opened.write(Long, QUICKLY).await, "nobody knows how long work of users takes");
+    let other = UnderWay::new(&opened.store.under_way);
+    assert!(!opened.write(Which, QUICKLY).await, "another one is on its way: they share a commit");
+    drop(other);
+    assert!(opened.write(Which, QUICKLY).await);
+}
+
+#[tokio::test]
+async fn a_runtime_of_one_thread_is_never_kept() {
+    let opened = Opened::new(SqliteOptions::default()).await;
+    assert!(!opened.write(Which, QUICKLY).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_another_process_may_write_its_turn_is_not_waited_for_by_callers() {
+    let opened = Opened::new(SqliteOptions::default().shared(true)).await;
+    for _ in 0..3 {
+        assert!(!opened.write(Which, QUICKLY).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_somebody_writes_the_next_one_is_sent_to_the_thread() {
+    let opened = Opened::new(SqliteOptions::default()).await;
+    assert!(opened.write(Which, QUICKLY).await);
+    let pen = opened.store.pen.clone().unwrap();
+    let (asking, answered) = (std::thread::current().id(), opened.store.write(Which));
+    tokio::pin!(answered);
+    {
+        let _held = pen.lock().unwrap();
+        let first = answered.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(first.is_pending(), "whoever writes is not waited for on this thread");
+    }
+    assert_ne!(answered.await.unwrap(), asking);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_emptied_also_if_callers_alone_write() {
+    let opened = Opened::new(SqliteOptions::default()).await;
+    assert!(opened.write(Which, QUICKLY).await);
+    let inbox = opened.store.inbox.as_ref().unwrap();
+    let mut longest = 0;
+    for _ in 0..1_000 {
+        let (task, mut told) = Job::with_reply(Which);
+        let mut not_written = Some(task);
+        while let Some(task) = not_written.take() {
+            if let Some(writer) = opened.store.pen.as_ref().unwrap().lock().unwrap().as_mut() {
+                writer.pretend_last_took(QUICKLY);
+            }
+            // The thread may have the pen, to copy the log.
+            not_written = opened.store.write_here(inbox, task);
+        }
+        told.try_recv().unwrap().unwrap();
+        longest = longest.max(opened.log_bytes());
+    }
+    let written = 1_000 * 80_000;
+    assert!(longest < written / 2, "{longest} bytes of log after {written} bytes of rows");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_store_is_not_written_by_callers_either() {
+    let opened = Opened::new(SqliteOptions::default()).await;
+    assert!(opened.write(Which, QUICKLY).await);
+    opened.store.close().await.unwrap();
+    assert!(matches!(opened.store.write(Which).await, Err(StoreError::Unavailable(_))));
+}
+
+#[test]
+fn whoever_lingers_for_a_writer_that_is_gone_hears_that_nobody_knows() {
+    let (sender, mut told) = oneshot::channel::<StoreResult<()>>();
+    drop(sender);
+    assert!(matches!(linger(&mut told), Some(Err(StoreError::Unknown(_)))));
+}
