@@ -13,8 +13,15 @@ use crate::shared;
 
 /// 'HAPX': whoever makes a template holds this lock.
 const TEMPLATE_LOCK: i64 = 0x4841_5058;
+/// 'HAPY': whoever drops databases that are over holds this one.
+const DROPPING_LOCK: i64 = 0x4841_5059;
+/// How many databases that are over stay, some eight megabytes each, before they are dropped together: to drop one takes a checkpoint of the
+/// whole server, longer than most tests, and those after the first have little left to flush.
+const MAX_OVER: usize = 64;
+/// What a database is called in its comment once its test is over.
+const OVER: &str = "over";
 
-/// A database of its own on the shared server, dropped at the end.
+/// A database of its own on the shared server.
 #[derive(Debug)]
 pub struct Database {
     cluster: &'static Cluster,
@@ -77,14 +84,30 @@ impl Drop for Database {
                 return;
             };
             // What cannot be dropped goes with the server.
-            let _ = runtime.block_on(async {
-                let admin = connect(&url).await?;
-                admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
-                Ok::<(), FixtureError>(())
-            });
+            let _ = runtime.block_on(leave(&url, &name));
         });
         let _ = dropping.join();
     }
+}
+
+/// Marks a database as over, and drops all that are once there are many.
+async fn leave(url: &str, name: &str) -> Result<(), FixtureError> {
+    let admin = connect(url).await?;
+    admin.batch_execute(&format!("COMMENT ON DATABASE {name} IS '{OVER}'")).await?;
+    let list = "SELECT datname FROM pg_database WHERE shobj_description(oid, 'pg_database') = $1";
+    if admin.query(list, &[&OVER]).await?.len() < MAX_OVER {
+        return Ok(());
+    }
+    // Whoever has it drops them all; it ends with the connection.
+    let is_ours: bool = admin.query_one("SELECT pg_try_advisory_lock($1)", &[&DROPPING_LOCK]).await?.get(0);
+    if !is_ours {
+        return Ok(());
+    }
+    for row in admin.query(list, &[&OVER]).await? {
+        let over: &str = row.get(0);
+        admin.batch_execute(&format!("DROP DATABASE IF EXISTS {over} WITH (FORCE)")).await?;
+    }
+    Ok(())
 }
 
 /// One per build of each test program, so that no change of what prepares it is ever missed.
