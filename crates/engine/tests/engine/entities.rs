@@ -1,16 +1,14 @@
 //! Heartbeats and janitors beside the operations they are about: what an engine says of itself is not taken against it, and nobody asks more often than it is time.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::Bench;
+use crate::support::cut_off::CutOff;
 use hapax_engine::model::{Action, ClaimTo, EntityStep, EntityWorkflow, Payload};
 use hapax_engine::runtime::{Answer, CodeOnly, Outcome};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use serde_json::json;
-use support::Bench;
-use support::cut_off::CutOff;
 use tokio::sync::Semaphore;
 
 const EVERY: Duration = Duration::from_secs(30);

@@ -1,12 +1,11 @@
 //! Announcements: whoever subscribed is told of the end of a run or of a doubt, in the very commit that makes it so, once.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Bench, Log};
 use hapax_engine::model::{
     Advancing, Announced, Grant, Name, OwnerId, Payload, Post, PostStatus, RunId, RunResult, RunStatus,
     StepStatus, Subscriber, Subscribers, WorkflowRef, WorkspaceId,
@@ -15,7 +14,6 @@ use hapax_engine::runtime::{Announcer, Delivery};
 use hapax_engine::store::{AdvanceOutcome, ClaimRuns, Store};
 use hapax_engine::testing::CrashEverywhere;
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
-use support::{Bench, Log};
 
 /// `all` wants to be told everything, `ends` only of runs that end, `doubts` only of doubts.
 struct Three;

@@ -1,14 +1,12 @@
 //! Whose workflows are whose, and where their code comes from.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::Bench;
 use hapax_engine::model::{Actor, Noted, Role, RunId, RunStatus, Steer, Timestamp, WorkflowRef, WorkspaceId};
 use hapax_engine::runtime::{LoadWorkflow, WorkflowOptions};
 use hapax_engine::{Ctx, Engine, Error, Failure};
-use support::Bench;
 
 fn workspace(name: &str) -> WorkspaceId {
     WorkspaceId::new(name).unwrap()

@@ -1,14 +1,12 @@
 //! Runs driven to their end on the memory store.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::support::Bench;
 use hapax_engine::model::{ClosePolicy, RetryPolicy, RunStatus};
 use hapax_engine::{Ctx, Error, Failure};
-use support::Bench;
 
 async fn five_steps(ctx: Ctx, n: u64) -> Result<u64, Failure> {
     let mut sum = 0;
@@ -228,7 +226,7 @@ async fn cancelling_a_parent_cancels_its_child_unless_it_is_abandoned() {
 #[tokio::test]
 async fn a_cancelled_run_undoes_its_effects_last_first() {
     let bench = Bench::new();
-    let log = support::Log::default();
+    let log = crate::support::Log::default();
     let kept = log.clone();
     bench
         .engine
@@ -260,7 +258,7 @@ async fn a_cancelled_run_undoes_its_effects_last_first() {
 #[tokio::test]
 async fn a_scope_that_fails_is_undone_and_the_workflow_goes_on() {
     let bench = Bench::new();
-    let log = support::Log::default();
+    let log = crate::support::Log::default();
     let kept = log.clone();
     bench
         .engine
@@ -610,7 +608,7 @@ async fn a_promise_times_out_or_is_settled_never_both() {
 #[tokio::test]
 async fn a_cancelled_run_lets_its_effect_end_and_starts_no_other() {
     let bench = Bench::new();
-    let log = support::Log::default();
+    let log = crate::support::Log::default();
     let (open, gate) = tokio::sync::watch::channel(false);
     let kept = log.clone();
     bench
@@ -645,7 +643,7 @@ async fn a_cancelled_run_lets_its_effect_end_and_starts_no_other() {
 #[tokio::test]
 async fn a_shielded_part_is_finished_before_a_cancellation_takes_hold() {
     let bench = Bench::new();
-    let log = support::Log::default();
+    let log = crate::support::Log::default();
     let (open, gate) = tokio::sync::watch::channel(false);
     let kept = log.clone();
     bench
@@ -679,7 +677,7 @@ async fn a_shielded_part_is_finished_before_a_cancellation_takes_hold() {
 #[tokio::test]
 async fn a_failed_run_can_be_taken_up_from_a_named_step() {
     let bench = Bench::new();
-    let log = support::Log::default();
+    let log = crate::support::Log::default();
     let kept = log.clone();
     let broken = Arc::new(AtomicU32::new(1));
     let switch = broken.clone();

@@ -1,18 +1,16 @@
 //! A lease outside the store: no run is driven without it, and what loses it stops.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::support::Bench;
 use async_trait::async_trait;
 use hapax_engine::clock::ManualClock;
 use hapax_engine::lease::{Lease, LeaseError, LeaseToken, MemoryLease};
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{RunId, RunStatus, WorkspaceId};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
-use support::Bench;
 use tokio::sync::watch;
 
 const TTL: Duration = Duration::from_secs(30);

@@ -1,14 +1,11 @@
 //! TLS towards receivers: whose certificate is believed, and what a failed handshake means.
 
-#[path = "support/server.rs"]
-mod server;
-
 use std::sync::Arc;
 
+use crate::server::{Server, Told, dev};
 use hapax_outgoing::{Fault, Outgoing, Request, Rules};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
-use server::{Server, Told, dev};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 

@@ -8,7 +8,7 @@ use hapax_engine::model::{draw_run_lifecycle, draw_step_lifecycle};
 fn holds(mark: &str, diagram: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
     let text = std::fs::read_to_string(&path).unwrap();
-    let begin = format!("<!-- {mark}: generated, see crates/engine/tests/architecture.rs -->\n");
+    let begin = format!("<!-- {mark}: generated, see crates/engine/tests/engine/architecture.rs -->\n");
     let start =
         text.find(&begin).unwrap_or_else(|| panic!("ARCHITECTURE.md has no mark {mark:?}")) + begin.len();
     let end = start + text[start..].find("<!-- end -->").expect("the mark is closed");

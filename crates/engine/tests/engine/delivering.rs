@@ -1,15 +1,13 @@
 //! After-effects: there exactly when what caused them is, delivered at least once under one id, and fairly.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::{Bench, Log};
 use hapax_engine::model::{Actor, EffectKey, PostStatus, RetryPolicy, Role, RunStatus};
 use hapax_engine::runtime::{Delivery, TargetOptions};
 use hapax_engine::{Ctx, Engine, Error, Failure};
-use support::{Bench, Log};
 
 async fn order(ctx: Ctx, targets: Vec<String>) -> Result<(), Failure> {
     ctx.step("book", |_| async { Ok::<_, Failure>(()) }).await?;

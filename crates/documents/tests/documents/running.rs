@@ -1,14 +1,12 @@
 //! Every kind of step, from start to end, on the memory store.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Running, World, answer, checked, steps};
 use hapax_documents::approval_signal;
 use hapax_engine::Failure;
 use hapax_engine::model::{RunStatus, StepState, StepStatus};
 use serde_json::{Value, json};
-use support::{Running, World, answer, checked, steps};
 
 /// S0.32, S0.42: the input stays as it is, and the state is merged by each output, shallowly.
 #[tokio::test]

@@ -1,16 +1,14 @@
 //! Several engines on one store run documents as one would.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{World, steps};
 use hapax_engine::clock::ManualClock;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::{Engine, EngineOptions};
 use serde_json::json;
-use support::{World, steps};
 
 /// S0.20, S0.21, S0.26, S0.27, S0.39: whoever picks a run up, each of its steps is run once, and what the losers do changes nothing.
 #[tokio::test]

@@ -1,17 +1,15 @@
 //! Promises by business key, and promises that stand alone, as workflows see them.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::support::Bench;
 use hapax_engine::model::{IdempotencyKey, PromiseRef, PromiseState, RunStatus};
 use hapax_engine::runtime::{Error, Made, NewPromise, Settling};
 use hapax_engine::store::Store;
 use hapax_engine::{Ctx, Failure};
 use serde::{Deserialize, Serialize};
-use support::Bench;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -1,18 +1,16 @@
 //! Runs that wait go on when what they wait for is there: not without end before, and not never after.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::support::Bench;
 use hapax_engine::clock::{Clock, ManualClock, SystemClock};
 use hapax_engine::ctx::StepFuture;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{RunStatus, StepStatus, Timestamp};
 use hapax_engine::runtime::{Point, PointWatcher};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
-use support::Bench;
 
 /// Invariant 48: a node whose wall clock is wrong neither asks the store without end nor oversleeps.
 #[tokio::test]

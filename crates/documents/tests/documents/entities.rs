@@ -1,9 +1,8 @@
 //! Entity workflows: what is wrong with one is told all at once, each with its place and rule; what is in order can be used.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::World;
 use hapax_documents::entity::{Ended, HTTP_TARGET, PlannedAfterEffect, Rejection, WORKFLOW_TARGET};
 use hapax_documents::limits::{MAX_ENTITY_STEPS, MAX_REQUESTERS, MAX_STATUSES};
 use hapax_documents::{
@@ -13,7 +12,6 @@ use hapax_documents::{
 use hapax_engine::model::{Action, FailureClass, Name, OperationEnd, RevertRule};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use support::World;
 
 fn name(text: &str) -> Name {
     Name::new("test", text).unwrap()
@@ -542,7 +540,8 @@ fn answered(status: u16, kind: &str, body: Value) -> Result<HttpAnswer, HttpFaul
 #[tokio::test]
 async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
     let world = World::default();
-    let hands = world.hands(|_, _| Ok(json!({})), |_, _| support::answer(200, json!({ "id": "cap_1" })));
+    let hands =
+        world.hands(|_, _| Ok(json!({})), |_, _| crate::support::answer(200, json!({ "id": "cap_1" })));
     let payment = example("payment.yaml");
     let end = payment.call_http("capture", None, &call(json!({})), "op_1:capture", &hands).await;
     let OperationEnd::Done { result, data } = end else { panic!("{end:?}") };
@@ -610,7 +609,7 @@ fn answers_tell_what_became_of_the_action() {
 #[tokio::test]
 async fn after_effects_are_filled_in_from_what_the_outbox_carries() {
     let world = World::default();
-    let hands = world.hands(|_, _| Ok(json!({})), |_, _| support::answer(200, json!({})));
+    let hands = world.hands(|_, _| Ok(json!({})), |_, _| crate::support::answer(200, json!({})));
     let payload = json!({
         "entity": { "id": "p/1" }, "operation": { "id": "op_1" }, "step": "capture", "requester": "support",
         "status": "captured", "result": { "capture_id": "cap_1" }, "input": {},

@@ -1,18 +1,16 @@
 //! An effect begins before the record of what the code was told is durable, if that follows from what is; and only then.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::cut_off::CutOff;
+use crate::support::{Bench, Log};
 use hapax_engine::ctx::{Attempt, StepFuture};
 use hapax_engine::model::{RunId, RunStatus, StepStatus};
 use hapax_engine::runtime::NewPromise;
 use hapax_engine::store::Store;
 use hapax_engine::testing::{CrashEverywhere, Expect};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure, effects};
-use support::cut_off::CutOff;
-use support::{Bench, Log};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -1,15 +1,13 @@
 //! A run rebuilt from its records stands where it stood, whatever has come in since.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::Bench;
 use hapax_engine::ctx::StepFuture;
 use hapax_engine::model::{RunStatus, StepStatus};
 use hapax_engine::{Ctx, Failure};
-use support::Bench;
 
 /// A promise against a timer, and something to wait for after it.
 async fn race(ctx: Ctx, _: ()) -> Result<(usize, String), Failure> {

@@ -1,11 +1,9 @@
 //! Requests as steps: what is sent, what its answer means, and what is done when there is none.
 
-mod support;
-
+use crate::support::{Running, World, answer, steps};
 use hapax_documents::HttpFault;
 use hapax_engine::model::StepStatus;
 use serde_json::{Value, json};
-use support::{Running, World, answer, steps};
 
 #[tokio::test]
 async fn a_request_carries_the_key_its_secrets_and_what_the_templates_say() {

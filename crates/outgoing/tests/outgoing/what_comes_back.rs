@@ -1,14 +1,11 @@
 //! What comes back: answers within their limits, and faults that say whether the request may have happened.
 
-#[path = "support/server.rs"]
-mod server;
-
 use std::future::pending;
 use std::time::Duration;
 
+use crate::server::{Server, Told, dev};
 use hapax_outgoing::{Answers, Fault, Lookup, Outgoing, Part, Request, Rules, Unusable, limits};
 use http::{HeaderValue, Method};
-use server::{Server, Told, dev};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Long enough for a loopback connection on a busy machine, short enough to wait for.

@@ -1,12 +1,10 @@
 //! What was done is undone, whenever a cancellation comes.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Bench, Log};
 use hapax_engine::model::{RunStatus, StepStatus};
 use hapax_engine::{Ctx, Failure};
-use support::{Bench, Log};
 use tokio::sync::watch;
 
 /// Books `name`, and says so when that is undone; the undoing waits at the gate.

@@ -1,16 +1,14 @@
 //! Random documents, run once in peace and once with crashes: they come to the same end, and no step is run more often than it may.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Running, World, checked};
 use hapax_documents::Checked;
 use hapax_engine::model::RunStatus;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use support::{Running, World, checked};
 
 /// Steps that need nobody outside; names are given afterwards.
 fn step() -> BoxedStrategy<Value> {

@@ -1,16 +1,14 @@
 //! Every example is a document without errors that runs to its end, and that a crash at any point does no harm.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Running, World, answer};
 use hapax_documents::{Checked, Format, Hands, Known, TaskCall, approval_signal, check, register};
 use hapax_engine::model::{RunId, RunStatus};
 use hapax_engine::testing::{CrashEverywhere, Lab};
 use hapax_engine::{Engine, Error, Failure};
 use serde_json::{Value, json};
-use support::{Running, World, answer};
 
 fn example(name: &str) -> Arc<Checked> {
     let path = format!("{}/examples/{name}", env!("CARGO_MANIFEST_DIR"));

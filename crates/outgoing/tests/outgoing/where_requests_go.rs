@@ -1,11 +1,8 @@
 //! Where requests may go: each line of the security list about it.
 
-#[path = "support/server.rs"]
-mod server;
-
+use crate::server::{Server, Told, dev};
 use hapax_outgoing::{Fault, Kind, Outgoing, Ports, Refusal, Request, Rules};
 use http::{HeaderValue, Method};
-use server::{Server, Told, dev};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -324,7 +321,9 @@ async fn a_proxy_of_the_environment_is_not_used() {
     let server = Server::answering(OK).await;
     let proxy = Server::answering("HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n").await;
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--ignored", "--exact", "behind_a_proxy"]).env("HAPAX_TEST_URL", server.url("/"));
+    child
+        .args(["--ignored", "--exact", "where_requests_go::behind_a_proxy"])
+        .env("HAPAX_TEST_URL", server.url("/"));
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"] {
         child.env(name, proxy.url(""));
     }

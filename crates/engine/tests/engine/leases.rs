@@ -1,17 +1,15 @@
 //! Two engines on one store: who drives a run, and what a late one may still do.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::cut_off::CutOff;
+use crate::support::{Bench, Log};
 use hapax_engine::clock::SystemClock;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{RetryPolicy, RunStatus, StepStatus, Timestamp, WorkspaceId};
 use hapax_engine::store::Store;
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
-use support::cut_off::CutOff;
-use support::{Bench, Log};
 use tokio::sync::watch;
 
 const LEASE: Duration = Duration::from_secs(30);

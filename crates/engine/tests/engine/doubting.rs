@@ -1,11 +1,10 @@
 //! Claimed effects: entered at most once, and in doubt where nobody knows whether they happened.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::support::{Bench, Log};
 use hapax_engine::ctx::StepFuture;
 use hapax_engine::model::{
     Actor, EffectClass, Noted, OnDoubt, Probed, Resolution, Role, Ruling, RunId, RunStatus, StepStatus,
@@ -13,7 +12,6 @@ use hapax_engine::model::{
 use hapax_engine::runtime::{Doubt, WorkflowOptions};
 use hapax_engine::{Ctx, Engine, Error, Failure};
 use serde_json::json;
-use support::{Bench, Log};
 
 fn ruling(resolution: Resolution) -> Ruling {
     let by = Actor { name: "ada".into(), role: Role::Manager };
@@ -726,7 +724,7 @@ async fn a_late_outcome_is_refused_and_noted() {
     let bench = Bench::new();
     let log = Log::default();
     let (open, gate) = tokio::sync::watch::channel(false);
-    let line = support::cut_off::CutOff::new(bench.store.clone());
+    let line = crate::support::cut_off::CutOff::new(bench.store.clone());
     let node = Engine::launch(line.clone(), bench.clock.clone(), Default::default()).unwrap();
     let workflow = |log: &Log, gate: tokio::sync::watch::Receiver<bool>| {
         let log = log.clone();

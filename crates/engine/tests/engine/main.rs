@@ -1,0 +1,21 @@
+//! The engine on the memory store: how runs are driven, replayed, awaited, undone and doubted, and the memory store itself.
+
+mod announcing;
+mod architecture;
+mod crashing_everywhere;
+mod delivering;
+mod doubting;
+mod driving;
+mod entities;
+mod following;
+mod fsck;
+mod leases;
+mod memory_conformance;
+mod naming;
+mod outside_lease;
+mod promising;
+mod registering;
+mod replaying;
+mod support;
+mod undoing;
+mod waking;
