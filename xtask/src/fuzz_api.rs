@@ -1,12 +1,16 @@
 //! `cargo xtask fuzz-api`: requests that schemathesis makes up from the description of the API, sent to a server of their own.
 
+mod hints;
+mod seeds;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::command_line::CommandLine;
 
@@ -18,8 +22,11 @@ const CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 /// Streams do not end, and whoever revokes or rotates their own credential can ask nothing more.
 const LEFT_OUT: &str = "/(stream|revoke|rotate)$";
-/// Runs that are there before, so that not everything is about runs nobody knows.
-const RUNS: u32 = 6;
+/// The header by which schemathesis names each of its requests, and we each of ours.
+const CASE_HEADER: &str = "X-Schemathesis-TestCaseId";
+static CASES: AtomicU32 = AtomicU32::new(0);
+/// Its janitor soon takes for dead whoever is not heard of.
+const MODULE: &str = "fuzzed:200ms:200ms";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -45,9 +52,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if data.exists() {
         std::fs::remove_dir_all(&data).context("what the last time left cannot be removed")?;
     }
-    let server = Server::start(&profile.join("hapax"), &data)?;
+    let program = profile.join("hapax");
+    let left = seeds::leave_steps_behind(Server::start(&program, &data)?)?;
+    let server = Server::start(&program, &data)?;
+    let seeds = seeds::sow(&server, left)?;
     let config = folder.join("schemathesis.toml");
-    std::fs::write(&config, server.hints()?).context("the hints cannot be written")?;
+    std::fs::write(&config, hints::of(&seeds)).context("the hints cannot be written")?;
 
     println!("==> {} minutes of requests to {}", options.minutes, server.url);
     let status = Command::new(schemathesis)
@@ -94,23 +104,24 @@ fn install(venv: &Path) -> Result<PathBuf> {
     Ok(venv.join("bin/schemathesis"))
 }
 
-/// `hapax dev` with an empty folder; ends with this.
-struct Server {
+/// `hapax dev` in a folder of its own; ends with this.
+pub(crate) struct Server {
     process: Child,
-    url: String,
-    key: String,
-    sample: String,
+    pub(crate) url: String,
+    pub(crate) key: String,
+    pub(crate) workspace: String,
+    pub(crate) sample: String,
 }
 
 impl Server {
     fn start(program: &Path, data: &Path) -> Result<Self> {
         std::fs::create_dir_all(data)?;
         let mut process = Command::new(program)
-            .args(["dev", "--listen", "127.0.0.1:0", "--json", "--data"])
+            .args(["dev", "--listen", "127.0.0.1:0", "--json", "--modules", MODULE, "--data"])
             .arg(data)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(data.join("log"))?)
+            .stderr(std::fs::File::options().create(true).append(true).open(data.join("log"))?)
             .spawn()
             .with_context(|| format!("{} cannot be started", program.display()))?;
         let mut line = String::new();
@@ -118,24 +129,16 @@ impl Server {
         BufReader::new(stdout).read_line(&mut line)?;
         let ready: Value = serde_json::from_str(&line).context("the server did not say that it is ready")?;
         let text = |name: &str| ready[name].as_str().unwrap_or_default().to_owned();
-        Ok(Server { process, url: text("url"), key: text("apiKey"), sample: text("sampleDefinition") })
+        let (url, key) = (text("url"), text("apiKey"));
+        Ok(Server { process, url, key, workspace: text("workspace"), sample: text("sampleDefinition") })
     }
 
-    /// Makes some runs, and tells schemathesis their ids and other words that get a request past the first check.
-    fn hints(&self) -> Result<String> {
-        let mut runs = Vec::new();
-        for number in 0..RUNS {
-            let delay_ms = if number % 2 == 0 { 0 } else { 3_600_000 };
-            let body = json!({
-                "definitionId": self.sample,
-                "input": {"order": number},
-                "idempotencyKey": format!("order-{number}"),
-                "delayMs": delay_ms,
-            });
-            let made = request(&self.url, &self.key, "POST", "/api/v1/workflow-runs", &body.to_string())?;
-            runs.push(made["run"]["id"].as_str().context("the answer names no run")?.to_owned());
-        }
-        Ok(hints(&runs, &self.sample))
+    pub(crate) fn get(&self, path: &str) -> Result<Value> {
+        request(&self.url, &self.key, "GET", path, "")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        request(&self.url, &self.key, "POST", path, &body.to_string())
     }
 }
 
@@ -146,48 +149,15 @@ impl Drop for Server {
     }
 }
 
-/// Wrong keys are left out: after some the server, rightly, hears nobody from this address for a while.
-fn hints(runs: &[String], sample: &str) -> String {
-    let (runs, samples) = (json!(runs), json!([sample]));
-    format!(
-        r#"[generation]
-with-security-parameters = false
-
-[dictionaries]
-runs.values = {runs}
-definitions.values = {samples}
-keys.values = ["order-1", "order-2", "order-9"]
-scopes.values = ["run", "request"]
-steps.values = ["look", "breathe", "answer"]
-
-[parameters]
-"body.definitionId" = {{ dictionary = "definitions", probability = 0.7 }}
-"body.runs[*].definitionId" = {{ dictionary = "definitions", probability = 0.7 }}
-"path.run" = {{ dictionary = "runs", probability = 0.7 }}
-"path.key" = {{ dictionary = "keys", probability = 0.5 }}
-"path.scope" = {{ dictionary = "scopes", probability = 0.8 }}
-"path.step" = {{ dictionary = "steps", probability = 0.5 }}
-
-[[operations]]
-include-path-regex = "workflow-runs"
-parameters."path.id" = {{ dictionary = "runs", probability = 0.7 }}
-
-[[operations]]
-include-path-regex = "workflow-definitions"
-parameters."path.id" = {{ dictionary = "definitions", probability = 0.7 }}
-"#
-    )
-}
-
-/// One request on a connection of its own.
+/// One request on a connection of its own. It never waits for a step: that goes on in the server.
 fn request(url: &str, key: &str, method: &str, path: &str, body: &str) -> Result<Value> {
     let address = url.strip_prefix("http://").context("the server speaks plain HTTP")?;
     let mut stream = TcpStream::connect(address).context("the server cannot be reached")?;
-    let length = body.len();
+    let (length, case) = (body.len(), CASES.fetch_add(1, Ordering::Relaxed));
     write!(
         stream,
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+         {CASE_HEADER}: case-{case}\r\nPrefer: wait=0\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -199,14 +169,6 @@ fn request(url: &str, key: &str, method: &str, path: &str, body: &str) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_hints_name_what_is_there() {
-        let text = hints(&["run_1".into(), "run_2".into()], "def_1");
-        assert!(text.contains(r#"runs.values = ["run_1","run_2"]"#), "{text}");
-        assert!(text.contains(r#"definitions.values = ["def_1"]"#), "{text}");
-        assert!(text.contains("with-security-parameters = false"), "{text}");
-    }
 
     #[test]
     fn a_server_that_is_not_there_is_told_so() {
