@@ -21,7 +21,7 @@ use crate::strict_json::StrictJson;
 
 /// Answers an approval: under the role and the requester of the credential, which the document lets decide or not.
 #[utoipa::path(
-    post, path = "/api/v1/workflow-runs/{id}/approvals/{step}", tag = "runs", request_body = api::AnswerApproval,
+    post, path = "/api/v1/workflow-runs/{id}/approvals/{step}", tag = "runs", operation_id = "answer_approval", request_body = api::AnswerApproval,
     params(
         ("id" = String, Path, description = "The run"),
         ("step" = String, Path, description = "The step that asks"),

@@ -23,7 +23,7 @@ use crate::translate::{completion, new_promise, shown_durable};
 
 /// Makes a durable promise, or finds that it was made under the same key.
 #[utoipa::path(
-    post, path = "/promises", tag = "durable promises", request_body = api::CreateDurablePromise,
+    post, path = "/promises",  operation_id = "create_durable_promise",tag = "durable promises", request_body = api::CreateDurablePromise,
     params(
         ("idempotency-key" = Option<String>, Header, description = "What the maker knows the making by"),
         ("strict" = Option<bool>, Header, description = "`true`: one that was made before counts only while it is pending"),
@@ -59,7 +59,7 @@ pub(crate) async fn create(
 
 /// One durable promise.
 #[utoipa::path(
-    get, path = "/promises/{id}", tag = "durable promises",
+    get, path = "/promises/{id}",  operation_id = "show_durable_promise",tag = "durable promises",
     params(("id" = String, Path, description = "Its id, percent-encoded")),
     responses(
         (status = 200, description = "The promise", body = api::DurablePromise),
@@ -79,7 +79,7 @@ pub(crate) async fn show(
 
 /// Completes a durable promise, or finds that it was completed under the same key.
 #[utoipa::path(
-    patch, path = "/promises/{id}", tag = "durable promises", request_body = api::CompleteDurablePromise,
+    patch, path = "/promises/{id}",  operation_id = "complete_durable_promise",tag = "durable promises", request_body = api::CompleteDurablePromise,
     params(
         ("id" = String, Path, description = "Its id, percent-encoded"),
         ("idempotency-key" = Option<String>, Header, description = "What the settler knows the completion by"),

@@ -21,7 +21,7 @@ use crate::translate::shown_event;
 
 /// What happened to a run as a whole, oldest first.
 #[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/events", tag = "runs",
+    get, path = "/api/v1/workflow-runs/{id}/events", tag = "runs", operation_id = "list_run_events",
     params(("id" = String, Path, description = "The run"), PageOf),
     responses(
         (status = 200, description = "One page", body = api::Page<api::RunEvent>),
@@ -50,7 +50,7 @@ pub(crate) async fn list(
 
 /// The history of a run as it happens: events `run`, `step` and, at last, `end`. `Last-Event-ID` goes on where another stream broke off.
 #[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/events/stream", tag = "runs",
+    get, path = "/api/v1/workflow-runs/{id}/events/stream", tag = "runs", operation_id = "stream_run_events",
     params(
         ("id" = String, Path, description = "The run"),
         ("Last-Event-ID" = Option<String>, Header, description = "The version that was seen last"),

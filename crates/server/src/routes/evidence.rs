@@ -23,7 +23,7 @@ use crate::translate::{shown_effect, shown_note};
 
 /// The effects of one run: every attempt, claim, probe, ruling and refused write.
 #[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/ledger", tag = "evidence", params(("id" = String, Path, description = "The run")),
+    get, path = "/api/v1/workflow-runs/{id}/ledger", tag = "evidence", operation_id = "list_ledger_of_run", params(("id" = String, Path, description = "The run")),
     responses(
         (status = 200, description = "Every effect of the run", body = api::Page<api::LedgerEntry>),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -42,7 +42,7 @@ pub(crate) async fn ledger_of_run(
 
 /// The effects of the workspace, by run, newest run first; `limit` counts runs.
 #[utoipa::path(
-    get, path = "/api/v1/ledger", tag = "evidence", params(PageOf),
+    get, path = "/api/v1/ledger", tag = "evidence", operation_id = "list_ledger", params(PageOf),
     responses(
         (status = 200, description = "The effects of one page of runs", body = api::Page<api::LedgerEntry>),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -76,7 +76,7 @@ pub(crate) async fn ledger(
 
 /// What people did in the workspace, oldest first.
 #[utoipa::path(
-    get, path = "/api/v1/audit", tag = "evidence", params(PageOf),
+    get, path = "/api/v1/audit", tag = "evidence", operation_id = "list_audit", params(PageOf),
     responses(
         (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -93,7 +93,7 @@ pub(crate) async fn audit(
 
 /// The journal of one run: what was tried, found out and decided, oldest first.
 #[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/notes", tag = "evidence",
+    get, path = "/api/v1/workflow-runs/{id}/notes", tag = "evidence", operation_id = "list_run_notes",
     params(("id" = String, Path, description = "The run"), PageOf),
     responses(
         (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
@@ -130,7 +130,7 @@ async fn journal(
 
 /// Leaves a note on a run, whatever it is doing.
 #[utoipa::path(
-    post, path = "/api/v1/workflow-runs/{id}/notes", tag = "evidence", request_body = api::AddNote,
+    post, path = "/api/v1/workflow-runs/{id}/notes", tag = "evidence", operation_id = "add_run_note", request_body = api::AddNote,
     params(
         ("id" = String, Path, description = "The run"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),

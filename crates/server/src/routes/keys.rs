@@ -32,7 +32,7 @@ pub(crate) struct Of {
 
 /// What a key stands for: who used it, when, for what, how often it came again, and when it expires.
 #[utoipa::path(
-    get, path = "/api/v1/keys/{scope}/{key}", tag = "keys",
+    get, path = "/api/v1/keys/{scope}/{key}", tag = "keys", operation_id = "show_key",
     params(
         ("scope" = String, Path, description = "`run`, `promise` or `request`"),
         ("key" = String, Path, description = "The key, percent-encoded"),
@@ -56,7 +56,7 @@ pub(crate) async fn show(
 
 /// Frees a key before its time, so that it may be used anew. What it names must be over.
 #[utoipa::path(
-    post, path = "/api/v1/keys/{scope}/{key}/release", tag = "keys", request_body = api::ReleaseKey,
+    post, path = "/api/v1/keys/{scope}/{key}/release", tag = "keys", operation_id = "release_key", request_body = api::ReleaseKey,
     params(
         ("scope" = String, Path, description = "`run`, `promise` or `request`"),
         ("key" = String, Path, description = "The key, percent-encoded"),

@@ -14,7 +14,7 @@ use crate::app::App;
 
 /// The contract on idempotency that is in force.
 #[utoipa::path(
-    get, path = "/api/v1/idempotency-policy", tag = "about",
+    get, path = "/api/v1/idempotency-policy", tag = "about", operation_id = "show_idempotency_policy",
     responses((status = 200, description = "The contract", body = api::IdempotencyPolicy)),
 )]
 pub(crate) async fn policy(State(app): State<Arc<App>>) -> Json<api::IdempotencyPolicy> {

@@ -31,7 +31,7 @@ use crate::translate::{shown_failure, shown_run, shown_run_with_steps, status_na
 
 /// Starts a run, at most once per key.
 #[utoipa::path(
-    post, path = "/api/v1/workflow-runs", tag = "runs", request_body = api::CreateRun,
+    post, path = "/api/v1/workflow-runs", tag = "runs", operation_id = "create_run", request_body = api::CreateRun,
     params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
     responses(
         (status = 201, description = "The run was made", body = api::CreatedRun),
@@ -55,7 +55,7 @@ pub(crate) async fn create(
 
 /// Starts several runs; each stands for itself, and gets the answer it would have got alone.
 #[utoipa::path(
-    post, path = "/api/v1/workflow-runs/batch", tag = "runs", request_body = api::CreateRunBatch,
+    post, path = "/api/v1/workflow-runs/batch", tag = "runs", operation_id = "create_run_batch", request_body = api::CreateRunBatch,
     params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
     responses(
         (status = 200, description = "One answer per item, in order", body = api::CreatedRunBatch),
@@ -244,7 +244,7 @@ pub(crate) fn definition_of(app: &App, view: &RunView) -> Option<String> {
 
 /// One run with its steps.
 #[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
+    get, path = "/api/v1/workflow-runs/{id}", tag = "runs", operation_id = "show_run", params(("id" = String, Path, description = "The run")),
     responses(
         (status = 200, description = "The run", body = api::RunDetail),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -295,7 +295,7 @@ pub(crate) struct RunFilter {
 
 /// Runs, newest first.
 #[utoipa::path(
-    get, path = "/api/v1/workflow-runs", tag = "runs", params(RunFilter),
+    get, path = "/api/v1/workflow-runs", tag = "runs", operation_id = "list_runs", params(RunFilter),
     responses(
         (status = 200, description = "One page", body = api::Page<api::Run>),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -332,10 +332,10 @@ pub(crate) async fn list(
 }
 
 macro_rules! steers {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $command:expr) => {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $command:expr) => {
         $(#[$doc])*
         #[utoipa::path(
-            post, path = $path, tag = "runs", request_body(content = Option<api::SteerRun>),
+            post, path = $path, tag = "runs", operation_id = $operation, request_body(content = Option<api::SteerRun>),
             params(
                 ("id" = String, Path, description = "The run"),
                 ("If-Match" = Option<String>, Header, description = "Only if the run still has this version"),
@@ -363,20 +363,20 @@ macro_rules! steers {
 
 steers! {
     /// Asks a run to undo what it can and end.
-    cancel, "/api/v1/workflow-runs/{id}/cancel", |reason| Steer::Cancel { reason }
+    cancel, "/api/v1/workflow-runs/{id}/cancel", "cancel_run", |reason| Steer::Cancel { reason }
 }
 steers! {
     /// Asks a run to stop at the next boundary.
-    pause, "/api/v1/workflow-runs/{id}/pause", |_| Steer::Pause
+    pause, "/api/v1/workflow-runs/{id}/pause", "pause_run", |_| Steer::Pause
 }
 steers! {
     /// Lets a paused run go on.
-    resume, "/api/v1/workflow-runs/{id}/resume", |_| Steer::Resume
+    resume, "/api/v1/workflow-runs/{id}/resume", "resume_run", |_| Steer::Resume
 }
 
 /// Reopens a failed run: what failed last runs again, or all from a step on.
 #[utoipa::path(
-    post, path = "/api/v1/workflow-runs/{id}/retry", tag = "runs", request_body(content = Option<api::RetryRun>),
+    post, path = "/api/v1/workflow-runs/{id}/retry", tag = "runs", operation_id = "retry_run", request_body(content = Option<api::RetryRun>),
     params(
         ("id" = String, Path, description = "The run"),
         ("If-Match" = Option<String>, Header, description = "Only if the run still has this version"),
@@ -424,7 +424,7 @@ async fn steer(
 
 /// Sends a run a signal; kept until it asks for it.
 #[utoipa::path(
-    post, path = "/api/v1/workflow-runs/{id}/signals", tag = "runs", request_body = api::SendSignal,
+    post, path = "/api/v1/workflow-runs/{id}/signals", tag = "runs", operation_id = "send_signal", request_body = api::SendSignal,
     params(
         ("id" = String, Path, description = "The run"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
@@ -460,7 +460,7 @@ pub(crate) async fn signal(
 
 /// What a run ended with; waits for it if asked to.
 #[utoipa::path(
-    get, path = "/api/v1/workflow-runs/{id}/result", tag = "runs",
+    get, path = "/api/v1/workflow-runs/{id}/result", tag = "runs", operation_id = "show_run_result",
     params(
         ("id" = String, Path, description = "The run"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, at most 60, for the end"),

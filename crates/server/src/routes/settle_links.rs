@@ -26,7 +26,7 @@ use crate::translate::{life_of_token, promise_named, settlement_by_token};
 
 /// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once.
 #[utoipa::path(
-    post, path = "/api/v1/promises/{ref}/tokens", tag = "promises", request_body(content = Option<api::CreateSettleToken>),
+    post, path = "/api/v1/promises/{ref}/tokens", tag = "promises", operation_id = "create_settle_token", request_body(content = Option<api::CreateSettleToken>),
     params(("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded")),
     responses(
         (status = 201, description = "The token, shown this once", body = api::IssuedSettleToken),
@@ -62,7 +62,7 @@ pub(crate) async fn issue(
 
 /// Settles the promise of a token.
 #[utoipa::path(
-    post, path = "/settle/{token}", tag = "promises", request_body = api::SettleByToken,
+    post, path = "/settle/{token}", tag = "promises", operation_id = "settle_by_token", request_body = api::SettleByToken,
     params(("token" = String, Path, description = "The token")),
     responses(
         (status = 200, description = "The promise is settled so", body = api::SettledByToken),
@@ -108,7 +108,7 @@ fn refuse(app: &App, address: Option<IpAddr>) -> Refused {
 
 /// What a person, or a program that follows links, sees: nothing about the token, and nothing happens.
 #[utoipa::path(
-    get, path = "/settle/{token}", tag = "promises", params(("token" = String, Path, description = "The token")),
+    get, path = "/settle/{token}", tag = "promises", operation_id = "explain_settle_token", params(("token" = String, Path, description = "The token")),
     responses((status = 200, description = "How to use such an address; the same for every token", body = String, content_type = "text/plain")),
 )]
 pub(crate) async fn explain() -> &'static str {

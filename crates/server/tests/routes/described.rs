@@ -52,6 +52,19 @@ fn each_description_says_who_may_call_it() {
     }
 }
 
+/// OpenAPI asks for it, and whoever makes a client from the description names its functions so.
+#[test]
+fn each_operation_has_an_id_of_its_own() {
+    let described = description();
+    let mut ids = std::collections::BTreeMap::new();
+    for (method, path, _) in list_routes() {
+        let operation = &described["paths"][path][method.as_str().to_lowercase()];
+        let id = operation["operationId"].as_str().expect("it has one").to_owned();
+        let before = ids.insert(id.clone(), format!("{method} {path}"));
+        assert_eq!(before, None, "{id} is also {method} {path}");
+    }
+}
+
 /// What is published changes only when somebody means it: run with HAPAX_UPDATE=1 to accept a change.
 #[test]
 fn the_description_is_the_one_on_file() {
