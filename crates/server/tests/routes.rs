@@ -14,6 +14,8 @@ mod bad_input;
 mod canaries;
 #[path = "routes/credentials.rs"]
 mod credentials;
+#[path = "routes/cursors.rs"]
+mod cursors;
 #[path = "routes/described.rs"]
 mod described;
 

@@ -15,8 +15,8 @@ use super::targets::{Delivery, Receive, Target, TargetOptions};
 use super::{Engine, Error};
 use crate::limits::{MAX_DELIVERY, MAX_PAGE};
 use crate::model::{
-    Actor, EffectKey, Failure, Name, Note, Noted, Payload, Post, PostStatus, RulingRefused, StepId,
-    Timestamp, decide_post,
+    Actor, EffectKey, Failure, Name, Note, Noted, OperationId, Payload, Post, PostStatus, RulingRefused,
+    RunId, StepId, Timestamp, decide_post,
 };
 use crate::store::{ClaimPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
 
@@ -118,7 +118,11 @@ impl Engine {
             workspace: workspace.clone(),
             run: known.run,
             generation: Default::default(),
-            step: id.as_str().split_once(':').map(|(_, step)| StepId::from_stored(step)),
+            step: match known.run {
+                // It tells the operation as well.
+                RunId::NONE => Some(StepId::from_stored(id.as_str())),
+                _ => id.as_str().split_once(':').map(|(_, step)| StepId::from_stored(step)),
+            },
             at: self.inner.store.now(),
             fence: Default::default(),
             owner: None,
@@ -139,9 +143,12 @@ impl Engine {
     /// One after-effect.
     pub async fn get_after_effect(&self, id: &EffectKey) -> Result<Post, Error> {
         let missing = || Error::NoSuchPost(id.as_str().chars().take(200).collect());
-        let run =
-            id.as_str().split([':', '.']).next().and_then(|text| text.parse().ok()).ok_or_else(missing)?;
-        let mut after = EffectKey::before(run);
+        // All of one run, or of one operation, are together, after the id of that.
+        let of = id.as_str().split([':', '.']).next().unwrap_or_default();
+        if of.parse::<RunId>().is_err() && of.parse::<OperationId>().is_err() {
+            return Err(missing());
+        }
+        let mut after = EffectKey::from_stored(of);
         loop {
             let page = self.list_posts(None, None, Some(after), MAX_PAGE).await?;
             match page.iter().find(|post| post.id >= *id) {

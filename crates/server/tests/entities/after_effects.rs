@@ -1,5 +1,6 @@
 //! What is told once a step has ended, and steps that a run carries out.
 
+use hapax_engine::model::{Actor, OperationId, PostStatus, Role as Rank, RunId, WorkspaceId};
 use serde_json::{Value, json};
 
 use super::desk::{make, upload};
@@ -79,4 +80,57 @@ async fn a_step_is_carried_out_by_a_run_and_followed_by_another() {
         .await;
     assert_eq!(thanked["items"].as_array().unwrap().len(), 1);
     assert_eq!(thanked["items"][0]["input"], json!({ "parcel": "p-1" }));
+}
+
+/// However often an after-effect is delivered, its run is one: beside the run of its operation in time, and another for another operation.
+#[tokio::test]
+async fn an_after_effect_that_is_delivered_again_starts_no_second_run() {
+    let server = TestServer::memory().await;
+    let step = json!({ "name": "say", "type": "task", "task": "echo", "input": { "said": "{{ input }}" } });
+    server.upload(&json!({ "name": "thanks", "version": 1, "steps": [step] })).await;
+    let document = json!({
+        "name": "parcels", "module": "billing", "entity": "parcel", "status_types": ["packed", "shipped"],
+        "steps": [{
+            "step_id": 1, "step_key": "ship", "status": "packed", "successful_state": "shipped",
+            "success_after_effect": { "workflow": "thanks", "input": { "parcel": "{{ entity.id }}" } },
+        }],
+    });
+    upload(&server, &document).await;
+    let mut operations = Vec::new();
+    for id in ["p-1", "p-2"] {
+        make(&server, "parcel", id, "packed").await;
+        let shipped = server.post(&format!("/api/v1/entities/parcel/{id}/steps/ship"), &json!({}), &[]).await;
+        assert_eq!(shipped.status, 200, "{}", shipped.text());
+        let operation: OperationId = shipped.json()["operation"]["id"].as_str().unwrap().parse().unwrap();
+        operations.push(operation);
+    }
+    let thanked = "/api/v1/workflow-runs?workflow=thanks&status=COMPLETED";
+    let both = server.until_shown(thanked, |shown| shown["items"].as_array().unwrap().len() == 2).await;
+    let engine = server.engine.workspace(WorkspaceId::new("acme").unwrap());
+    let delivered = Some(PostStatus::Delivered);
+    let posts = engine.list_after_effects(delivered, None, 10).await.unwrap();
+    assert_eq!(posts.len(), 2);
+    let by = Actor { name: "Ann".into(), role: Rank::Manager };
+    for post in &posts {
+        engine.redeliver(&post.id, by.clone(), "to see what happens").await.unwrap();
+    }
+    let audit = server.get("/api/v1/audit?limit=200").await.json();
+    let told: Vec<&Value> =
+        audit["items"].as_array().unwrap().iter().filter(|it| it["what"] == "redelivered").collect();
+    assert_eq!(told.len(), 2);
+    assert_eq!((&told[0]["stepId"], &told[0]["runId"]), (&json!(posts[0].id.as_str()), &json!(null)));
+    let since = std::time::Instant::now();
+    while engine.list_after_effects(delivered, None, 10).await.unwrap().len() < 2 {
+        assert!(since.elapsed() < super::support::PATIENCE, "they are delivered again");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let shown = server.get("/api/v1/workflow-runs?workflow=thanks").await.json();
+    assert_eq!(shown["items"], both["items"], "no run was added");
+    for run in both["items"].as_array().unwrap() {
+        let id: RunId = run["id"].as_str().unwrap().parse().unwrap();
+        let parcel = run["input"]["parcel"].as_str().unwrap();
+        let operation = operations[usize::from(parcel == "p-2")];
+        assert_eq!(id.as_u128() >> 64, operation.as_run().as_u128() >> 64, "as old as its operation");
+        assert_ne!(id, operation.as_run(), "that is the run of an action");
+    }
 }

@@ -104,3 +104,24 @@ async fn refusals_free_the_request_key_and_what_began_keeps_it() {
     let shown = server.get("/api/v1/entities/period/2026-11").await.json();
     assert_eq!(shown["entity"]["status"], "open", "S1.29, S1.32: released at once");
 }
+
+/// The answer of a step bears the version that the entity has: whoever changes it next can name it. A retry is told the version of now.
+#[tokio::test]
+async fn the_answer_of_a_step_bears_the_version_of_its_entity() {
+    let (server, gate) = with_invoice(TestServer::memory().await).await;
+    super::desk::make(&server, "invoice", "inv-2", "draft").await;
+    let (approve, close) =
+        ("/api/v1/entities/invoice/inv-2/steps/approve", "/api/v1/entities/invoice/inv-2/steps/close");
+    let asked = json!({ "idempotencyKey": "approve-2" });
+    let approved = server.post(approve, &asked, &[]).await;
+    assert_eq!((approved.status, &approved.json()["entity"]["version"]), (200, &json!(2)));
+    assert_eq!(approved.header("etag"), Some("\"2\""));
+    gate.let_through(1);
+    let closed = server.post(close, &json!({}), &[]).await;
+    assert_eq!(closed.status, 200, "{}", closed.text());
+    let version = format!("\"{}\"", closed.json()["entity"]["version"]);
+    assert_eq!(closed.header("etag"), Some(version.as_str()));
+    assert_eq!(server.get("/api/v1/entities/invoice/inv-2").await.header("etag"), Some(version.as_str()));
+    let again = server.post(approve, &asked, &[]).await;
+    assert_eq!((&again.json()["replayed"], again.header("etag")), (&json!(true), Some(version.as_str())));
+}
