@@ -34,7 +34,8 @@ pub use catalog::{Catalog, ListItems, PutItem, PutOutcome};
 pub use claim_runs::{ClaimRuns, Claimed};
 pub use entity_book::{
     CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
-    PlacedEntityNote, RevertStrays, TransactOperation, TransactedOperation,
+    OperationPlace, PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays, TransactOperation,
+    TransactedOperation,
 };
 pub use error::StoreError;
 pub use hook_book::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook};

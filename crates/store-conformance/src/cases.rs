@@ -28,6 +28,7 @@ mod own_writes;
 mod promise_keys;
 mod promises;
 mod purging;
+mod purging_operations;
 mod racing;
 mod requests;
 mod signals;
@@ -474,6 +475,16 @@ macro_rules! with_every_case {
                 notes_on_entities_are_kept
                 notes_on_entities_are_listed_page_by_page
                 what_people_did_is_audited
+            }
+            purging_operations {
+                all_but_the_newest_of_a_step_go_with_their_keys
+                only_a_newer_one_of_the_same_step_and_entity_takes_its_place
+                what_ended_later_stays
+                what_has_not_ended_stays
+                what_failed_goes_like_what_was_done
+                after_effects_go_with_their_operation_once_they_are_settled
+                notes_outlive_their_operation
+                a_pass_is_bounded_and_goes_on_where_it_stopped
             }
             transacting {
                 work_and_the_end_are_one_commit

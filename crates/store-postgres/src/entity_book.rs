@@ -1,5 +1,7 @@
 //! The entity book of the store.
 
+use std::time::Instant;
+
 use async_trait::async_trait;
 use hapax_engine::model::{
     BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
@@ -7,13 +9,15 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
-    PlacedEntityNote, RevertStrays, Store, StoreError, StoreResult, TransactOperation, TransactedOperation,
+    PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays, Store, StoreError, StoreResult,
+    TransactOperation, TransactedOperation,
 };
 
 use crate::begin_operation::Begin;
 use crate::entity_notes::{self, AppendEntityNotes};
 use crate::entity_reads;
 use crate::fault::Fault;
+use crate::purge_operations::purge_operations;
 use crate::store::PostgresStore;
 
 impl PostgresStore {
@@ -165,6 +169,12 @@ impl EntityBook for PostgresStore {
     async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>> {
         let numbers = self.numbers();
         self.read(|held| entity_reads::list_operations(held, numbers, request)).await
+    }
+
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+        // What is not done by half of the time is left for the next pass, as in purge.
+        let until = Instant::now() + self.deadline() / 2;
+        self.maintain(|held| purge_operations(held, request, until)).await
     }
 
     async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {

@@ -76,6 +76,7 @@ mod promise_book;
 mod promise_keys;
 mod promises;
 mod purge;
+mod purge_operations;
 mod purge_promises;
 mod put_item;
 mod read;

@@ -107,7 +107,7 @@ async fn check_all(client: &Client, rows: i32) {
 }
 
 /// Which index a statement goes by, and what it looks for in it.
-const GOES_BY: [(&str, &str, &str); 34] = [
+const GOES_BY: [(&str, &str, &str); 37] = [
     // S4.12: promises by key.
     ("find_promise_by_key", "keys_pkey", "key = "),
     ("find_promises_of_keys", "keys_pkey", "key = "),
@@ -144,6 +144,9 @@ const GOES_BY: [(&str, &str, &str); 34] = [
     ("list_operations_of_entity", "operations_of_entity", "id < "),
     ("list_stale_operations", "operations_pending", "at < "),
     ("list_entity_notes", "entity_notes_of_entity", "place > "),
+    ("list_operations_to_purge", "operations_pkey", "id > "),
+    ("list_operations_to_purge", "operations_of_step", "step >= "),
+    ("list_operations_to_purge", "posts_pkey", "id > "),
 ];
 
 async fn check_indexes(client: &Client) {

@@ -259,6 +259,11 @@ impl PostgresStore {
         self.pools.deliveries.run(self.deadline, work).await.map_err(Fault::into_commit_error)
     }
 
+    /// How long anything may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
     /// Deletes what need not be kept.
     pub(crate) async fn maintain<T: Send + 'static, F>(
         &self,

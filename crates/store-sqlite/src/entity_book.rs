@@ -7,7 +7,8 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
-    PlacedEntityNote, RevertStrays, StoreResult, TransactOperation, TransactedOperation,
+    PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays, StoreResult, TransactOperation,
+    TransactedOperation,
 };
 
 use crate::check_table::check_table;
@@ -107,6 +108,10 @@ impl EntityBook for SqliteStore {
 
     async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>> {
         self.readers().read(move |connection| list_operations::list_operations(connection, &request)).await
+    }
+
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+        self.write(request).await
     }
 
     async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {

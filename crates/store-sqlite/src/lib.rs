@@ -60,6 +60,7 @@ mod promise_keys;
 mod promises;
 mod purge;
 mod purge_hooks;
+mod purge_operations;
 mod purge_promises;
 mod purge_requests;
 mod put_item;

@@ -83,7 +83,7 @@ pub(crate) struct ServeOptions {
     /// How long a second request waits for the first of the same [default: 10s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_WAIT")]
     pub(crate) key_wait: Option<String>,
-    /// Delete ended runs this long after their end; kept for ever if absent. Their keys stay.
+    /// Delete ended runs this long after their end, and operations on entities that a newer one of their step took the place of; kept for ever if absent. Keys of runs stay.
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEEP_RUNS")]
     pub(crate) keep_runs: Option<String>,
     /// How long a lease on a run lasts without renewal [default: 30s].

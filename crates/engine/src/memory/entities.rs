@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::store::{
     CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
-    PlacedEntityNote, RevertStrays, Store, StoreError, StoreResult,
+    PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays, Store, StoreError, StoreResult,
 };
 
 impl MemoryStore {
@@ -293,6 +293,10 @@ impl EntityBook for MemoryStore {
             .filter(|operation| request.status.is_none_or(|status| operation.state.status() == status))
             .filter(|operation| request.before.is_none_or(|before| operation.id < before));
         Ok(matching.take(request.limit.clamp(1, MAX_PAGE)).cloned().collect())
+    }
+
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+        Ok(self.state().purge_operations(&request))
     }
 
     async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {

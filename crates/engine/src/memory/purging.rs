@@ -2,8 +2,12 @@
 
 use super::state::State;
 use crate::limits::MAX_PURGE;
-use crate::model::{KeyKind, PromiseState, RunHead, RunId, RunState, Timestamp};
-use crate::store::{Purge, Purged};
+use crate::model::{
+    EffectKey, EntityRef, KeyKind, Name, OperationId, PromiseState, RunHead, RunId, RunState, Timestamp,
+    Version, WorkspaceId,
+};
+use crate::store::{OperationPlace, Purge, PurgeOperations, Purged, PurgedOperations};
+use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
 impl State {
@@ -30,6 +34,45 @@ impl State {
             }
         }
         purged.next = (ids.len() > limit).then(|| ids[limit - 1]);
+        purged
+    }
+
+    pub(super) fn purge_operations(&mut self, request: &PurgeOperations) -> PurgedOperations {
+        let limit = request.limit.clamp(1, MAX_PURGE);
+        let mut newest: BTreeMap<(&WorkspaceId, &EntityRef, &Name), (Version, OperationId)> = BTreeMap::new();
+        for operation in self.operations.values() {
+            let place = (&operation.workspace, &operation.entity, &operation.step);
+            let of_step = newest.entry(place).or_insert(operation.seniority());
+            *of_step = operation.seniority().max(*of_step);
+        }
+        let after = request.after.clone().map(|place| (place.workspace, place.operation));
+        let from = after.map_or(Unbounded, Excluded);
+        let mut places = self.operations.range((from, Unbounded)).map(|(place, _)| place.clone());
+        let looked_at: Vec<(WorkspaceId, OperationId)> = places.by_ref().take(limit).collect();
+        let last = looked_at.last().cloned().filter(|_| places.next().is_some());
+        drop(places);
+        let is_old = |place: &(WorkspaceId, OperationId)| {
+            let operation = &self.operations[place];
+            let newest_of_step = newest[&(&operation.workspace, &operation.entity, &operation.step)];
+            let posts = self.posts_of(&place.0, place.1);
+            let is_all_told = posts.iter().all(|post| post.state.status().is_settled());
+            operation.is_forgettable(request.ended_before, newest_of_step, is_all_told)
+        };
+        let old: Vec<(WorkspaceId, OperationId)> = looked_at.into_iter().filter(is_old).collect();
+        let next = last.map(|(workspace, operation)| OperationPlace { workspace, operation });
+        let mut purged = PurgedOperations { operations: old.len(), posts: 0, next };
+        for place in old {
+            let posts: Vec<EffectKey> =
+                self.posts_of(&place.0, place.1).into_iter().map(|post| post.id.clone()).collect();
+            purged.posts += posts.len();
+            for post in &posts {
+                self.remove_post(&place.0, post);
+            }
+            let gone = self.operations.remove(&place);
+            if let Some(key) = gone.and_then(|operation| operation.key) {
+                self.keyed_operations.remove(&(place.0, key));
+            }
+        }
         purged
     }
 

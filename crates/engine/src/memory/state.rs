@@ -141,6 +141,16 @@ impl State {
         self.posts.insert((post.workspace.clone(), post.id.clone()), post);
     }
 
+    /// The after-effects of an operation.
+    pub(super) fn posts_of(&self, workspace: &WorkspaceId, operation: OperationId) -> Vec<&Post> {
+        let (from, to) = EffectKey::bounds_of_operation(operation);
+        self.posts.range((workspace.clone(), from)..(workspace.clone(), to)).map(|(_, post)| post).collect()
+    }
+
+    pub(super) fn remove_post(&mut self, workspace: &WorkspaceId, id: &EffectKey) {
+        self.posts.remove(&(workspace.clone(), id.clone()));
+    }
+
     fn index(&mut self, head: &RunHead) {
         let facts = &head.facts;
         if let Some(wake_at) = head.state.wake_at() {

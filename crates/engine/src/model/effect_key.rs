@@ -44,6 +44,12 @@ impl EffectKey {
         EffectKey(format!("{operation}:{what}").into())
     }
 
+    /// One that sorts before all keys of an operation, and one that sorts after all of them.
+    pub fn bounds_of_operation(operation: OperationId) -> (Self, Self) {
+        // What follows the colon among characters.
+        (EffectKey::of_operation(operation, ""), EffectKey(format!("{operation};").into()))
+    }
+
     /// Sorts before every key of the run.
     pub fn before(run: RunId) -> Self {
         EffectKey(run.to_string().into())

@@ -191,6 +191,18 @@ impl Operation {
         (self.version, self.id)
     }
 
+    /// Need it not be kept any more? It ended before, its after-effects are delivered or given up, and another one of its step on its entity came
+    /// after it. The newest of a step stays for ever: it is what a retry is told, and what says whether that which cannot be taken back may have happened.
+    pub fn is_forgettable(
+        &self,
+        ended_before: Timestamp,
+        newest_of_step: (Version, OperationId),
+        is_all_told: bool,
+    ) -> bool {
+        let is_old = self.state.status().has_ended() && self.state.at() < ended_before;
+        is_old && is_all_told && self.seniority() < newest_of_step
+    }
+
     /// May its action have happened, although it is not recorded as done?
     pub fn may_have_happened(&self) -> bool {
         match &self.state {

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use super::inner::{Inner, Phase};
 use super::stats::Counters;
 use crate::limits::{KEEP_HOOKS_FOR, MAX_PURGE};
-use crate::store::Purge;
+use crate::model::Timestamp;
+use crate::store::{OperationPlace, Purge, PurgeOperations};
 
-/// Deletes expired keys, closed runs and promises past their retention, and events of webhooks that are no longer sent again.
+/// Deletes expired keys, closed runs, promises and operations past their retention, and events of webhooks that are no longer sent again.
 pub(crate) async fn purge(inner: Arc<Inner>) {
-    let mut after = None;
+    let (mut after, mut after_operation) = (None, None);
     loop {
-        let pause = match after {
+        let pause = match after.is_some() || after_operation.is_some() {
             // In the middle of a pass: go on soon, but leave room for others.
-            Some(_) => inner.options.purge_every / 60,
-            None => inner.options.purge_every,
+            true => inner.options.purge_every / 60,
+            false => inner.options.purge_every,
         };
         let changed = inner.changed.notified();
         // Looked at before the wait as well: the engine may have stopped before anybody listened.
@@ -48,10 +49,30 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
         {
             tracing::warn!(%error, "deleting old promises failed; trying again");
         }
+        if let Some(ended_before) = runs_closed_before {
+            after_operation = purge_operations(&inner, ended_before, after_operation).await;
+        }
         if let Some(book) = inner.store.hook_book()
             && let Err(error) = inner.answer(book.purge_hooks(now.minus(KEEP_HOOKS_FOR), MAX_PURGE)).await
         {
             tracing::warn!(%error, "deleting old events of webhooks failed; trying again");
+        }
+    }
+}
+
+/// Answers where to go on; the same place again, if it failed.
+async fn purge_operations(
+    inner: &Inner,
+    ended_before: Timestamp,
+    after: Option<OperationPlace>,
+) -> Option<OperationPlace> {
+    let book = inner.store.entity_book()?;
+    let request = PurgeOperations { ended_before, after: after.clone(), limit: MAX_PURGE };
+    match inner.answer(book.purge_operations(request)).await {
+        Ok(purged) => purged.next,
+        Err(error) => {
+            tracing::warn!(%error, "deleting old operations failed; trying again");
+            after
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct EngineOptions {
     pub max_resident: usize,
     /// After this long a step in progress is marked, so that people can see it.
     pub mark_after: Duration,
-    /// Delete closed runs this long after their end; `None` keeps them.
+    /// Delete closed runs this long after their end, and operations that a newer one of their step took the place of; `None` keeps them.
     pub keep_runs_for: Option<Duration>,
     /// How often to delete what has expired.
     pub purge_every: Duration,

@@ -89,6 +89,10 @@ pub trait EntityBook: Send + Sync {
     /// Operations, newest (greatest id) first.
     async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>>;
 
+    /// Deletes operations that ended before an instant, by [`Operation::is_forgettable`], each with its key and its after-effects. One
+    /// pass looks at so many, in the order of workspaces and, within one, of ids; where it stopped, the next goes on. Notes stay: they tell of the entity.
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations>;
+
     /// Appends notes, and those of people ([`EntityNote::audited`]) to the journal as well.
     async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()>;
 
@@ -167,6 +171,37 @@ pub struct ListOperations {
     pub before: Option<OperationId>,
     /// How many at most; cut to [`crate::limits::MAX_PAGE`].
     pub limit: usize,
+}
+
+/// One bounded pass of forgetting operations.
+#[derive(Debug, Clone)]
+pub struct PurgeOperations {
+    /// Only those that ended before this instant.
+    pub ended_before: Timestamp,
+    /// Go on after this one; where the pass before stopped.
+    pub after: Option<OperationPlace>,
+    /// How many to look at, at most; cut to [`crate::limits::MAX_PURGE`].
+    pub limit: usize,
+}
+
+/// Where an operation is, in the order in which they are looked at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OperationPlace {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// Which.
+    pub operation: OperationId,
+}
+
+/// What it came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PurgedOperations {
+    /// Operations deleted.
+    pub operations: usize,
+    /// After-effects deleted with them.
+    pub posts: usize,
+    /// Where to go on; `None` when the pass reached the end.
+    pub next: Option<OperationPlace>,
 }
 
 /// Which notes to list.

@@ -132,6 +132,14 @@ impl Drafter {
                 let (workspace, entity) = (self.workspace(), self.entity(&home));
                 EntityRequest::AppendNotes(self.entity_notes(&workspace, &entity, None, now))
             }
+            84..87 => {
+                let after = self.known_operation(model).await.filter(|_| self.chance(30));
+                EntityRequest::Purge(PurgeOperations {
+                    ended_before: self.instant(now),
+                    after: after.map(|it| OperationPlace { workspace: it.workspace, operation: it.id }),
+                    limit: self.one_of(&[1, 2, 5, 100, 100, 100]),
+                })
+            }
             _ => self.read_entities(model).await,
         };
         Move::Ask(Box::new(Request::Entity(request)))

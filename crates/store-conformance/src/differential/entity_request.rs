@@ -15,6 +15,7 @@ pub(super) enum EntityRequest {
     Hear(OwnerId, Vec<HeldOperation>),
     ListStale(Name, Timestamp),
     RevertStrays(RevertStrays),
+    Purge(PurgeOperations),
     AppendNotes(Vec<EntityNote>),
     FindEntity(WorkspaceId, EntityRef, Home),
     ListEntities(ListEntities),
@@ -33,6 +34,7 @@ pub(super) enum EntityAnswer {
     Hear(Vec<OperationId>),
     ListStale(Vec<Operation>),
     RevertStrays(Vec<EntityId>),
+    Purge(PurgedOperations),
     AppendNotes,
     FindEntity(Option<Entity>),
     ListEntities(Vec<Entity>),
@@ -73,6 +75,7 @@ impl EntityRequest {
                 reverted.sort();
                 EntityAnswer::RevertStrays(reverted)
             }
+            EntityRequest::Purge(request) => EntityAnswer::Purge(book.purge_operations(request).await?),
             EntityRequest::AppendNotes(notes) => {
                 book.append_entity_notes(notes).await?;
                 EntityAnswer::AppendNotes
@@ -144,6 +147,7 @@ impl EntityAnswer {
             }
             EntityAnswer::ListStale(stale) => some("list stale operations", stale.is_empty()),
             EntityAnswer::RevertStrays(reverted) => some("revert strays", reverted.is_empty()),
+            EntityAnswer::Purge(purged) => format!("purge operations: {}", purge(purged)),
             EntityAnswer::AppendNotes => "append entity notes".into(),
             EntityAnswer::FindEntity(found) => some("find entity", found.is_none()),
             EntityAnswer::ListEntities(entities) => some("list entities", entities.is_empty()),
@@ -182,6 +186,10 @@ pub(super) const WANTED: &[&str] = &[
     "hear: some lost",
     "list stale operations: some",
     "list stale operations: none",
+    "purge operations: some",
+    "purge operations: some with after-effects",
+    "purge operations: more to do",
+    "purge operations: nothing",
     "append entity notes",
     "find entity: some",
     "find entity: none",
@@ -233,6 +241,15 @@ fn finish(finished: &Finished) -> &'static str {
         Finished::Lost(Some(_)) => "lost",
         Finished::Lost(None) => "no such operation",
         Finished::Stale(_) => "stale",
+    }
+}
+
+fn purge(purged: &PurgedOperations) -> &'static str {
+    match purged {
+        PurgedOperations { next: Some(_), .. } => "more to do",
+        PurgedOperations { posts: 1.., .. } => "some with after-effects",
+        PurgedOperations { operations: 1.., .. } => "some",
+        PurgedOperations { .. } => "nothing",
     }
 }
 

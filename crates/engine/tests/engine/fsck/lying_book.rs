@@ -108,6 +108,10 @@ impl EntityBook for LyingStore {
         self.book().revert_strays(request).await
     }
 
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+        self.book().purge_operations(request).await
+    }
+
     async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
         self.book().append_entity_notes(notes).await
     }

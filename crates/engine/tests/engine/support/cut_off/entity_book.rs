@@ -133,6 +133,10 @@ impl EntityBook for CutOff {
     async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>> {
         self.book()?.list_operations(request).await
     }
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+        self.book()?.purge_operations(request).await
+    }
+
     async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
         self.book()?.append_entity_notes(notes).await
     }

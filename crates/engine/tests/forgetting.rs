@@ -1,0 +1,106 @@
+//! What an engine deletes by itself, and when.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hapax_engine::limits::MAX_PURGE;
+use hapax_engine::model::{EntityId, EntityStep, EntityWorkflow, Name, OperationId, WorkspaceId};
+use hapax_engine::runtime::{CodeOnly, Outcome};
+use hapax_engine::store::ListOperations;
+use hapax_engine::{Ctx, EngineOptions, Failure};
+use serde_json::json;
+use support::Bench;
+
+const KEEP: Duration = Duration::from_secs(3600);
+const PURGE_EVERY: Duration = Duration::from_secs(60);
+
+async fn bench(keep_runs_for: Option<Duration>) -> Bench {
+    let bench =
+        Bench::with(EngineOptions { keep_runs_for, purge_every: PURGE_EVERY, ..EngineOptions::default() });
+    let step = |id, key, from: &str, to| EntityStep::new(id, key, &[from], to).unwrap();
+    let steps = vec![step(10, "close", "open", "closed"), step(20, "reopen", "closed", "open")];
+    let workflow = EntityWorkflow::new("tickets", "desk", "ticket", &["open", "closed"]).unwrap();
+    let workflow = EntityWorkflow { steps, ..workflow };
+    bench.engine.register_entity_workflow(workflow, Arc::new(CodeOnly)).await.unwrap();
+    bench
+}
+
+/// Each in a millisecond of its own, so that ids tell which was first.
+async fn take(bench: &Bench, ticket: &str, step: &str) -> OperationId {
+    bench.clock.advance(Duration::from_millis(1));
+    match bench.engine.transition("ticket", ticket, step).await.unwrap() {
+        Outcome::Done { operation, .. } => operation.id,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn operations(bench: &Bench, entity: Option<EntityId>) -> Vec<OperationId> {
+    let request = ListOperations {
+        workspace: WorkspaceId::default(),
+        kind: entity.as_ref().map(|_| Name::new("type", "ticket").unwrap()),
+        entity,
+        step: None,
+        status: None,
+        before: None,
+        limit: 10,
+    };
+    let listed = bench.engine.list_operations(request).await.unwrap();
+    listed.into_iter().map(|operation| operation.id).collect()
+}
+
+/// Gives whoever has woken their turns.
+async fn settle() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What was done last by each step stays, whatever its age; without a retention everything does.
+#[tokio::test]
+async fn old_runs_and_operations_are_deleted_but_for_the_newest_of_each_step() {
+    for keep in [Some(KEEP), None] {
+        let bench = bench(keep).await;
+        bench.engine.register("noop", |_: Ctx, (): ()| async { Ok::<_, Failure>(()) }).unwrap();
+        let run = bench.engine.start("noop", &()).await.unwrap();
+        run.result::<()>().await.unwrap();
+        let _ = bench.engine.create_entity("ticket", "t", "open", &json!({})).await.unwrap();
+        let mut all = Vec::new();
+        for step in ["close", "reopen", "close", "reopen"] {
+            all.push(take(&bench, "t", step).await);
+        }
+        all.reverse();
+        bench.clock.advance(PURGE_EVERY);
+        settle().await;
+        assert_eq!(operations(&bench, None).await, all, "they are young");
+        bench.clock.advance(KEEP);
+        settle().await;
+        let left = if keep.is_some() { &all[..2] } else { &all[..] };
+        assert_eq!(operations(&bench, None).await, left);
+        assert_eq!(bench.engine.get(run.id()).await.is_ok(), keep.is_none());
+    }
+}
+
+/// A pass over more than is looked at once goes on soon, where it stopped.
+#[tokio::test]
+async fn what_stays_does_not_hide_what_is_to_go() {
+    let bench = bench(Some(KEEP)).await;
+    for number in 0..MAX_PURGE {
+        let id = format!("kept-{number}");
+        let _ = bench.engine.create_entity("ticket", &id, "open", &json!({})).await.unwrap();
+        take(&bench, &id, "close").await;
+    }
+    let _ = bench.engine.create_entity("ticket", "t", "open", &json!({})).await.unwrap();
+    let mut all = Vec::new();
+    for step in ["close", "reopen", "close"] {
+        all.push(take(&bench, "t", step).await);
+    }
+    let ticket = || Some(EntityId::new("t").unwrap());
+    bench.clock.advance(KEEP + PURGE_EVERY);
+    settle().await;
+    assert_eq!(operations(&bench, ticket()).await.len(), 3, "it was not looked at yet");
+    bench.clock.advance(PURGE_EVERY / 60);
+    settle().await;
+    assert_eq!(operations(&bench, ticket()).await, [all[2], all[1]]);
+}

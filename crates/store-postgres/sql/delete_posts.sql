@@ -1,0 +1,3 @@
+DELETE FROM posts AS t
+USING (SELECT * FROM unnest($2::int4[], $3::text[]) AS u (workspace, id) LIMIT $1::int8) AS i
+WHERE t.workspace = i.workspace AND t.id = i.id
