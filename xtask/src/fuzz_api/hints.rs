@@ -39,6 +39,7 @@ pub(super) fn of(seeds: &Seeds) -> String {
     ] {
         text += &format!("\"{place}\" = {}\n", from(dictionary, probability));
     }
+    // Of several that fit a path only one counts.
     for (path, parameter, dictionary) in [
         ("workflow-runs", "path.id", "runs"),
         ("workflow-definitions", "path.id", "definitions"),
@@ -52,8 +53,8 @@ pub(super) fn of(seeds: &Seeds) -> String {
         ("webhook-deliveries", "path.id", "deliveries"),
         ("entity-workflows", "path.name", "entity_workflows"),
         ("webhook-sources", "path.name", "changed_sources"),
-        ("v1/webhooks", "path.name", "sources"),
-        ("v1/webhooks", "path.source", "source_ids"),
+        ("v1/webhooks/.workspace./.name.$", "path.name", "sources"),
+        ("v1/webhooks/.source.$", "path.source", "source_ids"),
         ("webhook-events", "path.source", "sources"),
     ] {
         text += &format!(
