@@ -22,6 +22,7 @@ struct Seen {
 
 impl Verb for PurgeOperations {
     type Outcome = PurgedOperations;
+    const IS_BRIEF: bool = false;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<PurgedOperations, Fault> {
         let limit = self.limit.clamp(1, MAX_PURGE);

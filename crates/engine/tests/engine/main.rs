@@ -8,6 +8,7 @@ mod doubting;
 mod driving;
 mod entities;
 mod following;
+mod forgetting;
 mod fsck;
 mod leases;
 mod memory_conformance;

@@ -1,17 +1,15 @@
 //! What an engine deletes by itself, and when.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::Bench;
 use hapax_engine::limits::MAX_PURGE;
 use hapax_engine::model::{EntityId, EntityStep, EntityWorkflow, Name, OperationId, WorkspaceId};
 use hapax_engine::runtime::{CodeOnly, Outcome};
 use hapax_engine::store::ListOperations;
 use hapax_engine::{Ctx, EngineOptions, Failure};
 use serde_json::json;
-use support::Bench;
 
 const KEEP: Duration = Duration::from_secs(3600);
 const PURGE_EVERY: Duration = Duration::from_secs(60);
