@@ -17,7 +17,7 @@ impl Catalog for SqliteStore {
 
     async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>> {
         let id = id.clone();
-        self.readers().read(move |connection| items::find_item(connection, kind, &id)).await
+        self.readers().find(move |connection| items::find_item(connection, kind, &id)).await
     }
 
     async fn find_named_item(
@@ -31,7 +31,7 @@ impl Catalog for SqliteStore {
             Some(workspace) => items::find_named_item(connection, workspace, kind, &name),
             None => Ok(None),
         };
-        self.readers().read(find).await
+        self.readers().find(find).await
     }
 
     async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>> {

@@ -32,7 +32,7 @@ impl EntityBook for SqliteStore {
     ) -> StoreResult<Option<Entity>> {
         let (workspace, entity, home) = (workspace.clone(), entity.clone(), home.clone());
         self.readers()
-            .read(move |connection| entities::find_entity(connection, &workspace, &entity, &home))
+            .find(move |connection| entities::find_entity(connection, &workspace, &entity, &home))
             .await
     }
 
@@ -92,7 +92,7 @@ impl EntityBook for SqliteStore {
         id: OperationId,
     ) -> StoreResult<Option<Operation>> {
         let workspace = workspace.clone();
-        self.readers().read(move |connection| operations::find_operation(connection, &workspace, id)).await
+        self.readers().find(move |connection| operations::find_operation(connection, &workspace, id)).await
     }
 
     async fn find_keyed_operation(
@@ -102,7 +102,7 @@ impl EntityBook for SqliteStore {
     ) -> StoreResult<Option<Operation>> {
         let (workspace, key) = (workspace.clone(), key.clone());
         self.readers()
-            .read(move |connection| operations::find_keyed_operation(connection, &workspace, &key))
+            .find(move |connection| operations::find_keyed_operation(connection, &workspace, &key))
             .await
     }
 

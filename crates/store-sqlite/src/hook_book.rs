@@ -20,7 +20,7 @@ impl HookBook for SqliteStore {
 
     async fn find_hook(&self, id: &HookId) -> StoreResult<Option<Hook>> {
         let id = id.clone();
-        self.readers().read(move |connection| hooks::find_hook(connection, &id)).await
+        self.readers().find(move |connection| hooks::find_hook(connection, &id)).await
     }
 
     async fn list_hooks(&self, request: ListHooks) -> StoreResult<Vec<Hook>> {

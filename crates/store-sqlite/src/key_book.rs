@@ -21,7 +21,7 @@ impl KeyBook for SqliteStore {
     /// Looks first: who only has to be told something costs no commit, and does not wait for one.
     async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
         let (asked, now) = (request.clone(), self.now());
-        let decision = self.readers().read(move |connection| {
+        let decision = self.readers().find(move |connection| {
             let found = find_request(connection, &asked.scope, &asked.key)?;
             Ok(decide_begin(found.as_ref(), &asked, now))
         });
@@ -43,7 +43,7 @@ impl KeyBook for SqliteStore {
         key: &IdempotencyKey,
     ) -> StoreResult<Option<RequestRecord>> {
         let (scope, key) = (scope.clone(), key.clone());
-        self.readers().read(move |connection| find_request(connection, &scope, &key)).await
+        self.readers().find(move |connection| find_request(connection, &scope, &key)).await
     }
 
     async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome> {
@@ -57,7 +57,7 @@ impl KeyBook for SqliteStore {
 
     async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
         let place = place.clone();
-        self.readers().read(move |connection| count_uses::find_uses(connection, &place)).await
+        self.readers().find(move |connection| count_uses::find_uses(connection, &place)).await
     }
 
     async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {

@@ -18,6 +18,8 @@ pub(crate) const BREATH: u32 = 32;
 pub(crate) const MAX_QUEUED: usize = 8_192;
 /// Most reads at the same time, each on a connection of its own.
 pub(crate) const MAX_READERS: usize = 4;
+/// What is found by its key is read on the caller's own thread while reads take less than this.
+pub(crate) const QUICK_READ: Duration = Duration::from_millis(1);
 /// Most prepared statements kept per connection: all of ours, those over tables of the
 /// user's, and some of the work that users do on it.
 pub(crate) const MAX_STATEMENTS: usize = 384;

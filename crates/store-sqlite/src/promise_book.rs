@@ -30,7 +30,7 @@ impl PromiseBook for SqliteStore {
             let found = find::promise_by_key(connection, workspace, &key, now)?;
             Ok(found.map(|promise| promise.seen_at(now)))
         };
-        self.readers().read(find).await
+        self.readers().find(find).await
     }
 
     async fn list_promises(&self, request: ListPromises) -> StoreResult<Vec<Promise>> {
@@ -49,7 +49,7 @@ impl PromiseBook for SqliteStore {
 
     async fn find_settle_token(&self, digest: &TokenDigest) -> StoreResult<Option<SettleToken>> {
         let digest = *digest;
-        self.readers().read(move |connection| settle_tokens::find_settle_token(connection, digest)).await
+        self.readers().find(move |connection| settle_tokens::find_settle_token(connection, digest)).await
     }
 
     async fn purge_promises(&self, over_before: Timestamp, limit: usize) -> StoreResult<usize> {

@@ -1,21 +1,28 @@
 //! A few connections that only read, each used by one thread at a time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use hapax_engine::store::{StoreError, StoreResult};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
+use tokio::task::coop::consume_budget;
 
 use crate::connect::open_for_reading;
 use crate::fault::{Fault, rolled_back};
-use crate::limits::MAX_READERS;
+use crate::limits::{MAX_READERS, QUICK_READ};
+use crate::store::has_other_threads;
 
 #[derive(Debug)]
 pub(crate) struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    /// Did the last read take so long that none should be made on a thread of the runtime?
+    is_slow: AtomicBool,
 }
 
 impl Readers {
@@ -26,6 +33,8 @@ impl Readers {
             path,
             idle: Mutex::new(vec![first]),
             permits: Arc::new(Semaphore::new(MAX_READERS)),
+            // Nothing is known about the disk yet.
+            is_slow: AtomicBool::new(true),
         })
     }
 
@@ -41,7 +50,25 @@ impl Readers {
             let _permit = permit;
             readers.read_now(read)
         });
-        reading.await.unwrap_or_else(|_| Err(StoreError::Broken("the store failed on this read".into())))
+        reading.await.unwrap_or_else(|_| Err(failed()))
+    }
+
+    /// Runs `read` over one snapshot on the caller's own thread, if it finds what it looks for by a key, reads have been quick, and a connection is
+    /// free: to hand it to another thread and be woken takes longer than to read. As [`Readers::read`] otherwise.
+    pub(crate) async fn find<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> StoreResult<T> {
+        // A task that only looks things up would otherwise never let anything else onto its thread.
+        consume_budget().await;
+        let is_quick = !self.is_slow.load(Ordering::Relaxed) && has_other_threads();
+        let free = is_quick.then(|| self.permits.clone().try_acquire_owned().ok()).flatten();
+        let Some(_permit) = free.filter(|_| self.has_idle()) else { return self.read(read).await };
+        catch_unwind(AssertUnwindSafe(|| self.read_now(read))).unwrap_or_else(|_| Err(failed()))
+    }
+
+    fn has_idle(&self) -> bool {
+        !self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).is_empty()
     }
 
     fn read_now<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault>) -> StoreResult<T> {
@@ -49,7 +76,9 @@ impl Readers {
             Some(connection) => connection,
             None => open_for_reading(&self.path).map_err(|error| rolled_back(&error))?,
         };
+        let began = Instant::now();
         let answer = in_snapshot(&mut connection, read).map_err(Fault::into_store_error);
+        self.is_slow.store(began.elapsed() >= QUICK_READ, Ordering::Relaxed);
         // A connection that failed is not used again.
         if !matches!(answer, Err(StoreError::Unavailable(_) | StoreError::Broken(_))) {
             self.give_back(connection);
@@ -75,6 +104,10 @@ impl Readers {
             drop(connection);
         }
     }
+}
+
+fn failed() -> StoreError {
+    StoreError::Broken("the store failed on this read".into())
 }
 
 fn in_snapshot<T>(

@@ -158,11 +158,9 @@ impl<'a> UnderWay<'a> {
         UnderWay(count)
     }
 
-    /// Is nothing else going on that this thread could do meanwhile? A runtime with one thread has everything else to do.
+    /// Is nothing else going on that this thread could do meanwhile?
     fn is_alone(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 1
-            && Handle::try_current()
-                .is_ok_and(|runtime| runtime.runtime_flavor() != RuntimeFlavor::CurrentThread)
+        self.0.load(Ordering::Relaxed) == 1 && has_other_threads()
     }
 }
 
@@ -170,6 +168,11 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Do others go on with what this thread leaves? A runtime with one thread has everything else to do.
+pub(crate) fn has_other_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() != RuntimeFlavor::CurrentThread)
 }
 
 /// Looks for the answer for a moment. To put the task to sleep and wake it again takes about as long as a commit, so
@@ -270,7 +273,7 @@ impl Store for SqliteStore {
 
     async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {
         let workspace = workspace.clone();
-        self.readers.read(move |connection| read::find_run(connection, &workspace, run)).await
+        self.readers.find(move |connection| read::find_run(connection, &workspace, run)).await
     }
 
     async fn find_log(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunLog>> {
@@ -299,7 +302,7 @@ impl Store for SqliteStore {
         key: &IdempotencyKey,
     ) -> StoreResult<Option<KeyRecord>> {
         let (workspace, key) = (workspace.clone(), key.clone());
-        self.readers.read(move |connection| read::find_key(connection, &workspace, kind, &key)).await
+        self.readers.find(move |connection| read::find_key(connection, &workspace, kind, &key)).await
     }
 
     async fn list_keys(&self, after: Option<StoredKey>) -> StoreResult<Vec<(StoredKey, KeyRecord)>> {
@@ -308,7 +311,7 @@ impl Store for SqliteStore {
 
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
         let (workspace, id, now) = (workspace.clone(), id.clone(), self.now());
-        self.readers.read(move |connection| read::find_promise(connection, &workspace, &id, now)).await
+        self.readers.find(move |connection| read::find_promise(connection, &workspace, &id, now)).await
     }
 
     async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {

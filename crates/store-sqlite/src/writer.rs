@@ -28,8 +28,8 @@ pub(crate) struct Writer {
     numbers: Numbers,
     /// `None` after an error that the connection must not outlive.
     connection: Option<Connection>,
-    /// How long the last transaction took.
-    took: Duration,
+    /// How long the last COMMIT took.
+    pub(crate) took: Duration,
     /// How many transactions there were since the length of the log was looked at.
     commits_since_look: u32,
     is_starved: bool,
@@ -119,13 +119,15 @@ impl Writer {
         };
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();
-        let began = Instant::now();
         let outcome = transact(&connection, &mut self.numbers, now, batch);
-        self.took = began.elapsed();
         self.commits_since_look += 1;
-        let Err((trouble, code)) = outcome else {
-            self.connection = Some(connection);
-            return Ok(());
+        let (trouble, code) = match outcome {
+            Ok(took) => {
+                self.took = took;
+                self.connection = Some(connection);
+                return Ok(());
+            }
+            Err(failed) => failed,
         };
         self.numbers.forget();
         self.is_full |= code == Some(ErrorCode::DiskFull);
@@ -134,11 +136,6 @@ impl Writer {
             self.connection = Some(connection);
         }
         Err(trouble)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn pretend_last_took(&mut self, took: Duration) {
-        self.took = took;
     }
 
     /// Is it time to see whether the log is long enough to be copied into the file?
@@ -169,13 +166,13 @@ impl Writer {
     }
 }
 
-/// Runs the batch in one transaction; an error comes with what SQLite called it.
+/// Runs the batch in one transaction, and says how long the commit took; an error comes with what SQLite called it.
 fn transact(
     connection: &Connection,
     numbers: &mut Numbers,
     now: Timestamp,
     batch: &mut [Box<dyn Task>],
-) -> Result<(), (Trouble, Option<ErrorCode>)> {
+) -> Result<Duration, (Trouble, Option<ErrorCode>)> {
     execute(connection, "BEGIN IMMEDIATE")
         .map_err(|error| (Trouble::NotBegun(rolled_back(&error)), error.sqlite_error_code()))?;
     let statements = Statements::new(connection);
@@ -186,8 +183,10 @@ fn transact(
             (Trouble::Operation { at, fault }, code)
         })?;
     }
+    let began = Instant::now();
     execute(connection, "COMMIT")
-        .map_err(|error| (Trouble::Commit(commit_failed(&error)), error.sqlite_error_code()))
+        .map_err(|error| (Trouble::Commit(commit_failed(&error)), error.sqlite_error_code()))?;
+    Ok(began.elapsed())
 }
 
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {

@@ -1,4 +1,4 @@
-//! Which thread writes.
+//! Which thread writes, and which one reads.
 
 use std::task::{Context, Waker};
 use std::thread::ThreadId;
@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::fault::Fault;
+use crate::limits::{MAX_READERS, QUICK_READ};
 use crate::session::Session;
 
 /// Says which thread writes it; its rows are many enough that the log grows.
@@ -50,7 +51,7 @@ impl Opened {
     /// Writes, after a transaction that took this long. Was it written by the thread that asks?
     async fn write<V: Verb<Outcome = ThreadId>>(&self, request: V, took: Duration) -> bool {
         if let Some(pen) = &self.store.pen {
-            pen.lock().unwrap().as_mut().unwrap().pretend_last_took(took);
+            pen.lock().unwrap().as_mut().unwrap().took = took;
         }
         // Nothing awaits between here and the write, so it is the same thread that asks.
         let asking = std::thread::current().id();
@@ -117,7 +118,7 @@ async fn the_log_is_emptied_also_if_callers_alone_write() {
         let mut not_written = Some(task);
         while let Some(task) = not_written.take() {
             if let Some(writer) = opened.store.pen.as_ref().unwrap().lock().unwrap().as_mut() {
-                writer.pretend_last_took(QUICKLY);
+                writer.took = QUICKLY;
             }
             // The thread may have the pen, to copy the log.
             not_written = opened.store.write_here(inbox, task);
@@ -135,6 +136,45 @@ async fn a_closed_store_is_not_written_by_callers_either() {
     assert!(opened.write(Which, QUICKLY).await);
     opened.store.close().await.unwrap();
     assert!(matches!(opened.store.write(Which).await, Err(StoreError::Unavailable(_))));
+}
+
+/// Which thread finds something.
+async fn finder(opened: &Opened) -> ThreadId {
+    opened.store.readers.find(|_| Ok(std::thread::current().id())).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_found_by_its_key_is_read_by_whoever_asks_while_reads_are_quick() {
+    let opened = Opened::new(SqliteOptions::default()).await;
+    let here = std::thread::current().id();
+    assert_ne!(finder(&opened).await, here, "nothing is known about the disk");
+    // A slow moment of the machine is not what this is about.
+    while finder(&opened).await != here {}
+    let slow = opened.store.readers.read(|_| {
+        std::thread::sleep(QUICK_READ);
+        Ok(())
+    });
+    slow.await.unwrap();
+    assert_ne!(finder(&opened).await, here, "the last read was slow");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_panics_fails_alone() {
+    let opened = Opened::new(SqliteOptions::default()).await;
+    while finder(&opened).await != std::thread::current().id() {}
+    let failed = opened.store.readers.find::<()>(|_| panic!("a fault of the store")).await;
+    assert!(matches!(failed, Err(StoreError::Broken(_))), "{failed:?}");
+    for _ in 0..2 * MAX_READERS {
+        finder(&opened).await;
+    }
+}
+
+#[tokio::test]
+async fn on_a_runtime_of_one_thread_nothing_is_read_by_whoever_asks() {
+    let opened = Opened::new(SqliteOptions::default()).await;
+    for _ in 0..3 {
+        assert_ne!(finder(&opened).await, std::thread::current().id());
+    }
 }
 
 #[test]
