@@ -18,8 +18,8 @@ const DROPPING_LOCK: i64 = 0x4841_5059;
 /// How many databases that are over stay, some eight megabytes each, before they are dropped together: to drop one takes a checkpoint of the
 /// whole server, longer than most tests, and those after the first have little left to flush.
 const MAX_OVER: usize = 64;
-/// What a database is called in its comment once its test is over.
-const OVER: &str = "over";
+/// Those that are over let nobody in any more.
+const LIST_OVER: &str = r"SELECT datname FROM pg_database WHERE NOT datallowconn AND datname LIKE 'test\_%'";
 
 /// A database of its own on the shared server.
 #[derive(Debug)]
@@ -84,18 +84,17 @@ impl Drop for Database {
                 return;
             };
             // What cannot be dropped goes with the server.
-            let _ = runtime.block_on(leave(&url, &name));
+            let _ = runtime.block_on(leave(&url, &name, MAX_OVER));
         });
         let _ = dropping.join();
     }
 }
 
-/// Marks a database as over, and drops all that are once there are many.
-async fn leave(url: &str, name: &str) -> Result<(), FixtureError> {
+/// Marks a database as over, and drops all that are once there are so many.
+async fn leave(url: &str, name: &str, max_over: usize) -> Result<(), FixtureError> {
     let admin = connect(url).await?;
-    admin.batch_execute(&format!("COMMENT ON DATABASE {name} IS '{OVER}'")).await?;
-    let list = "SELECT datname FROM pg_database WHERE shobj_description(oid, 'pg_database') = $1";
-    if admin.query(list, &[&OVER]).await?.len() < MAX_OVER {
+    admin.batch_execute(&format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).await?;
+    if admin.query(LIST_OVER, &[]).await?.len() < max_over {
         return Ok(());
     }
     // Whoever has it drops them all; it ends with the connection.
@@ -103,7 +102,7 @@ async fn leave(url: &str, name: &str) -> Result<(), FixtureError> {
     if !is_ours {
         return Ok(());
     }
-    for row in admin.query(list, &[&OVER]).await? {
+    for row in admin.query(LIST_OVER, &[]).await? {
         let over: &str = row.get(0);
         admin.batch_execute(&format!("DROP DATABASE IF EXISTS {over} WITH (FORCE)")).await?;
     }
@@ -150,4 +149,29 @@ async fn connect(url: &str) -> Result<Client, FixtureError> {
     // Ends with the client.
     tokio::spawn(connection);
     Ok(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn databases_that_are_over_are_dropped_together() {
+        let (one, two) = (Database::empty().await.unwrap(), Database::empty().await.unwrap());
+        let (url, names) = (one.cluster.url("postgres"), [one.name.clone(), two.name.clone()]);
+        let admin = connect(&url).await.unwrap();
+        // Held as long as somebody else drops: then these two stay.
+        admin.execute("SELECT pg_advisory_lock($1)", &[&DROPPING_LOCK]).await.unwrap();
+        leave(&url, &names[0], 1).await.unwrap();
+        let left = "SELECT count(*) FROM pg_database WHERE datname = ANY($1)";
+        let count = async || admin.query_one(left, &[&&names[..]]).await.unwrap().get::<_, i64>(0);
+        assert_eq!(count().await, 2);
+        admin.execute("SELECT pg_advisory_unlock($1)", &[&DROPPING_LOCK]).await.unwrap();
+        leave(&url, &names[1], 1).await.unwrap();
+        assert!(one.connect().await.is_err() && two.connect().await.is_err());
+        while count().await > 0 {
+            // Another test had the lock; it may have dropped them before this one comes to it.
+            let _ = leave(&url, &names[1], 1).await;
+        }
+    }
 }
