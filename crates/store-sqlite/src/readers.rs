@@ -62,20 +62,26 @@ impl Readers {
         // A task that only looks things up would otherwise never let anything else onto its thread.
         consume_budget().await;
         let is_quick = !self.is_slow.load(Ordering::Relaxed) && has_other_threads();
-        let free = is_quick.then(|| self.permits.clone().try_acquire_owned().ok()).flatten();
-        let Some(_permit) = free.filter(|_| self.has_idle()) else { return self.read(read).await };
-        catch_unwind(AssertUnwindSafe(|| self.read_now(read))).unwrap_or_else(|_| Err(failed()))
-    }
-
-    fn has_idle(&self) -> bool {
-        !self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).is_empty()
+        let permit = is_quick.then(|| self.permits.clone().try_acquire_owned().ok()).flatten();
+        let Some((_permit, connection)) = permit.and_then(|permit| Some((permit, self.take()?))) else {
+            return self.read(read).await;
+        };
+        catch_unwind(AssertUnwindSafe(|| self.read_with(connection, read))).unwrap_or_else(|_| Err(failed()))
     }
 
     fn read_now<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault>) -> StoreResult<T> {
-        let mut connection = match self.take() {
+        let connection = match self.take() {
             Some(connection) => connection,
             None => open_for_reading(&self.path).map_err(|error| rolled_back(&error))?,
         };
+        self.read_with(connection, read)
+    }
+
+    fn read_with<T>(
+        &self,
+        mut connection: Connection,
+        read: impl FnOnce(&Connection) -> Result<T, Fault>,
+    ) -> StoreResult<T> {
         let began = Instant::now();
         let answer = in_snapshot(&mut connection, read).map_err(Fault::into_store_error);
         self.is_slow.store(began.elapsed() >= QUICK_READ, Ordering::Relaxed);
