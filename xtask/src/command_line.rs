@@ -1,6 +1,7 @@
 //! A command that can be run, and shown so that a person can paste it into a shell.
 
 use std::fmt;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -30,6 +31,19 @@ impl CommandLine {
     /// Runs at the root of the workspace, with its output going where ours goes.
     pub(crate) fn run(&self) -> Result<ExitStatus> {
         self.command().status().with_context(|| format!("could not start `{}`", self.program))
+    }
+
+    /// Runs at the root of the workspace; what it says on either stream is given back in the order it was said.
+    pub(crate) fn run_captured(&self) -> Result<(ExitStatus, Vec<u8>)> {
+        let (mut said, saying) = std::io::pipe()?;
+        let mut command = self.command();
+        command.stdout(saying.try_clone()?).stderr(saying);
+        let mut child = command.spawn().with_context(|| format!("could not start `{}`", self.program))?;
+        // Our own ends of the pipe; it is read until the last one is closed.
+        drop(command);
+        let mut output = Vec::new();
+        said.read_to_end(&mut output)?;
+        Ok((child.wait()?, output))
     }
 
     /// Whether the command can be started and succeeds; its output is dropped.
@@ -95,6 +109,12 @@ mod tests {
     #[test]
     fn a_program_that_is_absent_does_not_succeed() {
         assert!(!CommandLine::new("a-program-nobody-has --version").succeeds());
+    }
+
+    #[test]
+    fn what_a_command_says_is_captured() {
+        let (status, output) = CommandLine::new("rustc --version").run_captured().unwrap();
+        assert!(status.success() && output.starts_with(b"rustc "), "{status}: {}", output.escape_ascii());
     }
 
     #[test]

@@ -1,5 +1,10 @@
-//! `cargo xtask verify`: every check of the project in order, stopping at the first that fails.
+//! `cargo xtask verify`: every check of the project in order, the last ones beside the tests, which take longest; what comes after one
+//! that failed is not run.
 
+use std::io::Write;
+use std::process::ExitStatus;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -18,7 +23,12 @@ pub(crate) struct Options {
     only: Option<Step>,
 }
 
-/// The checks, in the order they run: the quick ones first.
+/// The head start of the tests before what runs beside them. It takes cargo a second or two to see that all is compiled, and two cargos take
+/// turns: should the tests come second after all, they wait for the others to compile, and nothing else is lost.
+const HEAD_START: Duration = Duration::from_secs(5);
+
+/// The checks, in order. Those after the tests run beside them, one after the other: the tests wait for disks and servers
+/// more than they compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Step {
     Formatting,
@@ -32,7 +42,7 @@ enum Step {
 /// What became of one chosen step.
 enum Outcome {
     Passed(Duration),
-    Failed(Duration),
+    Failed(Duration, ExitStatus),
     NotRun,
 }
 
@@ -41,37 +51,56 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     requirements::meet()?;
 
     let steps = choose_steps(options);
-    let mut outcomes = Vec::with_capacity(steps.len());
-    let mut failure = None;
-    for (index, &step) in steps.iter().enumerate() {
-        if failure.is_some() {
-            outcomes.push(Outcome::NotRun);
-            continue;
+    let started = Instant::now();
+    let outcomes = run_steps(&steps)?;
+    println!("\n{}", summarise(&steps, &outcomes, started.elapsed()));
+    for (step, outcome) in steps.iter().zip(outcomes) {
+        if let Outcome::Failed(_, status) = outcome {
+            let (name, command) = (step.name(), step.command());
+            bail!(
+                "{name} failed ({status})\n  reproduce it with: {command}\n{}  then go on with: cargo xtask verify --from {name}",
+                step.hint()
+            );
         }
-        let command = step.command();
-        println!("\n==> [{}/{}] {}: {command}", index + 1, steps.len(), step.name());
-        let started = Instant::now();
-        let status = command.run()?;
-        let elapsed = started.elapsed();
-        if status.success() {
-            println!("<== {} passed in {}", step.name(), show_elapsed(elapsed));
-            outcomes.push(Outcome::Passed(elapsed));
-        } else {
-            println!("<== {} FAILED after {}", step.name(), show_elapsed(elapsed));
-            outcomes.push(Outcome::Failed(elapsed));
-            failure = Some((step, command, status));
-        }
-    }
-
-    println!("\n{}", summarise(&steps, &outcomes));
-    if let Some((step, command, status)) = failure {
-        let name = step.name();
-        bail!(
-            "{name} failed ({status})\n  reproduce it with: {command}\n{}  then go on with: cargo xtask verify --from {name}",
-            step.hint()
-        );
     }
     Ok(())
+}
+
+fn run_steps(steps: &[Step]) -> Result<Vec<Outcome>> {
+    let Some(tests) = steps.iter().position(|&step| step == Step::Tests) else {
+        return run_in_order(steps, Step::run);
+    };
+    let (before, beside) = (&steps[..tests], &steps[tests + 1..]);
+    let mut outcomes = run_in_order(before, Step::run)?;
+    if outcomes.iter().any(|outcome| !outcome.is_passed()) {
+        outcomes.resize_with(steps.len(), || Outcome::NotRun);
+        return Ok(outcomes);
+    }
+    let (of_tests, of_beside) = thread::scope(|scope| {
+        let (tests_are_over, over) = mpsc::channel::<()>();
+        let beside = scope.spawn(move || {
+            // Tests that are over sooner need no head start any more.
+            let _ = over.recv_timeout(HEAD_START);
+            run_in_order(beside, Step::run_captured)
+        });
+        let of_tests = Step::Tests.run();
+        drop(tests_are_over);
+        (of_tests, beside.join().expect("running a step does not panic"))
+    });
+    outcomes.push(of_tests?);
+    outcomes.extend(of_beside?);
+    Ok(outcomes)
+}
+
+fn run_in_order(steps: &[Step], run: impl Fn(Step) -> Result<Outcome>) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::with_capacity(steps.len());
+    let mut goes_on = true;
+    for &step in steps {
+        let outcome = if goes_on { run(step)? } else { Outcome::NotRun };
+        goes_on = outcome.is_passed();
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
 }
 
 fn choose_steps(options: &Options) -> Vec<Step> {
@@ -83,8 +112,8 @@ fn choose_steps(options: &Options) -> Vec<Step> {
     Step::value_variants().iter().copied().filter(|&step| is_chosen(step)).collect()
 }
 
-fn summarise(steps: &[Step], outcomes: &[Outcome]) -> String {
-    let total = outcomes.iter().filter_map(Outcome::elapsed).sum();
+/// The times of the steps add up to more than `total` if some ran beside others.
+fn summarise(steps: &[Step], outcomes: &[Outcome], total: Duration) -> String {
     let mut lines = vec![format!("{:<12} {:<8} {:>8}", "step", "result", "time")];
     for (step, outcome) in steps.iter().zip(outcomes) {
         let elapsed = outcome.elapsed().map_or_else(|| "-".to_owned(), show_elapsed);
@@ -98,6 +127,29 @@ impl Step {
     /// The word that `--from` and `--only` take.
     fn name(self) -> String {
         self.to_possible_value().expect("no step is hidden").get_name().to_owned()
+    }
+
+    /// Its output goes where ours goes.
+    fn run(self) -> Result<Outcome> {
+        let command = self.command();
+        println!("\n==> {}: {command}", self.name());
+        let started = Instant::now();
+        let outcome = Outcome::of(command.run()?, started.elapsed());
+        println!("<== {}", outcome.tell(self));
+        Ok(outcome)
+    }
+
+    /// Beside another step: its output is shown in one piece when it is over.
+    fn run_captured(self) -> Result<Outcome> {
+        let command = self.command();
+        let started = Instant::now();
+        let (status, output) = command.run_captured()?;
+        let outcome = Outcome::of(status, started.elapsed());
+        let mut shown = format!("\n==> {}, beside the tests: {command}\n", self.name()).into_bytes();
+        shown.extend(output);
+        shown.extend(format!("<== {}\n\n", outcome.tell(self)).into_bytes());
+        std::io::stdout().write_all(&shown)?;
+        Ok(outcome)
     }
 
     fn command(self) -> CommandLine {
@@ -136,17 +188,31 @@ fn linted(command: CommandLine) -> CommandLine {
 }
 
 impl Outcome {
+    fn of(status: ExitStatus, elapsed: Duration) -> Self {
+        if status.success() { Self::Passed(elapsed) } else { Self::Failed(elapsed, status) }
+    }
+
+    fn is_passed(&self) -> bool {
+        matches!(self, Self::Passed(_))
+    }
+
     fn elapsed(&self) -> Option<Duration> {
         match self {
-            Self::Passed(elapsed) | Self::Failed(elapsed) => Some(*elapsed),
+            Self::Passed(elapsed) | Self::Failed(elapsed, _) => Some(*elapsed),
             Self::NotRun => None,
         }
+    }
+
+    fn tell(&self, step: Step) -> String {
+        let elapsed =
+            self.elapsed().map_or_else(String::new, |elapsed| format!(" after {}", show_elapsed(elapsed)));
+        format!("{} {}{elapsed}", step.name(), self.word())
     }
 
     fn word(&self) -> &'static str {
         match self {
             Self::Passed(_) => "passed",
-            Self::Failed(_) => "FAILED",
+            Self::Failed(..) => "FAILED",
             Self::NotRun => "not run",
         }
     }
@@ -180,14 +246,15 @@ mod tests {
     fn the_summary_tells_a_failed_step_from_one_that_never_ran() {
         let steps = [Step::Formatting, Step::Clippy, Step::Tests];
         let second = Duration::from_secs(1);
-        let outcomes = [Outcome::Passed(second), Outcome::Failed(second), Outcome::NotRun];
+        let outcomes =
+            [Outcome::Passed(second), Outcome::Failed(second, ExitStatus::default()), Outcome::NotRun];
         let expected = [
             "step         result       time",
             "formatting   passed       1.0s",
             "clippy       FAILED       1.0s",
             "tests        not run         -",
-            "all                       2.0s",
+            "all                       3.0s",
         ];
-        assert_eq!(summarise(&steps, &outcomes), expected.join("\n"));
+        assert_eq!(summarise(&steps, &outcomes, 3 * second), expected.join("\n"));
     }
 }
