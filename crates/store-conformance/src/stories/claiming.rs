@@ -157,9 +157,7 @@ pub(super) async fn after_effects_follow_the_commit_and_no_other_way(s: Scene) {
     assert_eq!(done, 1);
     let failed = close("inv-2").input(&json!({ "how": "fail" })).await.unwrap();
     assert!(matches!(failed, Outcome::Failed { .. }));
-    while told.lock().unwrap().len() < 2 {
-        s.live_through(std::time::Duration::from_secs(10)).await;
-    }
+    s.until(async || told.lock().unwrap().len() >= 2).await;
     let mut told = told.lock().unwrap().clone();
     told.sort();
     assert_eq!(told, [r#"alarm inv-2 "approved""#, r#"mail inv-1 "closed""#]);

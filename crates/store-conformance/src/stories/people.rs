@@ -22,13 +22,9 @@ pub(super) async fn a_double_click_is_told_what_is_recorded(s: Scene) {
     let first =
         must!(first.await.unwrap().unwrap(), Outcome::Done { operation, recorded: false, .. } => operation);
     // It waited on the real clock of nobody: what ended the first ends the second.
-    let second = loop {
-        if second.is_finished() {
-            break second.await.unwrap().unwrap();
-        }
-        s.live_through(std::time::Duration::from_secs(10)).await;
-    };
-    let second = must!(second, Outcome::Done { operation, recorded: true, .. } => operation);
+    s.until(async || second.is_finished()).await;
+    let second =
+        must!(second.await.unwrap().unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);
     assert_eq!((first.id, first.id, &first.state), (second.id, other.id, &second.state));
     let late =
         must!(close("click-1").await.unwrap(), Outcome::Done { operation, recorded: true, .. } => operation);

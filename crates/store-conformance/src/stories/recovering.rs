@@ -41,9 +41,8 @@ pub(super) async fn what_a_crash_left_claimed_is_freed_after_the_window(s: Scene
     let refused = after.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
     assert!(matches!(refused, Outcome::ClaimFailed { existing: Some(_) }), "{refused:?}");
     // Looked for by itself, when its time has come.
-    while after.stats().janitor_releases == 0 {
-        s.live_through(std::time::Duration::from_secs(10)).await;
-    }
+    s.pass(EVERY);
+    s.until(async || after.stats().janitor_releases > 0).await;
     assert_eq!(s.status("inv-1").await, "approved");
     let operation = s.operations("inv-1").await.remove(0);
     assert_eq!(operation.state.status(), OperationStatus::Reverted);
@@ -60,8 +59,11 @@ pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
     let other = s.restart().await;
     let id = s.operations("inv-1").await[0].id;
     for _ in 0..20 {
-        s.live_through(MINUTE / 2).await;
-        s.until_heard_of(id).await;
+        s.pass(MINUTE / 2);
+        let since = s.now();
+        s.until(async || s.engine.get_operation(id).await.unwrap().state.at() >= since).await;
+        // The holder is told that the store has heard of it.
+        s.turn().await;
     }
     for engine in [&s.engine, &other] {
         assert_eq!(engine.free_stale_claims("billing").await.unwrap(), Default::default());
@@ -192,9 +194,7 @@ pub(super) async fn a_run_goes_on_without_who_began_it(s: Scene) {
     assert_eq!(after.free_stale_claims("billing").await.unwrap().reverted, 0);
     assert_eq!(s.status("inv-1").await, "refunding");
     after.signal(operation.id.as_run(), "paid", &17, None).await.unwrap();
-    while s.status("inv-1").await != "overdue" {
-        s.live_through(std::time::Duration::from_secs(10)).await;
-    }
+    s.until(async || s.status("inv-1").await == "overdue").await;
     let result = must!(after.get_operation(operation.id).await.unwrap().state, OperationState::Done { result, .. } => result);
     assert_eq!(result.as_str(), "17");
 }

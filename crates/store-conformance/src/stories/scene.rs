@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
-    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Name, Note, Noted, Operation, OperationId,
-    PerRequester, Recovery, RetryAnswer, RevertRule, Role, TableRef, Timestamp,
+    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Name, Note, Noted, Operation, PerRequester,
+    Recovery, RetryAnswer, RevertRule, Role, TableRef, Timestamp,
 };
 use hapax_engine::runtime::{Answer, EntityHost, StepCall};
 use hapax_engine::store::ListOperations;
@@ -21,6 +21,8 @@ use crate::{Candidate, UserRow};
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 pub(super) const EVERY: Duration = Duration::from_secs(120);
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(300);
+/// Much shorter than the patience of whoever waits for an answer of the store, not much shorter than the pause of whoever looks again.
+const MOMENT: Duration = Duration::from_millis(100);
 const TABLE: &str = "invoices";
 
 /// Where the invoices live.
@@ -263,38 +265,20 @@ impl Scene {
         self.clock.advance(span);
     }
 
-    /// Lets time pass slowly enough for the store: whoever wakes meanwhile has its answers before it would give up waiting for them.
-    pub(super) async fn live_through(&self, span: Duration) {
-        let end = self.clock.now().plus(span);
-        let nothing = || Noted::Remarked { text: "time passes".into() };
-        while self.clock.now() < end {
-            self.clock.advance(Duration::from_secs(5));
-            for _ in 0..2 {
-                tokio::task::yield_now().await;
-                // A write goes behind those that were sent before it.
-                let nobody = Actor { name: "time".into(), role: Role::Operator };
-                let note = Note {
-                    by: None,
-                    ..Note::on_workspace(Default::default(), nobody, self.now(), nothing())
-                };
-                self.candidate.store().append_notes(vec![note]).await.unwrap();
-            }
-        }
+    /// Lets a moment pass, for whoever waits to look again, and has the store commit something behind all that was sent to it before.
+    pub(super) async fn turn(&self) {
+        self.pass(MOMENT);
+        let nobody = Actor { name: "time".into(), role: Role::Operator };
+        let nothing = Noted::Remarked { text: "time passes".into() };
+        let note = Note { by: None, ..Note::on_workspace(Default::default(), nobody, self.now(), nothing) };
+        self.candidate.store().append_notes(vec![note]).await.unwrap();
     }
 
-    /// Waits until the store has heard lately that the holder of an operation lives.
-    pub(super) async fn until_heard_of(&self, id: OperationId) {
-        let heard =
-            async || self.engine.get_operation(id).await.unwrap().state.at().plus(MINUTE) >= self.now();
-        loop {
-            // Whoever has woken needs turns, not time.
-            for _ in 0..1_000 {
-                if heard().await {
-                    return;
-                }
-                tokio::task::yield_now().await;
-            }
-            self.live_through(Duration::from_secs(5)).await;
+    /// Waits until something has come about. However quick the store is, an answer would have to be overtaken by hundreds of commits before
+    /// anybody gave it up.
+    pub(super) async fn until(&self, has_come: impl AsyncFn() -> bool) {
+        while !has_come().await {
+            self.turn().await;
         }
     }
 
