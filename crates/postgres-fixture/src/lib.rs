@@ -5,7 +5,8 @@
 //!   want only an empty database. Test processes come and go; the server starts with the first and ends soon after the last.
 //!
 //! A server ends with the process that uses it, however that process ends: a keeper waits for a lock that the process
-//! holds, and the operating system lets go of it in any case. `fsync` stays on, since durability is among what is tested.
+//! holds, and the operating system lets go of it in any case. On a [`Server`] `fsync` is on, since durability is among what is
+//! tested; the shared one can only go with all its data, and flushes nothing.
 //!
 //! Runs on Linux, as root too (PostgreSQL itself then runs as `postgres` or `nobody`).
 

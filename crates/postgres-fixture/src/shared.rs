@@ -13,6 +13,10 @@ use crate::server::make_folder;
 /// How long the server waits for the next test process.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// Nothing is flushed. Tests that share the server assert what other connections see, which does not depend on it; what survives
+/// a server that dies is asserted on a [`crate::Server`], which flushes as one in production does.
+const HASTY: [(&str, &str); 1] = [("fsync", "off")];
+
 /// This process's use of the shared server.
 #[derive(Debug)]
 struct Shared {
@@ -50,7 +54,8 @@ fn join() -> Result<Shared, FixtureError> {
     }
     let folder = make_folder()?;
     keeper::spawn(&folder, &locks, LINGER)?;
-    let cluster = Cluster::create(&folder, &[])?;
+    let settings = HASTY.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let cluster = Cluster::create(&folder, &settings)?;
     let text = format!("{}\n{}\n{}\n", folder.display(), cluster.port, cluster.password);
     std::fs::write(&place, text).map_err(FixtureError::file(&place))?;
     Ok(Shared { cluster, _in_use: in_use })
