@@ -12,7 +12,8 @@ mod request;
 mod sketch;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use hapax_engine::clock::ManualClock;
 use hapax_engine::fsck::fsck;
@@ -51,26 +52,35 @@ macro_rules! differential_suite {
 /// How many requests each seed sends.
 const REQUESTS: usize = 800;
 
+/// How many seeds are under way at once, each with stores of its own: one waits for its answers while another computes.
+const AT_ONCE: usize = 3;
+
 #[doc(hidden)]
-pub fn run_differential<F: Future<Output = Candidate>>(make_store: impl Fn(Arc<ManualClock>) -> F) {
+pub fn run_differential<F: Future<Output = Candidate>>(make_store: impl Fn(Arc<ManualClock>) -> F + Sync) {
     let number = |name: &str, usual: u64| {
         std::env::var(name)
             .map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
     };
     let first = number("HAPAX_DIFFERENTIAL_FIRST_SEED", 0);
     let seeds = number("HAPAX_DIFFERENTIAL_SEEDS", 30);
-    let mut exercised = Exercised::default();
-    for seed in first..first + seeds {
+    let (next, exercised) = (AtomicU64::new(first), Mutex::new(Exercised::default()));
+    let draw = || loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= first + seeds {
+            return;
+        }
         block_on(async {
             let clock = Arc::new(ManualClock::default());
             let model = Arc::new(MemoryStore::new(clock.clone()));
             let model = Candidate::shared(model.clone()).with_tables(MemoryTables(model));
             let candidate = make_store(clock.clone()).await;
-            exercised.add(differential(seed, REQUESTS, &model, &candidate, clock).await);
+            let drawn = differential(seed, REQUESTS, &model, &candidate, clock).await;
+            exercised.lock().unwrap().add(drawn);
             candidate.store().close().await.expect("it closes");
         });
-    }
-    exercised.assert_complete();
+    };
+    std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(draw))));
+    exercised.into_inner().unwrap().assert_complete();
 }
 
 /// Sends `ops` requests drawn by `seed` to both stores, which follow `clock`; panics where they differ.
