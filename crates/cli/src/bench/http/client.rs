@@ -1,18 +1,14 @@
 //! Many connections that are kept, each with one request at a time.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use anyhow::{Context, Result, bail, ensure};
 use indicatif::ProgressBar;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -22,6 +18,8 @@ use super::DELAY;
 
 /// Where runs are created.
 pub(super) const RUNS_PATH: &str = "/api/v1/workflow-runs";
+/// Most headers of an answer.
+const MAX_HEADERS: usize = 32;
 
 /// What each request asks for.
 #[derive(Clone)]
@@ -58,52 +56,108 @@ pub(super) fn input(nth: u64) -> String {
 }
 
 impl Asking {
-    fn request(&self, nth: u64) -> Result<Request<Full<Bytes>>> {
+    /// The request with this number, as it is sent.
+    fn write(&self, nth: u64, out: &mut String) -> Result<()> {
         let (definition, input, delay) = (&self.definition, input(nth), DELAY.as_millis());
-        let mut request = Request::post(RUNS_PATH)
-            .header(HOST, "localhost")
-            .header(CONTENT_TYPE, "application/json")
-            .header(AUTHORIZATION, &self.authorization);
-        let body = match &self.key {
-            Key::InBody(keys) => format!(
-                r#"{{"definitionId":"{definition}","input":{input},"delayMs":{delay},"idempotencyKey":"{}"}}"#,
-                keys.nth(nth)
-            ),
-            Key::InHeader(keys) => {
-                request = request.header("Idempotency-Key", format!("\"{}\"", keys.nth(nth)));
-                format!(r#"{{"definitionId":"{definition}","input":{input},"delayMs":{delay}}}"#)
-            }
-        };
-        Ok(request.body(Full::from(body))?)
+        let mut body = format!(r#"{{"definitionId":"{definition}","input":{input},"delayMs":{delay}"#);
+        out.clear();
+        write!(
+            out,
+            "POST {RUNS_PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nauthorization: {}\r\n",
+            self.authorization
+        )?;
+        match &self.key {
+            Key::InBody(keys) => write!(body, r#","idempotencyKey":"{}""#, keys.nth(nth))?,
+            Key::InHeader(keys) => write!(out, "idempotency-key: \"{}\"\r\n", keys.nth(nth))?,
+        }
+        body.push('}');
+        write!(out, "content-length: {}\r\n\r\n{body}", body.len())?;
+        Ok(())
     }
 
-    fn check(&self, response: &Response<impl Sized>) -> Result<()> {
-        let status = response.status();
-        let is_replayed = response.headers().contains_key("idempotency-replayed");
+    fn check(&self, status: u16, is_replayed: bool) -> Result<()> {
         let is_expected = match self.expected {
-            Answer::Created => status == StatusCode::CREATED && !is_replayed,
-            Answer::Replayed => status == StatusCode::CREATED && is_replayed,
-            Answer::Whatever => status == StatusCode::OK,
+            Answer::Created => status == 201 && !is_replayed,
+            Answer::Replayed => status == 201 && is_replayed,
+            Answer::Whatever => status == 200,
         };
         ensure!(is_expected, "{:?} was expected, the answer is {status}", self.expected);
         Ok(())
     }
 }
 
+/// One connection. It takes as little of the cores as it can, because the server that is measured runs on the same ones.
+struct Connection {
+    socket: TcpStream,
+    request: String,
+    answer: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(address: SocketAddr) -> Result<Self> {
+        let socket = TcpStream::connect(address).await.context("the server cannot be reached")?;
+        socket.set_nodelay(true)?;
+        Ok(Connection { socket, request: String::new(), answer: Vec::new() })
+    }
+
+    /// Sends one request, and answers with the body of what came back.
+    async fn send(&mut self, asking: &Asking, nth: u64) -> Result<&[u8]> {
+        asking.write(nth, &mut self.request)?;
+        self.socket.write_all(self.request.as_bytes()).await?;
+        self.answer.clear();
+        let head = loop {
+            let read = self.socket.read_buf(&mut self.answer).await?;
+            ensure!(read > 0, "the server closed the connection");
+            if let Some(head) = read_head(&self.answer)? {
+                break head;
+            }
+        };
+        let end = head.bytes + head.content_length;
+        while self.answer.len() < end {
+            let read = self.socket.read_buf(&mut self.answer).await?;
+            ensure!(read > 0, "the server closed the connection");
+        }
+        let body = &self.answer[head.bytes..end];
+        asking
+            .check(head.status, head.is_replayed)
+            .with_context(|| String::from_utf8_lossy(body).into_owned())?;
+        Ok(body)
+    }
+}
+
+/// What the head of an answer says.
+struct Head {
+    bytes: usize,
+    status: u16,
+    content_length: usize,
+    is_replayed: bool,
+}
+
+/// The head, once all of it is there.
+fn read_head(answer: &[u8]) -> Result<Option<Head>> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(bytes) = parsed.parse(answer)? else { return Ok(None) };
+    let find = |name: &str| parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+    let Some(length) = find("content-length") else { bail!("the answer does not say how long it is") };
+    Ok(Some(Head {
+        bytes,
+        status: parsed.code.context("the answer has no status")?,
+        content_length: std::str::from_utf8(length.value)?.parse()?,
+        is_replayed: find("idempotency-replayed").is_some(),
+    }))
+}
+
 /// Connections to one server.
 pub(super) struct Connections {
-    idle: Vec<SendRequest<Full<Bytes>>>,
+    idle: Vec<Connection>,
 }
 
 impl Connections {
     pub(super) async fn open(address: SocketAddr, count: u32) -> Result<Self> {
         let mut idle = Vec::new();
         for _ in 0..count {
-            let socket = TcpStream::connect(address).await.context("the server cannot be reached")?;
-            socket.set_nodelay(true)?;
-            let (sender, connection) = handshake(TokioIo::new(socket)).await?;
-            tokio::spawn(connection);
-            idle.push(sender);
+            idle.push(Connection::open(address).await?);
         }
         Ok(Connections { idle })
     }
@@ -127,19 +181,19 @@ impl Connections {
     }
 
     /// The body of the answer to one request.
-    pub(super) async fn ask_once(&mut self, asking: &Asking) -> Result<Bytes> {
+    pub(super) async fn ask_once(&mut self, asking: &Asking) -> Result<Vec<u8>> {
         let connection = self.idle.first_mut().context("there is no connection")?;
-        send(connection, asking, 0).await
+        Ok(connection.send(asking, 0).await?.to_vec())
     }
 }
 
 async fn ask_in_turn(
-    mut connection: SendRequest<Full<Bytes>>,
+    mut connection: Connection,
     asking: Asking,
     next: Arc<AtomicU64>,
     count: u64,
     bar: ProgressBar,
-) -> Result<(SendRequest<Full<Bytes>>, Histogram)> {
+) -> Result<(Connection, Histogram)> {
     let mut times = Histogram::new();
     loop {
         let nth = next.fetch_add(1, Ordering::Relaxed);
@@ -147,17 +201,8 @@ async fn ask_in_turn(
             return Ok((connection, times));
         }
         let began = Instant::now();
-        send(&mut connection, &asking, nth).await?;
+        connection.send(&asking, nth).await?;
         times.record(began.elapsed());
         bar.inc(1);
     }
-}
-
-async fn send(connection: &mut SendRequest<Full<Bytes>>, asking: &Asking, nth: u64) -> Result<Bytes> {
-    connection.ready().await?;
-    let response = connection.send_request(asking.request(nth)?).await?;
-    let checked = asking.check(&response);
-    let body = response.into_body().collect().await?.to_bytes();
-    checked.with_context(|| String::from_utf8_lossy(&body).into_owned())?;
-    Ok(body)
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use axum::Router;
+use axum::body::Bytes;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::routing::post;
-use bytes::Bytes;
 use hapax::model::Name;
 use hapax::{Actor, Engine, Role as Rank, WorkspaceId};
 use hapax_api::Role;
@@ -16,7 +17,6 @@ use hapax_server::drain::{Drain, drain};
 use hapax_server::identity::Identity;
 use hapax_server::listen::{ListenOptions, serve};
 use hapax_server::uploaded::Uploaded;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -92,7 +92,7 @@ impl Served {
         let answer = Connections::open(address, 1).await?.ask_once(&asking).await?;
         let (listener, bare_address) = listen().await?;
         let serving_bare = tokio::spawn(async move {
-            serve(listener, bare(answer), ListenOptions::default(), draining).await;
+            serve(listener, bare(answer.into()), ListenOptions::default(), draining).await;
         });
         Ok(Served {
             address,
