@@ -1,5 +1,6 @@
 //! What leaves the server: refusals as problems, a trace id and security headers on everything, and no panic that escapes.
 
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 
 use axum::Router;
@@ -89,7 +90,11 @@ pub fn echo(text: &str) -> String {
 
 /// Puts what holds for every route around `routes`: call it last, after all routes and their own layers are in.
 pub fn dress(routes: Router) -> Router {
-    refuse_all_else(routes).layer(from_fn(answer_dressed))
+    let answer = async |request: Request, next: Next| {
+        let (id, is_tls) = (TraceId::of_request(request.headers()), Peer::is_tls(&request));
+        answer_dressed(id, is_tls, next.run(request).map(Ok)).await
+    };
+    refuse_all_else(routes).layer(from_fn(answer))
 }
 
 /// Lets what fits no route be refused as everything else is.
@@ -98,13 +103,13 @@ pub(crate) fn refuse_all_else(routes: Router) -> Router {
 }
 
 /// Answers with what every answer has: a trace id, which log lines and refusals get too, security headers, and no panic that escapes.
-/// One layer for all of it, because each layer of a router is copied and boxed for every request.
-pub(crate) async fn answer_dressed(mut request: Request, next: Next) -> Response {
-    let known = request.extensions().get::<TraceId>().copied();
-    let id = known.unwrap_or_else(|| TraceId::of_request(request.headers()));
-    request.extensions_mut().insert(id);
-    let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
-    let mut response = id.scope(catch_panics(next.run(request))).await;
+/// One place for all of it, because each layer of a router is copied and boxed for every request.
+pub(crate) async fn answer_dressed(
+    id: TraceId,
+    is_tls: bool,
+    answer: impl Future<Output = Result<Response, Infallible>>,
+) -> Response {
+    let mut response = id.scope(catch_panics(answer)).await;
     add_security_headers(response.headers_mut(), is_tls);
     if let Ok(value) = HeaderValue::try_from(id.to_string()) {
         response.headers_mut().insert(HeaderName::from_static("x-trace-id"), value);
@@ -129,9 +134,10 @@ async fn refuse_method(request: Request) -> Refused {
 }
 
 /// A panic of a handler is a fault of ours: the caller gets a 500 without details, and the connection lives on.
-async fn catch_panics(work: impl Future<Output = Response>) -> Response {
+async fn catch_panics(work: impl Future<Output = Result<Response, Infallible>>) -> Response {
     match AssertUnwindSafe(work).catch_unwind().await {
-        Ok(response) => response,
+        Ok(Ok(response)) => response,
+        Ok(Err(never)) => match never {},
         Err(_) => {
             // The panic's own text may hold anything; the panic hook has written it where operators look.
             tracing::error!(trace_id = ?TraceId::current(), "a handler panicked");

@@ -10,7 +10,7 @@ use hapax_engine::model::{Name, Timestamp};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use crate::credentials::key::ApiKey;
+use crate::credentials::key::{ApiKey, KeyId};
 use crate::directory::{Directory, StoredCredential};
 use crate::identity::Identity;
 use crate::limits::{CREDENTIAL_CACHE_FOR, LAST_USED_RESOLUTION, MAX_CACHED_CREDENTIALS};
@@ -26,7 +26,8 @@ pub struct Authenticator {
 /// What is remembered.
 #[derive(Default)]
 struct Known {
-    credentials: HashMap<Name, Remembered>,
+    /// By the ids that keys spell.
+    credentials: HashMap<KeyId, Remembered>,
     /// How often something was forgotten: what was looked up before that may be older than the change.
     changes: u64,
 }
@@ -72,7 +73,9 @@ impl Authenticator {
     /// Forgets what is remembered of a credential that was changed here.
     pub fn forget(&self, credential: &Name) {
         let mut known = self.known.lock().expect("no holder panics");
-        known.credentials.remove(credential);
+        if let Some(id) = KeyId::of_credential(credential) {
+            known.credentials.remove(&id);
+        }
         known.changes += 1;
     }
 
@@ -87,10 +90,9 @@ impl Authenticator {
     }
 
     async fn find(&self, key: &ApiKey) -> Result<Option<Found>, Problem> {
-        let id = Name::new("credential id", &format!("cred_{}", key.id())).expect("a key id is a plain word");
         let changes = {
             let known = self.known.lock().expect("no holder panics");
-            let remembered = known.credentials.get(&id);
+            let remembered = known.credentials.get(key.id());
             if let Some(it) = remembered.filter(|it| it.since.elapsed() < CREDENTIAL_CACHE_FOR) {
                 return Ok(Some(it.found.clone()));
             }
@@ -111,7 +113,7 @@ impl Authenticator {
                 remembered.clear();
             }
         }
-        remembered.insert(id, Remembered { found: found.clone(), since });
+        remembered.insert(key.id().clone(), Remembered { found: found.clone(), since });
         Ok(Some(found))
     }
 

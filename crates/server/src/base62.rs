@@ -18,9 +18,28 @@ pub(crate) fn encode(bytes: &[u8], chars: usize) -> String {
     digits.into_iter().map(char::from).collect()
 }
 
+/// Is `text` what [`encode`] makes of `number` in as many digits?
+pub(crate) fn is_number(text: &str, mut number: u32) -> bool {
+    text.bytes().rev().all(|digit| {
+        let expected = DIGITS[(number % 62) as usize];
+        number /= 62;
+        digit == expected
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::encode;
+    use super::{encode, is_number};
+
+    #[test]
+    fn a_number_is_known_again() {
+        for number in [0, 61, 62, 123_456_789, u32::MAX] {
+            let text = encode(&number.to_be_bytes(), 6);
+            assert!(is_number(&text, number));
+            assert!(!is_number(&text, number ^ 1));
+            assert!(!is_number(&text.replace(&text[5..], "_"), number));
+        }
+    }
 
     #[test]
     fn numbers_have_a_fixed_width() {

@@ -48,6 +48,13 @@ pub struct Peer {
     pub is_tls: bool,
 }
 
+impl Peer {
+    /// Did the request come over a connection that is encrypted by us?
+    pub(crate) fn is_tls<B>(request: &Request<B>) -> bool {
+        request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls)
+    }
+}
+
 /// A body took longer than it may; handlers find it in the cause of a failed read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the body did not arrive in time")]

@@ -39,6 +39,7 @@ mod changed_items;
 mod entities;
 mod errors;
 mod event_stream;
+mod guard;
 mod hooks;
 mod installation_secret;
 mod metrics;

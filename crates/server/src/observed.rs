@@ -1,61 +1,137 @@
 //! What is seen of each request: a span, a line in the log, and the counts.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
+use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
+use futures_util::future::BoxFuture;
 use hapax_engine::model::RequestScope;
-use tracing::Instrument;
+use http::Method;
+use tower_layer::Layer;
+use tower_service::Service;
 use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 use crate::answer::{answer_dressed, echo};
 use crate::app::App;
+use crate::connection::Peer;
 use crate::trace::TraceId;
 
 /// Who was answered; authentication leaves it on the answer for the log.
 #[derive(Debug, Clone)]
 pub(crate) struct AnsweredTo(pub(crate) RequestScope);
 
-/// Names the request, has it answered, and tells of it. Never of its body, its query or its headers: they may hold secrets, and
-/// the route is a template, so that ids and keys in paths stay out, too.
-pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let began = Instant::now();
-    let trace_id = TraceId::of_request(request.headers());
-    request.extensions_mut().insert(trace_id);
-    let method = request.method().clone();
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let route = route.as_ref().map(MatchedPath::as_str);
-    let shown = route.unwrap_or("unmatched");
-    let span = tracing::debug_span!(
-        target: "hapax::http", parent: None, "request",
-        otel.name = Empty, http.request.method = %echo(method.as_str()), http.route = shown,
-        http.response.status_code = Empty, hapax.workspace = Empty, hapax.credential = Empty,
-        trace_id = %trace_id, parent_span_id = Empty, sampled = Empty,
-    );
-    if !span.is_disabled() {
-        span.record("otel.name", format!("{} {shown}", echo(method.as_str())));
-        if let Some(parent) = TraceId::find_parent(request.headers()) {
-            span.record("parent_span_id", parent.span_id);
-            span.record("sampled", parent.is_sampled);
+/// Names each request, has it answered, and tells of it.
+///
+/// A layer of its own instead of axum's `from_fn`, which puts all that is below into boxes for every request.
+#[derive(Clone)]
+pub(crate) struct Observe(pub(crate) Arc<App>);
+
+impl<S> Layer<S> for Observe {
+    type Service = Observed<S>;
+
+    fn layer(&self, inner: S) -> Observed<S> {
+        Observed { app: self.0.clone(), inner }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Observed<S> {
+    app: Arc<App>,
+    inner: S,
+}
+
+impl<S> Service<Request> for Observed<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        let began = Instant::now();
+        let trace_id = TraceId::of_request(request.headers());
+        request.extensions_mut().insert(trace_id);
+        let is_tls = Peer::is_tls(&request);
+        let seen = Seen {
+            began,
+            trace_id,
+            method: request.method().clone(),
+            route: request.extensions().get::<MatchedPath>().cloned(),
+        };
+        let span = seen.span(&request);
+        let answer = self.inner.call(request);
+        let answer = answer_dressed(trace_id, is_tls, answer).instrument(span.clone());
+        let app = self.app.clone();
+        Box::pin(async move {
+            let mut response = answer.await;
+            seen.tell(&app, &span, &mut response);
+            Ok(response)
+        })
+    }
+}
+
+/// What is told of a request. Never its body, its query or its headers: they may hold secrets, and the route is a template, so that ids
+/// and keys in paths stay out, too.
+struct Seen {
+    began: Instant,
+    trace_id: TraceId,
+    method: Method,
+    route: Option<MatchedPath>,
+}
+
+impl Seen {
+    fn route(&self) -> Option<&str> {
+        self.route.as_ref().map(MatchedPath::as_str)
+    }
+
+    fn shown_route(&self) -> &str {
+        self.route().unwrap_or("unmatched")
+    }
+
+    fn span(&self, request: &Request) -> Span {
+        let (method, shown, trace_id) = (self.method.as_str(), self.shown_route(), self.trace_id);
+        let span = tracing::debug_span!(
+            target: "hapax::http", parent: None, "request",
+            otel.name = Empty, http.request.method = %echo(method), http.route = shown,
+            http.response.status_code = Empty, hapax.workspace = Empty, hapax.credential = Empty,
+            trace_id = %trace_id, parent_span_id = Empty, sampled = Empty,
+        );
+        if !span.is_disabled() {
+            span.record("otel.name", format!("{} {shown}", echo(method)));
+            if let Some(parent) = TraceId::find_parent(request.headers()) {
+                span.record("parent_span_id", parent.span_id);
+                span.record("sampled", parent.is_sampled);
+            }
         }
+        span
     }
-    let mut response = answer_dressed(request, next).instrument(span.clone()).await;
-    let (took, status) = (began.elapsed(), response.status());
-    app.metrics.answered(&method, route, status, took);
-    let caller = response.extensions_mut().remove::<AnsweredTo>().map(|AnsweredTo(scope)| scope);
-    let workspace = caller.as_ref().map_or("", |scope| scope.workspace.as_str());
-    let credential = caller.as_ref().map_or("", |scope| scope.caller.as_str());
-    if !span.is_disabled() {
-        span.record("http.response.status_code", status.as_u16());
-        span.record("hapax.workspace", workspace);
-        span.record("hapax.credential", credential);
+
+    fn tell(&self, app: &App, span: &Span, response: &mut Response) {
+        let (took, status) = (self.began.elapsed(), response.status());
+        app.metrics.answered(&self.method, self.route(), status, took);
+        let caller = response.extensions_mut().remove::<AnsweredTo>().map(|AnsweredTo(scope)| scope);
+        let workspace = caller.as_ref().map_or("", |scope| scope.workspace.as_str());
+        let credential = caller.as_ref().map_or("", |scope| scope.caller.as_str());
+        if !span.is_disabled() {
+            span.record("http.response.status_code", status.as_u16());
+            span.record("hapax.workspace", workspace);
+            span.record("hapax.credential", credential);
+        }
+        let (method, shown, trace_id) = (self.method.as_str(), self.shown_route(), self.trace_id);
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(
+            target: "hapax::http", method = %echo(method), route = shown, status = status.as_u16(), ms, %trace_id,
+            workspace, credential, "request"
+        );
     }
-    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    tracing::info!(
-        target: "hapax::http", method = %echo(method.as_str()), route = shown, status = status.as_u16(), ms, %trace_id,
-        workspace, credential, "request"
-    );
-    response
 }

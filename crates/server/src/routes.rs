@@ -26,22 +26,17 @@ pub(crate) mod webhooks;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
 use axum::handler::Handler;
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, patch, post, put};
-use hapax_api::Code;
 use hapax_http_idempotency::IdempotencyLayer;
 use http::Method;
 
 use crate::access::Access;
-use crate::answer::{Refused, dress, refuse_all_else};
+use crate::answer::{dress, refuse_all_else};
 use crate::app::App;
-use crate::connection::Peer;
 use crate::error_pages;
-use crate::negotiate::check_json_accepted;
-use crate::observed::{AnsweredTo, observe};
+use crate::guard::Guard;
+use crate::observed::Observe;
 
 /// One route. There is no way to make one without saying who may call it.
 pub(crate) struct Route {
@@ -230,12 +225,12 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
         if route.takes_keys {
             handler = handler.layer(keys.clone());
         }
-        handler = handler.layer(from_fn_with_state(guard, admit));
+        handler = handler.layer(guard);
         router = router.route(route.path, handler);
     }
     let routes = refuse_all_else(router.with_state(app.clone()).merge(error_pages::routes()));
     // Around all, so that what fits no route and what panicked is seen, too.
-    routes.layer(from_fn_with_state(app.clone(), observe))
+    routes.layer(Observe(app.clone()))
 }
 
 /// What is counted alone, without authentication: for a listener that only those who watch can reach.
@@ -247,40 +242,4 @@ pub(crate) fn metrics_router(app: &Arc<App>) -> Router {
 /// Every path that is served, as metrics name it.
 pub(crate) fn templates() -> impl Iterator<Item = &'static str> {
     table().into_iter().map(|route| route.path).chain(error_pages::PATHS)
-}
-
-#[derive(Clone)]
-struct Guard {
-    app: Arc<App>,
-    access: Access,
-    answers_json: bool,
-}
-
-/// Lets in who may: authenticates, checks the role, and tells the handlers who it is.
-async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    if guard.answers_json
-        && let Err(refused) = check_json_accepted(request.headers())
-    {
-        return refused.into_response();
-    }
-    if guard.access == Access::Open {
-        return next.run(request).await;
-    }
-    let address = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
-    let now = guard.app.store.now();
-    let identity = match guard.app.authenticator.identify(request.headers(), address, now).await {
-        Ok(identity) => identity,
-        Err(problem) => return Refused::from(problem).into_response(),
-    };
-    if !guard.access.allows(identity.role, identity.is_installation()) {
-        let least = guard.access.least_role();
-        let detail = format!("The credential has the role {}; this needs {least}.", identity.role.as_str());
-        return Refused::new(Code::Forbidden, detail).with("requiredRole", least).into_response();
-    }
-    let caller = identity.request_scope();
-    request.extensions_mut().insert(caller.clone());
-    request.extensions_mut().insert(identity);
-    let mut response = next.run(request).await;
-    response.extensions_mut().insert(AnsweredTo(caller));
-    response
 }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use hapax_engine::model::Name;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -13,6 +14,8 @@ use crate::base62;
 
 /// What every key begins with.
 pub const PREFIX: &str = "hpx_";
+/// What the id of every credential begins with.
+const CREDENTIAL_PREFIX: &str = "cred_";
 /// Characters of an id.
 pub const ID_CHARS: usize = 16;
 /// Characters of a secret: 256 bits in base 62.
@@ -31,6 +34,17 @@ impl KeyId {
     pub fn parse(text: &str) -> Option<Self> {
         let is_id_char = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         (text.len() == ID_CHARS && text.bytes().all(is_id_char)).then(|| KeyId(text.to_owned()))
+    }
+
+    /// The id within that of a credential, which says what it is in front.
+    pub fn of_credential(credential: &Name) -> Option<Self> {
+        credential.as_str().strip_prefix(CREDENTIAL_PREFIX).and_then(Self::parse)
+    }
+
+    /// The id of the credential.
+    pub fn credential(&self) -> Name {
+        Name::new("credential id", &format!("{CREDENTIAL_PREFIX}{self}"))
+            .expect("a key id is a short plain word")
     }
 
     /// The id as text.
@@ -124,7 +138,7 @@ impl ApiKey {
         let id = KeyId::parse(id).ok_or(NotAKey)?;
         let is_secret = secret.bytes().all(|byte| byte.is_ascii_alphanumeric());
         // A checksum is no secret: whoever has the rest can compute it.
-        match is_secret && checksum(body) == given {
+        match is_secret && base62::is_number(given, crc32(body.as_bytes())) {
             true => Ok(ApiKey { id, text: SecretString::from(text.to_owned()) }),
             false => Err(NotAKey),
         }

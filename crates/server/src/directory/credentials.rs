@@ -184,7 +184,7 @@ impl Directory {
             revoked_at: None,
             last_used_at: None,
         };
-        let id = item_id(key.id());
+        let id = key.id().credential();
         let request = PutItem {
             workspace: workspace.clone(),
             kind: ItemKind::Credential,
@@ -294,7 +294,7 @@ impl Directory {
 
     /// The credential that a key names, in whatever workspace.
     pub async fn find_credential_of(&self, key: &ApiKey) -> Result<Option<StoredCredential>, Problem> {
-        let found = self.catalog().find_item(ItemKind::Credential, &item_id(key.id())).await;
+        let found = self.catalog().find_item(ItemKind::Credential, &key.id().credential()).await;
         found.map_err(|error| of_store(&error))?.as_ref().map(StoredCredential::of).transpose()
     }
 
@@ -377,14 +377,9 @@ impl Directory {
     }
 }
 
-/// The id of the item is that of the key, with what it is in front.
-fn item_id(id: &KeyId) -> Name {
-    Name::new("credential id", &format!("cred_{id}")).expect("a key id is a short plain word")
-}
-
 fn key_id(item: &Name) -> Result<KeyId, Problem> {
-    let id = item.as_str().strip_prefix("cred_").and_then(KeyId::parse);
-    id.ok_or_else(|| Problem::new(Code::NotFound, "There is no such credential in this workspace."))
+    KeyId::of_credential(item)
+        .ok_or_else(|| Problem::new(Code::NotFound, "There is no such credential in this workspace."))
 }
 
 fn no_random(error: impl std::fmt::Display) -> Problem {

@@ -1,0 +1,105 @@
+//! What stands before a route: lets in who may call it.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use futures_util::future::BoxFuture;
+use hapax_api::Code;
+use http::HeaderMap;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::access::Access;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::connection::Peer;
+use crate::identity::Identity;
+use crate::negotiate::check_json_accepted;
+use crate::observed::AnsweredTo;
+
+/// The guard of one route. A layer of its own instead of axum's `from_fn`, which puts all that is below into boxes for every request.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub(crate) app: Arc<App>,
+    pub(crate) access: Access,
+    /// Are callers who accept no JSON turned away?
+    pub(crate) answers_json: bool,
+}
+
+impl<S> Layer<S> for Guard {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded { guard: self.clone(), inner }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Guarded<S> {
+    guard: Guard,
+    inner: S,
+}
+
+impl<S> Service<Request> for Guarded<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        // The one that was polled ready does the work; its copy takes its place.
+        let next = self.inner.clone();
+        let mut ready = std::mem::replace(&mut self.inner, next);
+        let guard = self.guard.clone();
+        Box::pin(async move {
+            let address = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
+            let identity = match guard.admit(request.headers(), address).await {
+                Ok(Some(identity)) => identity,
+                Ok(None) => return ready.call(request).await,
+                Err(refused) => return Ok(refused.into_response()),
+            };
+            let caller = identity.request_scope();
+            request.extensions_mut().insert(caller.clone());
+            request.extensions_mut().insert(identity);
+            let mut response = ready.call(request).await?;
+            response.extensions_mut().insert(AnsweredTo(caller));
+            Ok(response)
+        })
+    }
+}
+
+impl Guard {
+    /// Who is let in; nobody in particular if the route is open to all.
+    async fn admit(
+        &self,
+        headers: &HeaderMap,
+        address: Option<IpAddr>,
+    ) -> Result<Option<Arc<Identity>>, Refused> {
+        if self.answers_json {
+            check_json_accepted(headers)?;
+        }
+        if self.access == Access::Open {
+            return Ok(None);
+        }
+        let now = self.app.store.now();
+        let identity = self.app.authenticator.identify(headers, address, now).await?;
+        if !self.access.allows(identity.role, identity.is_installation()) {
+            let least = self.access.least_role();
+            let detail =
+                format!("The credential has the role {}; this needs {least}.", identity.role.as_str());
+            return Err(Refused::new(Code::Forbidden, detail).with("requiredRole", least));
+        }
+        Ok(Some(identity))
+    }
+}
