@@ -52,6 +52,21 @@ mod tests {
     use super::*;
     use crate::migrate::migrate;
 
+    #[test]
+    fn who_reads_maps_the_file_and_who_writes_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("test.db");
+        std::fs::write(&file, "").unwrap();
+        let mut writer = open_for_writing(&file).unwrap();
+        migrate(&mut writer).unwrap();
+        set_up_writer(&mut writer).unwrap();
+        let reader = open_for_reading(&file).unwrap();
+        let mapped = |connection: &Connection| -> i64 {
+            connection.pragma_query_value(None, "mmap_size", |row| row.get(0)).unwrap()
+        };
+        assert_eq!((mapped(&writer), mapped(&reader) > 0), (0, true));
+    }
+
     /// With values that change the plan SQLite would compile the statement anew for each of them.
     #[test]
     fn a_statement_is_compiled_once_whatever_is_bound() {

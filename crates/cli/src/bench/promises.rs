@@ -1,5 +1,7 @@
 //! `promises`: from a settlement by key to the step that waited for it, settlements in a row, and what a key costs to look up among many.
 
+mod lookups;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,11 +30,8 @@ const PAUSE: Duration = Duration::from_micros(200);
 const IN_A_ROW: u64 = 50;
 /// Settlements that are timed together.
 const SETTLEMENTS: u64 = 50_000;
-/// Among how many promises a key is looked up first.
+/// What is few, of promises.
 const FEW: u64 = 1_000;
-const LOOKUPS: u64 = 2_000;
-/// Lookups of other keys before those: what is timed is to find a key, not to read the file for the first time.
-const WARM_UP_LOOKUPS: u64 = 10 * LOOKUPS;
 
 /// Whoever waits to hear that the step after a promise has begun, by key.
 type Ears = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
@@ -55,10 +54,17 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
 
     let bar = progress::bar("promises", many);
     make(engine, 0..FEW, callers, &bar).await?;
-    let among_few = time_lookups(engine, FEW).await?;
+    // A file has room for a small store beside it; in a server's database the few are looked up before they are many.
+    let among_few = match place.is_postgres() {
+        true => Some(lookups::time(engine, FEW).await?),
+        false => None,
+    };
     make(engine, FEW..many, callers, &bar).await?;
     bar.finish_and_clear();
-    let among_many = time_lookups(engine, many).await?;
+    let (among_few, among_many) = match among_few {
+        Some(few) => (few, lookups::time(engine, many).await?),
+        None => lookups::time_by_turns(engine, many, place, callers).await?,
+    };
 
     let settlements = SETTLEMENTS.min(many);
     let bar = progress::bar("settling", settlements);
@@ -215,21 +221,6 @@ async fn make(engine: &Engine, range: std::ops::Range<u64>, callers: u32, bar: &
         Ok(())
     };
     each(engine, range, callers, bar, make).await
-}
-
-/// Looks keys up that lie far from each other.
-async fn time_lookups(engine: &Engine, among: u64) -> Result<Histogram> {
-    let mut times = Histogram::new();
-    for nth in 0..WARM_UP_LOOKUPS + LOOKUPS {
-        let key = IdempotencyKey::new(&key_of(nth.wrapping_mul(7_919_113) % among))?;
-        let began = Instant::now();
-        let found = engine.find_promise(&PromiseRef::Key(key)).await?;
-        if nth >= WARM_UP_LOOKUPS {
-            times.record(began.elapsed());
-        }
-        found.context("a promise that was made is not found")?;
-    }
-    Ok(times)
 }
 
 /// Does something for each number of the range, so many at a time.
