@@ -12,8 +12,9 @@ use super::{FEW, key_of, make};
 use crate::bench::histogram::Histogram;
 use crate::bench::place::{Opened, Place};
 
+/// Most lookups that are timed.
 const LOOKUPS: u64 = 10_000;
-/// Lookups before those that count: what is timed is to find a key, not to read the file for the first time.
+/// Most lookups before those: what is timed is to find a key, not to read the file for the first time.
 const WARM_UP: u64 = 20_000;
 /// How many lookups among few take turns with as many among many.
 const TURN: u64 = 100;
@@ -21,8 +22,9 @@ const TURN: u64 = 100;
 /// Looks keys up among the first `among` promises.
 pub(super) async fn time(engine: &Engine, among: u64) -> Result<Histogram> {
     let mut times = Histogram::new();
-    look_up(engine, among, 0..WARM_UP, &mut Histogram::new()).await?;
-    look_up(engine, among, WARM_UP..WARM_UP + LOOKUPS, &mut times).await?;
+    let warm_up = WARM_UP.min(2 * among);
+    look_up(engine, among, 0..warm_up, &mut Histogram::new()).await?;
+    look_up(engine, among, warm_up..warm_up + LOOKUPS.min(among), &mut times).await?;
     Ok(times)
 }
 
@@ -37,11 +39,12 @@ pub(super) async fn time_by_turns(
     let url = scratch.as_ref().map_or("memory:".to_string(), |file| file.url());
     let few = Opened::open(&url, EngineOptions::default()).await?;
     make(&few.engine, 0..FEW, callers, &ProgressBar::hidden()).await?;
+    let warm_up = WARM_UP.min(2 * many);
     for (engine, among) in [(&few.engine, FEW), (engine, many)] {
-        look_up(engine, among, 0..WARM_UP, &mut Histogram::new()).await?;
+        look_up(engine, among, 0..warm_up, &mut Histogram::new()).await?;
     }
     let (mut among_few, mut among_many) = (Histogram::new(), Histogram::new());
-    for first in (WARM_UP..WARM_UP + LOOKUPS).step_by(TURN as usize) {
+    for first in (warm_up..warm_up + LOOKUPS.min(many)).step_by(TURN as usize) {
         look_up(&few.engine, FEW, first..first + TURN, &mut among_few).await?;
         look_up(engine, many, first..first + TURN, &mut among_many).await?;
     }
