@@ -52,15 +52,23 @@ mod tests {
     use super::*;
     use crate::migrate::migrate;
 
+    const FILE: &str = "test.db";
+
+    /// A connection that writes to a file of ours.
+    fn migrated() -> (tempfile::TempDir, Connection) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        std::fs::write(&file, "").unwrap();
+        let mut connection = open_for_writing(&file).unwrap();
+        migrate(&mut connection).unwrap();
+        (folder, connection)
+    }
+
     #[test]
     fn who_reads_maps_the_file_and_who_writes_does_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("test.db");
-        std::fs::write(&file, "").unwrap();
-        let mut writer = open_for_writing(&file).unwrap();
-        migrate(&mut writer).unwrap();
+        let (folder, mut writer) = migrated();
         set_up_writer(&mut writer).unwrap();
-        let reader = open_for_reading(&file).unwrap();
+        let reader = open_for_reading(&folder.path().join(FILE)).unwrap();
         let mapped = |connection: &Connection| -> i64 {
             connection.pragma_query_value(None, "mmap_size", |row| row.get(0)).unwrap()
         };
@@ -70,11 +78,7 @@ mod tests {
     /// With values that change the plan SQLite would compile the statement anew for each of them.
     #[test]
     fn a_statement_is_compiled_once_whatever_is_bound() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("test.db");
-        std::fs::write(&file, "").unwrap();
-        let mut connection = open_for_writing(&file).unwrap();
-        migrate(&mut connection).unwrap();
+        let (_folder, connection) = migrated();
         for sql in [include_str!("../sql/list_due_runs.sql"), include_str!("../sql/list_runs.sql")] {
             let mut statement = connection.prepare(sql).unwrap();
             for value in 0..10 {
