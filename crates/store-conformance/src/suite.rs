@@ -11,7 +11,7 @@ use crate::cases::{CASES, Case};
 use crate::fixture::Stage;
 
 /// A case that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(220);
 
 /// One test for every case, against the stores that an async function makes for the clock it is given:
 /// `conformance_suite!(make_store);`.

@@ -109,7 +109,8 @@ async fn a_server_that_is_down_is_told_at_once() {
         let error = t.store.send_signal(signal_to(&run, "go", None)).await.unwrap_err();
         assert!(error.is_retryable(), "{error}");
     }
-    assert!(began.elapsed() < Duration::from_secs(5), "nobody waits for a server that is not there");
+    // Sixty calls that wait for their deadlines would take minutes.
+    assert!(began.elapsed() < PATIENCE, "nobody waits for a server that is not there");
     server.start_again().unwrap();
     until("recovery", PATIENCE, async || t.store.find_run(&WorkspaceId::default(), run.id()).await.is_ok())
         .await;
@@ -123,8 +124,8 @@ async fn a_server_that_is_down_is_told_at_once() {
 async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     let database = database().await;
     let proxy = Proxy::start(&database.tcp_url()).await;
-    let deadline = Duration::from_millis(500);
-    let t = stage(proxy.url(), PostgresOptions::default().deadline(deadline)).await;
+    let options = PostgresOptions::default().deadline(Duration::from_secs(2));
+    let t = stage(proxy.url(), options).await;
     let run = t.driven().await;
     let again = t.write(&run).await.does("charge").advance();
     // The connections are there and used before the server falls silent.
@@ -135,7 +136,7 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     let (read, write) = tokio::join!(t.store.find_run(&here, run.id()), t.store.advance_run(again.clone()));
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
     assert!(matches!(write, Err(StoreError::Unknown(_))), "{write:?}");
-    assert!(began.elapsed() < 6 * deadline, "{:?}", began.elapsed());
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     proxy.set(Way::Pass);
     let errors = AtomicU64::new(0);
     let outcome = insist(|| t.store.advance_run(again.clone()), &errors).await;
@@ -148,7 +149,7 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
 #[tokio::test(flavor = "multi_thread")]
 async fn exhausted_readers_are_told_and_renewals_go_on() {
     let database = database().await;
-    let options = PostgresOptions::default().readers(2).deadline(Duration::from_secs(1));
+    let options = PostgresOptions::default().readers(2).deadline(Duration::from_secs(3));
     let t = Arc::new(stage(&database.url(), options).await);
     let run = t.driven().await;
     let mut admin = database.connect().await.unwrap();
@@ -165,11 +166,11 @@ async fn exhausted_readers_are_told_and_renewals_go_on() {
         assert!(t.renew(ANN, &[&run]).await.is_empty());
         t.claim(ANN).await;
     }
-    assert!(began.elapsed() < Duration::from_millis(900), "renewals do not wait for reads");
+    assert!(reads.iter().all(|read| !read.is_finished()), "renewals do not wait for reads");
     for read in reads {
         assert!(matches!(read.await.unwrap(), Err(StoreError::Unavailable(_))));
     }
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     blocking.rollback().await.unwrap();
     t.view(&run).await;
     t.store.close().await.unwrap();

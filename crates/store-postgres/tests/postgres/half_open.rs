@@ -26,7 +26,7 @@ async fn told<T: std::fmt::Debug>(call: impl Future<Output = StoreResult<T>>) ->
 async fn a_wire_that_dies_without_a_word_is_given_up_and_replaced() {
     let database = database().await;
     let proxy = Proxy::start(&database.tcp_url()).await;
-    let options = PostgresOptions::default().deadline(Duration::from_millis(500));
+    let options = PostgresOptions::default().deadline(Duration::from_secs(1));
     let t = Arc::new(stage(proxy.url(), options).await);
     let run = t.driven().await;
     let again = t.write(&run).await.does("charge").advance();

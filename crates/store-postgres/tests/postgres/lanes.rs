@@ -51,7 +51,7 @@ async fn a_locked_table_holds_nobody_up_for_longer_than_the_deadline() {
         let told = told.await.unwrap();
         assert!(matches!(told, Some(StoreError::Unavailable(_))), "{told:?}");
     }
-    assert!(began.elapsed() < 5 * deadline, "{:?}", began.elapsed());
+    assert!(began.elapsed() < 10 * deadline, "{:?}", began.elapsed());
     blocking.rollback().await.unwrap();
     for (write, signal) in writes.into_iter().zip(signals) {
         must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { .. });

@@ -52,7 +52,7 @@ async fn a_server_that_says_nothing_is_given_up() {
     let url = format!("postgres://ann:canary@127.0.0.1:{port}/orders?connect_timeout=1");
     let error = refused(&url, PostgresOptions::default()).await;
     assert!(matches!(error, OpenError::NoServer { .. }), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_secs(30));
 }
 
 #[tokio::test]

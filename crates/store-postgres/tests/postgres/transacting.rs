@@ -204,7 +204,7 @@ async fn work_that_passes_over_an_error_is_not_recorded() {
 /// The deadline costs the connection; nothing is left behind on the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn work_that_takes_too_long_is_cut_off() {
-    let deadline = Duration::from_millis(400);
+    let deadline = Duration::from_secs(1);
     let bank = Bank::open(PostgresOptions::default().deadline(deadline).transactions(1)).await;
     let run = bank.t.driven().await;
     let work = transact(&run, |transaction| {
@@ -216,9 +216,8 @@ async fn work_that_takes_too_long_is_cut_off() {
     let began = Instant::now();
     let failure = failure(bank.t.store.transact(work).await.unwrap());
     assert!(failure.message().contains("did not end within"), "{failure}");
-    assert!(began.elapsed() < 10 * deadline, "{:?}", began.elapsed());
-    until("the end of the transaction", Duration::from_secs(5), async || bank.transactions_left().await == 0)
-        .await;
+    assert!(began.elapsed() < 30 * deadline, "{:?}", began.elapsed());
+    until("the end of the transaction", 30 * deadline, async || bank.transactions_left().await == 0).await;
     assert_eq!((bank.ledger().await, bank.recorded(&run).await), (vec![], 0));
     must!(bank.t.store.transact(booking(&run, 2)).await.unwrap(), TransactOutcome::Done { .. });
 }
@@ -293,7 +292,7 @@ async fn a_commit_whose_answer_is_lost_books_once() {
         let lost = bank.t.store.transact(booking(&run, 1)).await;
         proxy.set(Way::Pass);
         assert!(matches!(lost, Err(StoreError::Unknown(_))), "{way:?}: {lost:?}");
-        until("the end of the transaction", Duration::from_secs(5), async || {
+        until("the end of the transaction", Duration::from_secs(30), async || {
             bank.transactions_left().await == 0
         })
         .await;

@@ -19,40 +19,75 @@ const WARM_UP: u64 = 20_000;
 /// How many lookups among few take turns with as many among many.
 const TURN: u64 = 100;
 
-/// Looks keys up among the first `among` promises.
-pub(super) async fn time(engine: &Engine, among: u64) -> Result<Histogram> {
-    let mut times = Histogram::new();
-    let warm_up = WARM_UP.min(2 * among);
-    look_up(engine, among, 0..warm_up, &mut Histogram::new()).await?;
-    look_up(engine, among, warm_up..warm_up + LOOKUPS.min(among), &mut times).await?;
-    Ok(times)
+/// What lookups took.
+pub(super) struct Lookups {
+    /// Of few keys, in a store that has no others.
+    pub(super) few: Histogram,
+    /// Of the same keys, in the store of many: what it costs that there are many.
+    pub(super) few_of_many: Histogram,
+    /// Of all keys, in the store of many: what it costs besides that nothing is near that was looked up before, as it is for whatever lies in more
+    /// memory than a processor's caches hold.
+    pub(super) many: Histogram,
 }
 
-/// Looks keys up among few, in a small store beside the measured one, and among many, by turns.
+impl Lookups {
+    fn new() -> Self {
+        Lookups { few: Histogram::new(), few_of_many: Histogram::new(), many: Histogram::new() }
+    }
+}
+
+/// In one store: before there are many.
+pub(super) async fn time_few(engine: &Engine) -> Result<Histogram> {
+    let mut few = Histogram::new();
+    warm_up(engine, FEW).await?;
+    look_up(engine, FEW, 0..LOOKUPS.min(FEW), &mut few).await?;
+    Ok(few)
+}
+
+/// In one store: when there are many, by turns; `few` are the lookups before.
+pub(super) async fn time_many(engine: &Engine, many: u64, few: Histogram) -> Result<Lookups> {
+    let mut lookups = Lookups { few, ..Lookups::new() };
+    warm_up(engine, many).await?;
+    for turn in turns(many) {
+        look_up(engine, FEW, turn.clone(), &mut lookups.few_of_many).await?;
+        look_up(engine, many, turn, &mut lookups.many).await?;
+    }
+    Ok(lookups)
+}
+
+/// In a small store beside the one of many, and in that, by turns.
 pub(super) async fn time_by_turns(
     engine: &Engine,
     many: u64,
     place: &Place,
     callers: u32,
-) -> Result<(Histogram, Histogram)> {
+) -> Result<Lookups> {
     let scratch = place.scratch("few")?;
     let url = scratch.as_ref().map_or("memory:".to_string(), |file| file.url());
-    let few = Opened::open(&url, EngineOptions::default()).await?;
-    make(&few.engine, 0..FEW, callers, &ProgressBar::hidden()).await?;
-    let warm_up = WARM_UP.min(2 * many);
-    for (engine, among) in [(&few.engine, FEW), (engine, many)] {
-        look_up(engine, among, 0..warm_up, &mut Histogram::new()).await?;
+    let small = Opened::open(&url, EngineOptions::default()).await?;
+    make(&small.engine, 0..FEW, callers, &ProgressBar::hidden()).await?;
+    let mut lookups = Lookups::new();
+    warm_up(&small.engine, FEW).await?;
+    warm_up(engine, many).await?;
+    for turn in turns(many) {
+        look_up(&small.engine, FEW, turn.clone(), &mut lookups.few).await?;
+        look_up(engine, FEW, turn.clone(), &mut lookups.few_of_many).await?;
+        look_up(engine, many, turn, &mut lookups.many).await?;
     }
-    let (mut among_few, mut among_many) = (Histogram::new(), Histogram::new());
-    for first in (warm_up..warm_up + LOOKUPS.min(many)).step_by(TURN as usize) {
-        look_up(&few.engine, FEW, first..first + TURN, &mut among_few).await?;
-        look_up(engine, many, first..first + TURN, &mut among_many).await?;
-    }
-    few.close().await?;
-    Ok((among_few, among_many))
+    small.close().await?;
+    Ok(lookups)
 }
 
-/// Looks keys up that lie far from each other.
+fn turns(many: u64) -> impl Iterator<Item = Range<u64>> {
+    (0..LOOKUPS.min(many)).step_by(TURN as usize).map(|first| first..first + TURN)
+}
+
+async fn warm_up(engine: &Engine, among: u64) -> Result<()> {
+    let lookups = LOOKUPS..LOOKUPS + WARM_UP.min(2 * among);
+    look_up(engine, among, lookups, &mut Histogram::new()).await
+}
+
+/// Looks keys up that lie far from each other among the first `among`.
 async fn look_up(engine: &Engine, among: u64, nths: Range<u64>, times: &mut Histogram) -> Result<()> {
     for nth in nths {
         let key = IdempotencyKey::new(&key_of(nth.wrapping_mul(7_919_113) % among))?;
