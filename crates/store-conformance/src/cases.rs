@@ -533,42 +533,7 @@ macro_rules! table {
         pub(crate) const CASES: &[Case] = &[$($(
             Case { topic: stringify!($topic), name: stringify!($name), run: |stage| Box::pin($topic::$name(stage)) },
         )*)*];
-
-        #[cfg(test)]
-        const SOURCES: &[(&str, &str)] =
-            &[$((stringify!($topic), include_str!(concat!("cases/", stringify!($topic), ".rs"))),)*];
     };
 }
 
 with_every_case!(table!());
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_case_that_is_written_is_listed_once() {
-        for (topic, source) in SOURCES {
-            let written = source.lines().filter_map(|line| line.strip_prefix("pub(super) async fn "));
-            let written: Vec<&str> = written.filter_map(|line| line.split('(').next()).collect();
-            let listed: Vec<&str> =
-                CASES.iter().filter(|case| case.topic == *topic).map(|case| case.name).collect();
-            assert_eq!(written, listed, "the cases of {topic}, in the order of the file");
-        }
-        let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cases")).unwrap();
-        assert_eq!(files.count(), SOURCES.len(), "every file is a topic");
-    }
-
-    #[test]
-    fn every_case_says_what_it_proves() {
-        for (topic, source) in SOURCES {
-            let mut before = "";
-            for line in source.lines() {
-                if line.starts_with("pub(super) async fn ") {
-                    assert!(before.starts_with("/// "), "{topic}: {line}");
-                }
-                before = line;
-            }
-        }
-    }
-}
