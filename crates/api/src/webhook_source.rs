@@ -21,6 +21,8 @@ pub enum SourceState {
     Enabled,
     /// They are refused, as those of a source that does not exist; what came before is still processed.
     Disabled,
+    /// The same, and it is not shown any more. One that is made under its name has its address, and remembers what came.
+    Deleted,
 }
 
 /// A source in a list.
@@ -38,7 +40,7 @@ pub struct WebhookSourceSummary {
     pub scheme: String,
     /// Are its webhooks taken in?
     pub state: SourceState,
-    /// Why it is disabled.
+    /// Why it is disabled, or was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Rises with each change, for `If-Match`.
@@ -67,7 +69,7 @@ pub struct WebhookSource {
     pub warnings: Vec<crate::DefinitionProblem>,
 }
 
-/// Enables or disables a source.
+/// Enables, disables or deletes a source.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SteerWebhookSource {

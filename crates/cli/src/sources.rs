@@ -9,6 +9,7 @@ use hapax_api::client::{Client, ClientError, Document, Terms};
 use hapax_api::{Code, SteerWebhookSource, WebhookSource, WebhookSourceSummary};
 
 use crate::bounded_file;
+use crate::confirmation::confirm;
 use crate::limits::MAX_DOCUMENT_BYTES;
 use crate::listing::LimitOptions;
 use crate::output::shape::ShapeOptions;
@@ -24,6 +25,7 @@ Examples:
   hapax sources list
   hapax sources show stripe-payments
   hapax sources disable stripe-payments --reason 'they are being replayed'
+  hapax sources delete stripe-payments
   hapax sources events list --status failed
   hapax sources events reprocess stripe-payments evt_1
 
@@ -60,6 +62,11 @@ enum Command {
         after_help = "Examples:\n  hapax sources disable stripe-payments --reason 'they are being replayed'"
     )]
     Disable(SteerOptions),
+    /// End a source: its webhooks are refused; what came before is still processed, and is shown.
+    #[command(
+        after_help = "Examples:\n  hapax sources delete stripe-payments --reason 'we left Stripe' --yes\n\nOne that is applied under its name has its address again, and takes in no event a second time."
+    )]
+    Delete(SteerOptions),
     /// See what came in, and have it processed once more.
     Events(events::Options),
 }
@@ -138,6 +145,12 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             let asked = SteerWebhookSource { reason };
             let steered = server.connect()?.disable_source(&name, &asked, key.terms()).await?;
             shape.show(&steered, || format!("webhooks of {} are refused\n", steered.summary.name))
+        }
+        Command::Delete(SteerOptions { name, reason, key, shape }) => {
+            confirm(&format!("end the source {}", for_people::plain(&name)), server).await?;
+            let asked = SteerWebhookSource { reason };
+            let steered = server.connect()?.delete_source(&name, &asked, key.terms()).await?;
+            shape.show(&steered, || format!("{} is deleted\n", steered.summary.name))
         }
         Command::Events(options) => events::run(options, server).await,
     }

@@ -181,6 +181,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/webhook-sources", Read, webhook_sources::list),
         read("/api/v1/webhook-sources/{name}", Read, webhook_sources::show),
         write("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace),
+        write("/api/v1/webhook-sources/{name}/delete", Administer, webhook_sources::delete),
         write("/api/v1/webhook-sources/{name}/disable", Administer, webhook_sources::disable),
         write("/api/v1/webhook-sources/{name}/enable", Administer, webhook_sources::enable),
         write("/api/v1/webhooks/{source}", Open, webhooks::take_in).without_request_keys(),

@@ -67,6 +67,16 @@ impl Client {
     ) -> Result<WebhookSource, ClientError> {
         self.call(Ask::change(source_path(name, "/disable")?, asked, terms)?).await
     }
+
+    /// Ends a source.
+    pub async fn delete_source(
+        &self,
+        name: &str,
+        asked: &SteerWebhookSource,
+        terms: Terms,
+    ) -> Result<WebhookSource, ClientError> {
+        self.call(Ask::change(source_path(name, "/delete")?, asked, terms)?).await
+    }
 }
 
 /// What came.

@@ -53,5 +53,11 @@ async fn a_source_is_applied_sent_to_looked_at_and_disabled() {
     let disabled =
         server.hapax(&["sources", "disable", "bells", "--reason", "noise", "--json"]).await.ok().json();
     assert_eq!((&disabled["state"], &disabled["reason"]), (&"disabled".into(), &"noise".into()));
+    server.hapax(&["sources", "delete", "bells"]).await.exits(2);
+    let deleted = server.hapax(&["sources", "delete", "bells", "--yes"]).await.ok().out;
+    assert_eq!(deleted, "bells is deleted\n");
+    server.hapax(&["sources", "show", "bells"]).await.exits(5);
+    let made = server.hapax(&["sources", "apply", &file, "--json"]).await.ok().json();
+    assert_eq!((&made["path"], &made["version"]), (&path.as_str().into(), &5.into()));
     server.hapax(&["sources", "show", "nobody"]).await.exits(5);
 }

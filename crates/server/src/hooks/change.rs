@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::Hooks;
 use super::source::{Kept, StoredSource};
+use super::sources::no_such_source;
 use crate::errors::{of_invalid, of_store};
 use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_SOURCES, MAX_SOURCES_PER_WORKSPACE};
 use crate::uploaded::Uploaded;
@@ -26,7 +27,8 @@ pub(crate) enum Uploading {
 }
 
 impl Hooks {
-    /// Checks a source and keeps it under a new id. One of its name that says the same is found; another one is not replaced.
+    /// Checks a source and keeps it under a new id. One of its name that says the same is found; another one is not replaced, unless it was
+    /// deleted: then it is made again under the id it had, so that what came to it stays a duplicate.
     pub(crate) async fn create_source(
         &self,
         workspace: &WorkspaceId,
@@ -43,13 +45,16 @@ impl Hooks {
             name: checked.source().name.clone(),
             body: body_of(&kept)?,
             expected: None,
-            note: Some(self.note(workspace, by, &id, "created")),
+            note: Some(self.note(workspace, by.clone(), &id, "created")),
             id,
         };
         match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
             PutOutcome::Put(item) => Ok(Uploading::Made(self.learn(&item)?)),
             PutOutcome::NameTaken(item) => {
                 let found = self.learn(&item)?;
+                if found.is_deleted() {
+                    return self.make_again(&found, kept, by).await;
+                }
                 match found.kept.document.get() == checked.canonical() {
                     true => Ok(Uploading::Found(found)),
                     false => Err(Problem::new(
@@ -71,6 +76,14 @@ impl Hooks {
         }
     }
 
+    async fn make_again(&self, deleted: &StoredSource, kept: Kept, by: Actor) -> Result<Uploading, Problem> {
+        let note = self.note(&deleted.workspace, by, &deleted.id, "created again");
+        match self.put_source(deleted, &kept, note).await? {
+            Some(made) => Ok(Uploading::Made(made)),
+            None => Err(keeps_changing()),
+        }
+    }
+
     /// Replaces what a source says; its id, and so its address, stays. `expected` is the version that is to be replaced, if it matters.
     pub(crate) async fn replace_source(
         &self,
@@ -87,14 +100,14 @@ impl Hooks {
         }
         let document = document_of(&checked)?;
         let replace = |kept: &mut Kept| {
-            let is_news = kept.document.get() != document.get();
+            let is_news = kept.document.get() != document.get() || kept.state == SourceState::Deleted;
             kept.document = document.clone();
             is_news
         };
         self.change_source(workspace, name, expected, by, "replaced", replace).await
     }
 
-    /// Enables or disables a source. The same again changes nothing.
+    /// Enables, disables or deletes a source. The same again changes nothing.
     pub(crate) async fn steer_source(
         &self,
         workspace: &WorkspaceId,
@@ -113,13 +126,14 @@ impl Hooks {
         let verb = match to {
             SourceState::Enabled => "enabled",
             SourceState::Disabled => "disabled",
+            SourceState::Deleted => "deleted",
         };
         let what = reason.map_or(verb.into(), |reason| format!("{verb}: {reason}"));
         let steer = |kept: &mut Kept| {
             let is_news = kept.state != to;
             kept.state = to;
             if is_news {
-                kept.reason = reason.filter(|_| to == SourceState::Disabled).map(Into::into);
+                kept.reason = reason.filter(|_| to != SourceState::Enabled).map(Into::into);
             }
             is_news
         };
@@ -138,7 +152,12 @@ impl Hooks {
         change: impl Fn(&mut Kept) -> bool,
     ) -> Result<Arc<StoredSource>, Problem> {
         for _ in 0..TRIES {
-            let found = self.get_source(workspace, name).await?;
+            let found = self.find_source(workspace, name).await?.ok_or_else(no_such_source)?;
+            let mut kept = found.kept.clone();
+            let is_news = change(&mut kept);
+            if found.is_deleted() && is_news {
+                return Err(no_such_source());
+            }
             if let Some(expected) = expected.filter(|expected| *expected != found.version) {
                 let detail = format!(
                     "The source is at version {}, not {}; look at it again.",
@@ -147,41 +166,52 @@ impl Hooks {
                 );
                 return Err(Problem::new(Code::Concurrency, detail).with("version", found.version.get()));
             }
-            let mut kept = found.kept.clone();
-            if !change(&mut kept) {
+            if !is_news {
                 return Ok(found);
             }
-            let request = PutItem {
-                workspace: workspace.clone(),
-                kind: ItemKind::Source,
-                id: found.id.clone(),
-                name: name.to_owned(),
-                body: body_of(&kept)?,
-                expected: Some(found.version),
-                note: Some(self.note(workspace, by.clone(), &found.id, what)),
-            };
-            match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
-                PutOutcome::Put(item) => return self.learn(&item),
-                PutOutcome::Stale(_)
-                | PutOutcome::NameTaken(_)
-                | PutOutcome::Exists(_)
-                | PutOutcome::Missing => {}
+            let note = self.note(workspace, by.clone(), &found.id, what);
+            if let Some(changed) = self.put_source(&found, &kept, note).await? {
+                return Ok(changed);
             }
         }
-        let detail = "Others keep changing the source. Send the request again.";
-        Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
+        Err(keeps_changing())
+    }
+
+    /// Keeps something else of a source, unless it is not any more as it was found.
+    async fn put_source(
+        &self,
+        found: &StoredSource,
+        kept: &Kept,
+        note: Note,
+    ) -> Result<Option<Arc<StoredSource>>, Problem> {
+        let request = PutItem {
+            workspace: found.workspace.clone(),
+            kind: ItemKind::Source,
+            id: found.id.clone(),
+            name: found.name().to_owned(),
+            body: body_of(kept)?,
+            expected: Some(found.version),
+            note: Some(note),
+        };
+        match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
+            PutOutcome::Put(item) => self.learn(&item).map(Some),
+            PutOutcome::Stale(_) | PutOutcome::NameTaken(_) | PutOutcome::Exists(_) | PutOutcome::Missing => {
+                Ok(None)
+            }
+        }
     }
 
     fn check_quota(&self, workspace: &WorkspaceId) -> Result<(), Problem> {
         let known = self.known.read().expect("no holder panics");
-        let here = known.by_id.values().filter(|one| one.workspace == *workspace).count();
+        let living = || known.by_id.values().filter(|one| !one.is_deleted());
+        let here = living().filter(|one| one.workspace == *workspace).count();
         let (most, of) = match () {
             () if here >= MAX_SOURCES_PER_WORKSPACE => (MAX_SOURCES_PER_WORKSPACE, "workspace"),
-            () if known.by_id.len() >= MAX_SOURCES => (MAX_SOURCES, "server"),
+            () if living().count() >= MAX_SOURCES => (MAX_SOURCES, "server"),
             () => return Ok(()),
         };
         let detail =
-            format!("This {of} holds at most {most} webhook sources. Replace one that is no longer needed.");
+            format!("This {of} holds at most {most} webhook sources. Delete one that is no longer needed.");
         Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "webhookSources"))
     }
 
@@ -190,6 +220,11 @@ impl Hooks {
         let what = Noted::SetUp { kind, id: id.to_string(), change: change.into() };
         Note::on_workspace(workspace.clone(), by, self.store.now(), what)
     }
+}
+
+fn keeps_changing() -> Problem {
+    let detail = "Others keep changing the source. Send the request again.";
+    Problem::new(Code::StoreUnavailable, detail).retry_after(1)
 }
 
 /// Not to be guessed, because it is all that stands in an address; what proves a webhook is its signature.

@@ -69,6 +69,14 @@ impl StoredSource {
         self.kept.state == SourceState::Enabled
     }
 
+    pub(super) fn is_deleted(&self) -> bool {
+        self.kept.state == SourceState::Deleted
+    }
+
+    pub(super) fn changed_at(&self) -> Timestamp {
+        self.changed_at
+    }
+
     /// As lists show it.
     pub(crate) fn summary(&self) -> api::WebhookSourceSummary {
         api::WebhookSourceSummary {

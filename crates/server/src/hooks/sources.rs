@@ -6,8 +6,8 @@ use hapax_api::{Code, Problem};
 use hapax_engine::model::{Item, ItemKind, Name, Timestamp, WorkspaceId};
 use hapax_engine::store::ListItems;
 
-use super::Hooks;
 use super::source::StoredSource;
+use super::{Hooks, Known};
 use crate::changed_items::each_changed_item;
 use crate::errors::of_store;
 use crate::limits::{SOURCE_OVERLAP, SOURCE_POLL};
@@ -15,7 +15,7 @@ use crate::limits::{SOURCE_OVERLAP, SOURCE_POLL};
 impl Hooks {
     /// How many are known here.
     pub(crate) fn count(&self) -> usize {
-        self.known.read().expect("no holder panics").by_id.len()
+        self.known.read().expect("no holder panics").by_id.values().filter(|one| !one.is_deleted()).count()
     }
 
     /// The source of this id that is known here, in whatever workspace.
@@ -31,20 +31,17 @@ impl Hooks {
         known.by_id.get(id).cloned()
     }
 
-    /// One source of a workspace, as it is in the store now.
+    /// One source of a workspace, as it is in the store now, if it was not deleted.
     pub(crate) async fn get_source(
         &self,
         workspace: &WorkspaceId,
         name: &str,
     ) -> Result<Arc<StoredSource>, Problem> {
-        self.find_source(workspace, name).await?.ok_or_else(|| {
-            Problem::new(
-                Code::NotFound,
-                "There is no such webhook source in this workspace; list them with GET /api/v1/webhook-sources.",
-            )
-        })
+        let found = self.find_source(workspace, name).await?;
+        found.filter(|found| !found.is_deleted()).ok_or_else(no_such_source)
     }
 
+    /// The same, also if it was deleted.
     pub(super) async fn find_source(
         &self,
         workspace: &WorkspaceId,
@@ -58,13 +55,14 @@ impl Hooks {
         item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
-    /// Sources of a workspace after `after`, in the order of their ids.
+    /// Sources of a workspace after `after`, in the order of their ids, and where the next page begins. Deleted ones are left out, so a page
+    /// may be short.
     pub(crate) async fn list_sources(
         &self,
         workspace: &WorkspaceId,
         after: Option<Name>,
         limit: usize,
-    ) -> Result<Vec<Arc<StoredSource>>, Problem> {
+    ) -> Result<(Vec<Arc<StoredSource>>, Option<Name>), Problem> {
         let request = ListItems {
             workspace: Some(workspace.clone()),
             kind: ItemKind::Source,
@@ -73,7 +71,9 @@ impl Hooks {
             limit,
         };
         let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
-        items.iter().map(|item| self.learn(item)).collect()
+        let next = items.last().filter(|_| items.len() == limit).map(|last| last.id.clone());
+        let found: Result<Vec<_>, Problem> = items.iter().map(|item| self.learn(item)).collect();
+        Ok((found?.into_iter().filter(|one| !one.is_deleted()).collect(), next))
     }
 
     /// Takes an item in, unless a newer version of it is known.
@@ -93,6 +93,15 @@ impl Hooks {
         Ok(found)
     }
 
+    /// Forgets those that were deleted so long ago that nobody still holds one from before.
+    fn forget_buried(&self) {
+        let deadline = self.store.now().minus(SOURCE_OVERLAP);
+        let mut known = self.known.write().expect("no holder panics");
+        let Known { by_id, by_name } = &mut *known;
+        by_id.retain(|_, one| !(one.is_deleted() && one.changed_at() < deadline));
+        by_name.retain(|_, id| by_id.contains_key(id));
+    }
+
     /// Takes in all sources there are.
     pub(crate) async fn learn_all(&self) -> Result<(), Problem> {
         self.learn_since(None).await
@@ -108,6 +117,7 @@ impl Hooks {
             if let Err(problem) = hooks.learn_since(Some(since)).await {
                 tracing::warn!(%problem, "looking for changed webhook sources failed; trying again");
             }
+            hooks.forget_buried();
         }
     }
 
@@ -116,4 +126,11 @@ impl Hooks {
         let learn = |item: &Item| drop(self.learn(item));
         each_changed_item(self.catalog(), ItemKind::Source, changed_since, learn).await
     }
+}
+
+pub(super) fn no_such_source() -> Problem {
+    Problem::new(
+        Code::NotFound,
+        "There is no such webhook source in this workspace; list them with GET /api/v1/webhook-sources.",
+    )
 }

@@ -47,7 +47,7 @@ pub(crate) async fn create(
     Ok((status, told, [(header::LOCATION, location)], Json(source.shown()?)).into_response())
 }
 
-/// Sources, in the order of their ids.
+/// Sources, in the order of their ids, without those that were deleted. A page may be short though there are more.
 #[utoipa::path(
     get, path = "/api/v1/webhook-sources", tag = "webhooks", operation_id = "list_sources", params(PageOf),
     responses(
@@ -64,9 +64,9 @@ pub(crate) async fn list(
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "webhook-sources", "");
     let after = pages.place(page.cursor.as_deref(), |place| Name::new("place", place))?;
-    let found = app.hooks.list_sources(&identity.workspace, after, limit).await?;
-    let items: Vec<_> = found.iter().map(|source| source.summary()).collect();
-    let next_cursor = pages.next(&items, limit, |last| last.id.clone());
+    let (found, next) = app.hooks.list_sources(&identity.workspace, after, limit).await?;
+    let items = found.iter().map(|source| source.summary()).collect();
+    let next_cursor = next.map(|next| pages.seal(next.as_str()));
     Ok(Json(api::Page { items, next_cursor }))
 }
 
@@ -164,6 +164,32 @@ pub(crate) async fn enable(
     asked: Option<StrictJson<api::SteerWebhookSource>>,
 ) -> Result<Response, Refused> {
     steer(&app, &identity, &name, SourceState::Enabled, &headers, asked).await
+}
+
+/// Ends a source. Its webhooks are refused and it is not shown any more; what was taken in before is still processed, and is shown. One that is made
+/// under its name has its address, and takes in no event that came before.
+#[utoipa::path(
+    post, path = "/api/v1/webhook-sources/{name}/delete", tag = "webhooks", operation_id = "delete_source",
+    request_body(content = Option<api::SteerWebhookSource>),
+    params(
+        ("name" = String, Path, description = "The name of the source"),
+        ("If-Match" = Option<String>, Header, description = "Only if the source still has this version"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "The source as it was", body = api::WebhookSource),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(name): PathOf<String>,
+    headers: HeaderMap,
+    asked: Option<StrictJson<api::SteerWebhookSource>>,
+) -> Result<Response, Refused> {
+    steer(&app, &identity, &name, SourceState::Deleted, &headers, asked).await
 }
 
 async fn steer(

@@ -71,6 +71,67 @@ async fn a_bad_source_is_told_all_that_is_wrong_with_it() {
     assert_eq!(shop.server.get(SOURCES).await.json()["items"], json!([]));
 }
 
+/// A deleted source is to everybody as if it were not there; what came to it stays, and is not taken in again by one of its name.
+#[tokio::test]
+async fn a_deleted_source_is_gone_and_what_came_to_it_stays() {
+    let shop = Shop::open().await;
+    let (server, named) = (&shop.server, format!("{SOURCES}/stripe-payments"));
+    let path = shop.source(STRIPE_SOURCE).await;
+    let order = shop.order("ch_1").await;
+    let paid = shop.paid("evt_1", "ch_1");
+    assert_eq!(told(&shop.send(&path, &paid).await), (200, "applied".into()));
+    order.result::<Value>().await.unwrap();
+    let delete = format!("{named}/delete");
+    let late = server.post(&delete, &json!({}), &[("if-match", "\"7\"")]).await;
+    assert_eq!(late.told(), (409, "CONCURRENCY_ERROR".into()));
+    for _ in 0..2 {
+        let deleted = server.post(&delete, &json!({ "reason": "we moved" }), &[]).await;
+        let shown = deleted.json();
+        assert_eq!(deleted.status, 200, "the same again changes nothing: {}", deleted.text());
+        assert_eq!(
+            (&shown["state"], &shown["reason"], &shown["version"]),
+            (&json!("deleted"), &json!("we moved"), &json!(2))
+        );
+    }
+    let document = json!({ "name": "stripe-payments", "preset": "stripe" });
+    assert_eq!(server.get(&named).await.status, 404);
+    assert_eq!(server.get(SOURCES).await.json()["items"], json!([]));
+    for verb in ["enable", "disable"] {
+        assert_eq!(server.post(&format!("{named}/{verb}"), &json!({}), &[]).await.status, 404, "{verb}");
+    }
+    assert_ne!(server.post(&named, &document, &[]).await.status, 200);
+    let same = server.send("POST", &named, Some(STRIPE_SOURCE.into()), &server.admin, &YAML).await;
+    assert_eq!(same.status, 404, "not even what it said brings it back there: {}", same.text());
+    for to in [path.as_str(), "/api/v1/webhooks/acme/stripe-payments"] {
+        let refused = shop.send(to, &shop.paid("evt_2", "ch_2")).await;
+        assert_eq!(refused.told(), (401, "webhook_signature_invalid".into()), "{to}");
+    }
+    assert_eq!(shop.events().await.len(), 1, "what came is shown");
+
+    assert_eq!(shop.source(STRIPE_SOURCE).await, path, "it is made again at its address");
+    assert_eq!(server.get(&named).await.json()["state"], "enabled");
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "duplicate".into()));
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_2", "ch_2")).await), (200, "unmatched".into()));
+    assert_eq!(shop.packed(), 1);
+    let audit = server.get("/api/v1/audit").await.text();
+    assert!(audit.contains("deleted: we moved") && audit.contains("created again"), "{audit}");
+}
+
+/// What was taken in was promised to be processed.
+#[tokio::test]
+async fn what_a_deleted_source_took_in_is_still_processed() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
+    shop.server.post(&format!("{SOURCES}/stripe-payments/delete"), &json!({}), &[]).await;
+    let again = shop
+        .server
+        .post("/api/v1/webhook-events/stripe-payments/evt_1/reprocess", &json!({}), &[])
+        .await
+        .json();
+    assert_eq!((&again["attempts"], &again["status"]), (&json!(2), &json!("unmatched")), "{again}");
+}
+
 /// What one node is told counts on another within five seconds.
 #[tokio::test]
 async fn a_source_is_known_on_other_nodes_soon() {

@@ -186,6 +186,8 @@ fn cases() -> Vec<Case> {
         get("/api/v1/webhook-sources/{name}", Read).at("/api/v1/webhook-sources/{source}"),
         post("/api/v1/webhook-sources/{name}", Administer, source("{source}"), &[200])
             .at("/api/v1/webhook-sources/{source}"),
+        post("/api/v1/webhook-sources/{name}/delete", Administer, json!({}), &[200])
+            .at("/api/v1/webhook-sources/{source}-2/delete"),
         post("/api/v1/webhook-sources/{name}/disable", Administer, json!({}), &[200])
             .at("/api/v1/webhook-sources/{source}/disable"),
         post("/api/v1/webhook-sources/{name}/enable", Administer, json!({}), &[200])
@@ -335,6 +337,7 @@ impl Things {
         let (name, event) = (format!("source-of-{workspace}"), format!("event-of-{workspace}"));
         let webhooks =
             send("/api/v1/webhook-sources", source(&name)).await["path"].as_str().unwrap().to_owned();
+        send("/api/v1/webhook-sources", source(&format!("{name}-2"))).await;
         send(&webhooks, json!({ "id": event })).await;
         let (entity, thing) = (format!("entity-of-{workspace}"), format!("thing-of-{workspace}"));
         send("/api/v1/entity-workflows", entity_workflow(&entity)).await;
