@@ -3,6 +3,7 @@
 mod command_line;
 mod fuzz_api;
 mod requirements;
+mod rustdoc;
 mod simulate;
 mod verify;
 
@@ -28,6 +29,9 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
+    if let Some(docs_in) = rustdoc::is_asked_for() {
+        return rustdoc::stand_in(docs_in, std::env::args_os().skip(1).collect());
+    }
     let outcome = match Arguments::parse().chore {
         Chore::Verify(options) => verify::run(&options),
         Chore::Simulate(options) => simulate::run(&options),
