@@ -140,6 +140,21 @@ async fn time_travels_in_a_lab() {
     assert_eq!(lab.engine().get(run.id()).await.unwrap().head.status(), RunStatus::Completed);
 }
 
+/// A run that gets on is not stuck, however often it has to wait.
+#[tokio::test]
+async fn a_lab_has_time_for_many_waits() {
+    let lab = Lab::new();
+    let workflow = |ctx: Ctx, (): ()| async move {
+        for _ in 0..100 {
+            ctx.sleep(Duration::from_secs(5)).await?;
+        }
+        Ok::<_, Failure>(())
+    };
+    lab.engine().register("waits", workflow).unwrap();
+    let run = lab.engine().start("waits", &()).await.unwrap();
+    assert_eq!(lab.settle(run.id()).await.unwrap(), RunStatus::Completed);
+}
+
 #[tokio::test]
 async fn changed_code_is_held_against_a_recorded_history() {
     let lab = Lab::new();
