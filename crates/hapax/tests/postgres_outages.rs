@@ -223,8 +223,15 @@ async fn fall_silent_for(silence: Duration) {
     assert!(open <= runs.len(), "{open} runs are held for {} that were started", runs.len());
     assert!(grown < 48 * 1024 * 1024, "{} KiB more are held than before the silence", grown / 1024);
     // What was refused is asked for again, under its own key: once each, whatever became of the first try.
-    for (number, _) in &errors {
-        runs.push((*number, insist(&engine, *number).await.0));
+    let mut refused = errors.iter().map(|(number, _)| *number);
+    let mut asking = JoinSet::new();
+    loop {
+        for number in refused.by_ref().take(CALLERS - asking.len()) {
+            let engine = engine.clone();
+            asking.spawn(async move { (number, insist(&engine, number).await.0) });
+        }
+        let Some(asked) = asking.join_next().await else { break };
+        runs.push(asked.unwrap());
     }
     all_complete(&engine, &runs).await;
     ledger.assert_nothing_recorded_was_lost(runs.len());

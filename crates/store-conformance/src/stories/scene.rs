@@ -23,6 +23,9 @@ pub(super) const EVERY: Duration = Duration::from_secs(120);
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(300);
 /// Much shorter than the patience of whoever waits for an answer of the store, not much shorter than the pause of whoever looks again.
 const MOMENT: Duration = Duration::from_millis(100);
+/// The least a moment takes by the machine's clock. On a store that answers at once, minutes would pass otherwise before a busy machine lets anybody
+/// tell that they live, and the living are taken for dead.
+const BREATH: Duration = Duration::from_millis(5);
 const TABLE: &str = "invoices";
 
 /// Where the invoices live.
@@ -272,10 +275,11 @@ impl Scene {
         let nothing = Noted::Remarked { text: "time passes".into() };
         let note = Note { by: None, ..Note::on_workspace(Default::default(), nobody, self.now(), nothing) };
         self.candidate.store().append_notes(vec![note]).await.unwrap();
+        tokio::time::sleep(BREATH).await;
     }
 
-    /// Waits until something has come about. However quick the store is, an answer would have to be overtaken by hundreds of commits before
-    /// anybody gave it up.
+    /// Waits until something has come about. However quick the store is, an answer would have to be overtaken by hundreds of commits, and be seconds late,
+    /// before anybody gave it up.
     pub(super) async fn until(&self, has_come: impl AsyncFn() -> bool) {
         while !has_come().await {
             self.turn().await;
