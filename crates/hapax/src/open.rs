@@ -18,7 +18,7 @@ pub struct Hapax(Engine);
 pub enum OpenError {
     /// The URL names no store this program was built with. Of a URL that may hold a password only the scheme is shown.
     #[error(
-        "{0:?} names no store known here; use memory:, sqlite:PATH (with ?shared=true for several processes) or \
+        "{0:?} names no store known here; use memory:, sqlite:PATH (with ?shared=true for several processes, ?mapped=false for a disk that may fail) or \
          postgres://USER:PASSWORD@HOST:PORT/DATABASE, each if this program was built with it"
     )]
     UnknownStore(String),
@@ -109,13 +109,17 @@ pub async fn open_store(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn Stor
     #[cfg(feature = "sqlite")]
     if let Some(rest) = url.strip_prefix("sqlite:") {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let options = hapax_store_sqlite::SqliteOptions::default().clock(clock);
-        let options = match query {
-            "" | "shared=false" => options,
-            "shared=true" => options.shared(true),
-            "mode=ro" => options.read_only(true),
-            _ => return Err(unknown(url)),
-        };
+        let mut options = hapax_store_sqlite::SqliteOptions::default().clock(clock);
+        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+            options = match setting {
+                "shared=true" => options.shared(true),
+                "shared=false" => options.shared(false),
+                "mapped=true" => options.mapped(true),
+                "mapped=false" => options.mapped(false),
+                "mode=ro" => options.read_only(true),
+                _ => return Err(unknown(url)),
+            };
+        }
         if path.is_empty() {
             return Err(unknown(url));
         }

@@ -1,6 +1,4 @@
 PRAGMA query_only = ON;
 PRAGMA cache_size = -8192;
 PRAGMA temp_store = MEMORY;
--- All SQLite can map: a page that is in memory is read without a call and a copy (docs/decisions/0013).
-PRAGMA mmap_size = 2147418112;
 PRAGMA trusted_schema = OFF;

@@ -27,10 +27,22 @@ pub(crate) fn set_up_writer(connection: &mut Connection) -> rusqlite::Result<()>
     connection.authorizer(Some(authorize))
 }
 
+/// How a connection gets at the pages it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// A call of the system and a copy for each: a disk that fails, fails the read.
+    Copied,
+    /// Through a mapping of the file, which is quicker: a disk that fails, or a file that is cut short, ends the process.
+    Mapped,
+}
+
 /// A connection that only reads.
-pub(crate) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_for_reading(path: &Path, pages: Pages) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.execute_batch(include_str!("../sql/set_up_reader.sql"))?;
+    if pages == Pages::Mapped {
+        connection.execute_batch(include_str!("../sql/map_file.sql"))?;
+    }
     Ok(connection)
 }
 
@@ -65,14 +77,15 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_maps_the_file_and_who_writes_does_not() {
+    fn the_file_is_mapped_only_by_who_reads_and_says_so() {
         let (folder, mut writer) = migrated();
         set_up_writer(&mut writer).unwrap();
-        let reader = open_for_reading(&folder.path().join(FILE)).unwrap();
+        let reader = |pages| open_for_reading(&folder.path().join(FILE), pages).unwrap();
         let mapped = |connection: &Connection| -> i64 {
             connection.pragma_query_value(None, "mmap_size", |row| row.get(0)).unwrap()
         };
-        assert_eq!((mapped(&writer), mapped(&reader) > 0), (0, true));
+        assert_eq!((mapped(&writer), mapped(&reader(Pages::Copied))), (0, 0));
+        assert!(mapped(&reader(Pages::Mapped)) > 0);
     }
 
     /// With values that change the plan SQLite would compile the statement anew for each of them.

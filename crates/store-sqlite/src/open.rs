@@ -8,7 +8,7 @@ use hapax_engine::model::Timestamp;
 use hapax_engine::store::SchemaState;
 use rusqlite::Connection;
 
-use crate::connect::{open_for_reading, open_for_writing, set_up_writer};
+use crate::connect::{Pages, open_for_reading, open_for_writing, set_up_writer};
 use crate::limits::MIN_SQLITE;
 use crate::migrate::{self, KNOWN_VERSION, Kind, look};
 use crate::open_error::OpenError;
@@ -52,7 +52,7 @@ pub(crate) fn open_read_only(path: &Path) -> Result<(PathBuf, Connection), OpenE
     check_sqlite_version()?;
     let path = find(path)?.ok_or_else(|| OpenError::Missing { path: path.to_owned() })?;
     let failed = |error| OpenError::from_sqlite(&path, &error);
-    let reader = open_for_reading(&path).map_err(failed)?;
+    let reader = open_for_reading(&path, Pages::Copied).map_err(failed)?;
     match look(&reader).map_err(failed)? {
         Kind::Foreign => Err(OpenError::Foreign { path }),
         Kind::Empty => Err(OpenError::Older { path, found: 0, known: KNOWN_VERSION }),
@@ -72,7 +72,7 @@ pub fn find_schema(path: &Path) -> Result<SchemaState, OpenError> {
     let Some(path) = find(path)? else { return Ok(migrate::state(0)) };
     let failed = |error| OpenError::from_sqlite(&path, &error);
     // An empty file is a database without tables, but not one that can be opened as ours.
-    let reader = open_for_reading(&path).map_err(failed)?;
+    let reader = open_for_reading(&path, Pages::Copied).map_err(failed)?;
     match look(&reader).map_err(failed)? {
         Kind::Foreign => Err(OpenError::Foreign { path }),
         Kind::Empty => Ok(migrate::state(0)),

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::Semaphore;
 use tokio::task::coop::consume_budget;
 
-use crate::connect::open_for_reading;
+use crate::connect::{Pages, open_for_reading};
 use crate::fault::{Fault, rolled_back};
 use crate::limits::{MAX_READERS, QUICK_READ};
 use crate::store::has_other_threads;
@@ -19,6 +19,7 @@ use crate::store::has_other_threads;
 #[derive(Debug)]
 pub(crate) struct Readers {
     path: PathBuf,
+    pages: Pages,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     /// Did the last read take so long that none should be made on a thread of the runtime?
@@ -28,9 +29,10 @@ pub(crate) struct Readers {
 impl Readers {
     /// With `first` to begin with; more are opened as they are needed. One is always open, so that the index of the
     /// log outlives a writer that is closed and opened again.
-    pub(crate) fn new(path: PathBuf, first: Connection) -> Arc<Self> {
+    pub(crate) fn new(path: PathBuf, first: Connection, pages: Pages) -> Arc<Self> {
         Arc::new(Readers {
             path,
+            pages,
             idle: Mutex::new(vec![first]),
             permits: Arc::new(Semaphore::new(MAX_READERS)),
             // Nothing is known about the disk yet.
@@ -72,7 +74,7 @@ impl Readers {
     fn read_now<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Fault>) -> StoreResult<T> {
         let connection = match self.take() {
             Some(connection) => connection,
-            None => open_for_reading(&self.path).map_err(|error| rolled_back(&error))?,
+            None => open_for_reading(&self.path, self.pages).map_err(|error| rolled_back(&error))?,
         };
         self.read_with(connection, read)
     }

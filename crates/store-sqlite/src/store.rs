@@ -62,10 +62,10 @@ impl SqliteStore {
     }
 
     fn open_now(path: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
-        let clock = options.clock;
+        let (clock, pages) = (options.clock.clone(), options.pages());
         if options.read_only {
             let (path, reader) = open_read_only(path)?;
-            let readers = Readers::new(path.clone(), reader);
+            let readers = Readers::new(path.clone(), reader, pages);
             return Ok(SqliteStore {
                 path,
                 clock,
@@ -78,8 +78,8 @@ impl SqliteStore {
         }
         let opened = open(path, options.shared, clock.now())?;
         let path = opened.path.clone();
-        let reader = open_for_reading(&path).map_err(|error| OpenError::from_sqlite(&path, &error))?;
-        let readers = Readers::new(path.clone(), reader);
+        let reader = open_for_reading(&path, pages).map_err(|error| OpenError::from_sqlite(&path, &error))?;
+        let readers = Readers::new(path.clone(), reader, pages);
         let spawned = Writer::new(opened, clock.clone()).and_then(writer_thread::spawn);
         let (inbox, pen, thread) = spawned.map_err(|error| OpenError::from_io(&path, &error))?;
         Ok(SqliteStore {

@@ -6,7 +6,7 @@ use hapax_engine::store::StoreResult;
 use tempfile::TempDir;
 
 use super::*;
-use crate::connect::open_for_reading;
+use crate::connect::{Pages, open_for_reading};
 use crate::job::{Job, Verb};
 use crate::open::open;
 use crate::session::{WorkflowNo, WorkspaceNo};
@@ -81,7 +81,7 @@ impl Bench {
 
     /// What is there, as another connection sees it.
     fn names(&self) -> Vec<String> {
-        let reader = open_for_reading(&self.folder.path().join("test.db")).unwrap();
+        let reader = open_for_reading(&self.folder.path().join("test.db"), Pages::Copied).unwrap();
         let mut list = reader
             .prepare("SELECT name FROM hapax_workspaces UNION SELECT name FROM hapax_workflows")
             .unwrap();
@@ -243,7 +243,7 @@ fn the_log_is_emptied_while_the_writer_works() {
 fn a_long_read_does_not_keep_the_log_from_being_emptied_afterwards() {
     let mut bench = Bench::new();
     let frames = |bench: &Bench| log_frames(bench.writer.connection.as_ref().unwrap()).unwrap();
-    let reader = open_for_reading(&bench.folder.path().join("test.db")).unwrap();
+    let reader = open_for_reading(&bench.folder.path().join("test.db"), Pages::Copied).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM hapax_workflows;").unwrap();
     for n in 0..10 {
         bench.write(Rewrite(n)).unwrap();
