@@ -54,7 +54,7 @@ errors! {
     InvalidCursor = "invalid_cursor", 400, false, "The cursor does not belong to this list",
         "A cursor is only good for the list, the filters and the workspace it was given for. Send the request without `cursor` to begin at the first page.";
     RulingIncomplete = "ruling_incomplete", 400, false, "The decision is incomplete",
-        "A decision about a doubt needs the name of who decides and a reason that says how they know. Add both and send it again.";
+        "A decision needs the name of who decides and a reason that says how they know. Add both and send it again.";
 
     // Who is asking.
     Unauthorized = "unauthorized", 401, false, "No valid API key was given",
@@ -64,7 +64,7 @@ errors! {
     Forbidden = "forbidden", 403, false, "The credential's role does not allow this",
         "The key is valid, but its role is too low for this route. `requiredRole` names the one that is needed. Use another key, or ask an admin for one.";
     NeedsManager = "needs_manager", 403, false, "This cannot be taken back and needs a manager",
-        "A decision that makes an effect run, or gives one up for good, needs the role manager or a second person who agrees. Ask a manager to decide, or name a second person in `secondedBy`.";
+        "A decision that makes an effect run, or gives one up for good, needs a credential with the role manager, whatever names the request gives. Ask a manager to decide.";
     RequesterNotAllowed = "requester_not_allowed", 403, false, "The credential may not ask as this requester",
         "The credential was made for one requester, whom `requester` names, and asks as no other. Leave `requester` away, or use a credential made for the other.";
     OverrideRequired = "override_required", 403, false, "The step may have happened and cannot be taken back",

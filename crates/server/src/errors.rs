@@ -3,7 +3,7 @@
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
-use hapax_engine::model::{Invalid, Refusal, RulingRefused};
+use hapax_engine::model::{Invalid, Refusal, RulingRefused, Words};
 use hapax_engine::store::StoreError;
 
 use crate::limits::STORE_RETRY_AFTER_SECONDS;
@@ -20,7 +20,11 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::NoSuchDoubt { .. } => Problem::new(Code::DoubtChanged, detail),
         Error::DoubtResolved { .. } => Problem::new(Code::DoubtResolved, detail),
         Error::NobodyActs { .. } => Problem::new(Code::NobodyActs, detail),
-        Error::Ruling(RulingRefused::NeedsManager(_)) => Problem::new(Code::NeedsManager, detail),
+        Error::Ruling(RulingRefused::NeedsManager(decided)) => {
+            let detail =
+                format!("{decided} cannot be taken back: it needs a credential with the role manager.");
+            Problem::new(Code::NeedsManager, detail).with("requiredRole", "manager")
+        }
         Error::Ruling(RulingRefused::NotForOperations) => {
             Problem::new(Code::InvalidRequest, detail).with("path", "/resolution")
         }
@@ -49,6 +53,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::Ruling(RulingRefused::Nobody | RulingRefused::NoReason) => {
             Problem::new(Code::RulingIncomplete, detail)
         }
+        Error::Ruling(RulingRefused::Words(invalid)) => of_invalid(invalid),
         Error::NoSuchPost(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
             Problem::new(Code::NotFound, detail)
         }
@@ -96,6 +101,14 @@ pub(crate) fn of_invalid(invalid: &Invalid) -> Problem {
     match invalid {
         Invalid::Key { what } if *what == "idempotency key" => {
             Problem::new(Code::InvalidIdempotencyKey, detail)
+        }
+        Invalid::Words(words) => {
+            let path = match words {
+                Words::Person | Words::Actor => "/by",
+                Words::Reason => "/reason",
+                Words::Remark => "/text",
+            };
+            Problem::new(Code::InvalidRequest, detail).with("path", path)
         }
         Invalid::Key { .. }
         | Invalid::Name { .. }

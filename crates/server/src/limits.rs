@@ -162,8 +162,6 @@ pub const ENTITY_WORKFLOW_POLL: Duration = Duration::from_secs(1);
 pub const ENTITY_WORKFLOW_OVERLAP: Duration = Duration::from_secs(60);
 /// How long a request waits for the action of its step, unless `Prefer: wait=N` says otherwise, and the most that it may say.
 pub const MAX_STEP_WAIT: Duration = Duration::from_secs(60);
-/// Longest name of a person that a request gives, in characters.
-pub const MAX_PERSON_CHARS: usize = 128;
 /// Most workspaces whose operations in doubt are counted for metrics.
 pub const MAX_WORKSPACES_MEASURED: usize = 200;
 /// Most live streams of one credential.

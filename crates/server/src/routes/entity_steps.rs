@@ -16,13 +16,13 @@ use hapax_http_idempotency::{OperationId, Outcome as Kept};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::entities::{check_text, person, requester_of};
+use super::entities::requester_of;
 use super::request::{Caller, PathOf, preferred_wait};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
-use crate::identity::Identity;
+use crate::identity::{Identity, Person};
 use crate::limits::MAX_STEP_WAIT;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pending};
@@ -56,7 +56,7 @@ pub(crate) async fn take(
 ) -> Result<Response, Refused> {
     let api::TakeStep { requester, input, idempotency_key, by } =
         asked.map(|body| body.value).unwrap_or_default();
-    let by = identity.actor(person(by.as_deref())?);
+    let by = identity.actor(Person::named(by.as_deref())?);
     let asked = Asked {
         at: (kind, id, step),
         requester: requester_of(&identity, requester)?,
@@ -95,8 +95,7 @@ pub(crate) async fn take_overriding(
     PathOf((kind, id, step)): PathOf<(String, String, String)>,
     StrictJson { value: asked, .. }: StrictJson<api::OverrideStep>,
 ) -> Result<Response, Refused> {
-    check_text("/reason", &asked.reason)?;
-    let by = identity.actor(person(asked.by.as_deref())?);
+    let by = identity.actor(Person::named(asked.by.as_deref())?);
     let asked = Asked {
         at: (kind, id, step),
         requester: requester_of(&identity, asked.requester)?,

@@ -8,7 +8,7 @@ use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{
     IdempotencyKey, KeyKind, KeyRecord, KeyTarget, Name, Note, Noted, RequestRecord, RequestScope,
-    RequestState, Timestamp,
+    RequestState, Timestamp, Words,
 };
 use hapax_engine::store::{KeyPlace, ReleaseKey, ReleaseOutcome, Uses};
 use serde::Deserialize;
@@ -76,9 +76,7 @@ pub(crate) async fn release(
     QueryOf(of): QueryOf<Of>,
     StrictJson { value: asked, .. }: StrictJson<api::ReleaseKey>,
 ) -> Result<Json<api::KeyRecord>, Refused> {
-    if asked.reason.trim().is_empty() {
-        return Err(Refused::new(Code::InvalidRequest, "Say why the key is freed.").with("path", "/reason"));
-    }
+    Words::Reason.check(&asked.reason).map_err(|invalid| of_invalid(&invalid))?;
     let place = place(&identity, &scope, &key, of)?;
     let before = shown(&app, &place).await?;
     let caller = match &place {

@@ -311,3 +311,37 @@ async fn every_body_is_read_strictly() {
         assert!(refused.json()["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
     }
 }
+
+/// What people give as a reason or say of themselves has a length, on every route that keeps it; nothing is done otherwise.
+#[tokio::test]
+async fn reasons_and_names_have_a_length_wherever_they_are_kept() {
+    let server = TestServer::memory().await;
+    let document = json!({ "name": "waits", "version": 1, "steps": [{ "name": "go", "type": "signal" }] });
+    let run = server.start(&server.upload(&document).await, json!({})).await;
+    let before = server.until(&run, "WAITING").await;
+    let credential =
+        server.post("/api/v1/credentials", &json!({ "name": "c", "role": "viewer" }), &[]).await.json();
+    let credential = credential["credential"]["id"].as_str().unwrap().to_owned();
+    let endless = "x".repeat(4_097);
+    let paths = [
+        format!("{RUNS}/{run}/cancel"),
+        format!("{RUNS}/{run}/pause"),
+        format!("{RUNS}/{run}/resume"),
+        format!("{RUNS}/{run}/retry"),
+        format!("/api/v1/credentials/{credential}/revoke"),
+    ];
+    for path in paths {
+        for reason in [endless.as_str(), "  "] {
+            let refused = server.post(&path, &json!({ "reason": reason }), &[]).await;
+            assert_eq!(refused.told(), (400, "invalid_request".into()), "{path}: {}", refused.text());
+            assert_eq!(refused.json()["path"], "/reason", "{path}");
+        }
+    }
+    let refused = server.post(&format!("{RUNS}/{run}/notes"), &json!({ "text": endless }), &[]).await;
+    assert_eq!((refused.status, &refused.json()["path"]), (400, &json!("/text")));
+    assert_eq!(server.get(&format!("{RUNS}/{run}")).await.json(), before);
+    let shown = server.get(&format!("/api/v1/credentials/{credential}")).await.json();
+    assert!(shown["revokedAt"].is_null(), "{shown}");
+    let longest = json!({ "reason": "ß".repeat(4_096) });
+    assert_eq!(server.post(&format!("{RUNS}/{run}/cancel"), &longest, &[]).await.status, 200);
+}

@@ -15,7 +15,8 @@ use super::step_call::StepCall;
 use crate::limits::MAX_BEGIN_TRIES;
 use crate::model::{
     Action, Actor, BeginOperation, Entity, EntityId, EntityRef, Failure, Fingerprint, IdempotencyKey,
-    Invalid, Name, Operation, OperationBegun, OperationId, OperationState, Override, Payload, StepView,
+    Invalid, Name, Operation, OperationBegun, OperationId, OperationState, Override, Payload, Role, StepView,
+    check_stated,
 };
 use crate::runtime::inner::Phase;
 use crate::runtime::stats::Counters;
@@ -317,13 +318,11 @@ impl Asked {
     }
 
     fn check_override(&self) -> Result<(), Error> {
-        use crate::model::{Role, RulingRefused};
-        let Some(word) = &self.overridden else { return Ok(()) };
-        match word {
-            Override { by, .. } if by.name.trim().is_empty() => Err(RulingRefused::Nobody.into()),
-            Override { reason, .. } if reason.trim().is_empty() => Err(RulingRefused::NoReason.into()),
-            Override { by, .. } if by.role != Role::Manager => Err(Error::NotManager),
-            _ => Ok(()),
+        let Some(Override { by, reason }) = &self.overridden else { return Ok(()) };
+        check_stated(by, reason)?;
+        match by.role {
+            Role::Manager => Ok(()),
+            Role::Operator => Err(Error::NotManager),
         }
     }
 
