@@ -78,9 +78,6 @@ pub(crate) async fn settle(
     StrictJson { value: asked, .. }: StrictJson<api::SettleByToken>,
 ) -> Result<Json<api::SettledByToken>, Refused> {
     let address = peer.map(|Extension(peer)| peer.address.ip());
-    if let Some(address) = address {
-        app.strangers.check(address, None, Instant::now())?;
-    }
     let settlement = settlement_by_token(&asked)?;
     let found = app.engine.find_settle_token(&digest_of(&token)).await.map_err(|error| problem_of(&error))?;
     let Some(found) = found else { return Err(refuse(&app, address)) };
@@ -95,10 +92,11 @@ pub(crate) async fn settle(
     }
 }
 
-/// The same answer whatever is wrong with the token.
+/// The same answer whatever is wrong with the token; whoever comes too often with such a one is told to wait.
 fn refuse(app: &App, address: Option<IpAddr>) -> Refused {
-    if let Some(address) = address {
-        app.strangers.record_failure(address, None, Instant::now());
+    let counted = address.map(|address| app.strangers.count(address, None, Instant::now()));
+    if let Some(Err(too_often)) = counted {
+        return too_often;
     }
     Refused::new(
         Code::NotFound,
