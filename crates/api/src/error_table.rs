@@ -91,8 +91,8 @@ errors! {
         "Another request with the same idempotency key has not been answered yet. Wait for `Retry-After` seconds and send the same request under the same key: it will get the answer of the first.";
     RequestInDoubt = "request_in_doubt", 409, false, "Nobody knows whether the request happened",
         "The process that worked on the first request under this key vanished before it answered. Find out whether the operation happened; then free the key (`POST /api/v1/keys/request/{key}/release`) if it did not.";
-    AnswerNotKept = "answer_not_kept", 409, false, "The answer was too large to be kept",
-        "The request was done, and its answer was larger than what is kept under a key. `operationId` names the operation; read what it made.";
+    AnswerNotKept = "answer_not_kept", 409, false, "The answer was not kept",
+        "The request was done, and its answer is not given again: it was larger than what is kept under a key, or it holds a secret, which is shown once. `operationId` names the operation, and `location` what it made, if that has an address. If the secret did not arrive, rotate it, or revoke what was made and make another, under a new key.";
     OperationPending = "operation_pending", 409, true, "Another operation on this subject is still open",
         "At most one run is open per definition and subject. `pending` names the open one. Wait for it, or cancel it, then send the request again.";
     ClaimFailed = "claim_failed", 409, true, "Another operation is already in progress",

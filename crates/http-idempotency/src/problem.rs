@@ -28,7 +28,7 @@ pub enum Code {
     InProgress,
     /// The first of the same vanished, and nobody knows whether it happened.
     InDoubt,
-    /// The request was answered, but the answer was too large to be kept.
+    /// The request was answered, but the answer was not kept: it was too large, or holds a secret.
     AnswerNotKept,
     /// The answer is no longer given, and the key is not free yet.
     KeyExpired,

@@ -48,6 +48,8 @@ pub(crate) struct Route {
     pub(crate) access: Access,
     /// Do request keys count?
     pub(crate) takes_keys: bool,
+    /// Does its answer hold a secret, which must not be kept?
+    is_confidential: bool,
     handler: MethodRouter<Arc<App>>,
 }
 
@@ -56,7 +58,7 @@ where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route { method: Method::GET, path, access, takes_keys: false, handler: get(handler) }
+    Route::new(Method::GET, path, access, get(handler)).without_request_keys()
 }
 
 fn write<H, T>(path: &'static str, access: Access, handler: H) -> Route
@@ -64,7 +66,7 @@ where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route { method: Method::POST, path, access, takes_keys: true, handler: post(handler) }
+    Route::new(Method::POST, path, access, post(handler))
 }
 
 fn change<H, T>(path: &'static str, access: Access, handler: H) -> Route
@@ -72,7 +74,7 @@ where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route { method: Method::PATCH, path, access, takes_keys: true, handler: patch(handler) }
+    Route::new(Method::PATCH, path, access, patch(handler))
 }
 
 /// What is put twice stands once, so request keys are not asked for.
@@ -81,10 +83,14 @@ where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route { method: Method::PUT, path, access, takes_keys: false, handler: put(handler) }
+    Route::new(Method::PUT, path, access, put(handler)).without_request_keys()
 }
 
 impl Route {
+    fn new(method: Method, path: &'static str, access: Access, handler: MethodRouter<Arc<App>>) -> Self {
+        Route { method, path, access, takes_keys: true, is_confidential: false, handler }
+    }
+
     /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
     fn is_negotiated(&self) -> bool {
         let is_of_providers = self.path.starts_with("/api/v1/webhooks/");
@@ -92,14 +98,14 @@ impl Route {
         self.path.starts_with("/api/") && is_json && !is_of_providers
     }
 
-    /// Its answer holds a secret, which must not be kept; so it is not given twice.
+    /// Its answer holds a secret: it is given once, and not kept under a key.
     fn answers_with_a_secret(mut self) -> Self {
-        self.takes_keys = false;
+        self.is_confidential = true;
         self
     }
 
-    /// Whoever calls it has no credential to be told apart by, or knows `idempotency-key` by another meaning; sending it twice is safe
-    /// by other means.
+    /// Nothing is changed, or whoever calls it has no credential to be told apart by, or knows `idempotency-key` by another meaning;
+    /// sending it twice is safe by other means.
     fn without_request_keys(mut self) -> Self {
         self.takes_keys = false;
         self
@@ -218,14 +224,17 @@ pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
 
 /// All routes, with what stands before them.
 pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
+    let confidential = keys.clone().confidential();
     let mut router = Router::new();
     for route in table() {
         let answers_json = route.is_negotiated();
         let guard = Guard { app: app.clone(), access: route.access, answers_json };
         let mut handler = route.handler;
-        if route.takes_keys {
-            handler = handler.layer(keys.clone());
-        }
+        handler = match (route.takes_keys, route.is_confidential) {
+            (true, false) => handler.layer(keys.clone()),
+            (true, true) => handler.layer(confidential.clone()),
+            (false, _) => handler,
+        };
         handler = handler.layer(guard);
         router = router.route(route.path, handler);
     }

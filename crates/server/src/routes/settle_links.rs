@@ -27,7 +27,10 @@ use crate::translate::{life_of_token, promise_named, settlement_by_token};
 /// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once.
 #[utoipa::path(
     post, path = "/api/v1/promises/{ref}/tokens", tag = "promises", operation_id = "create_settle_token", request_body(content = Option<api::CreateSettleToken>),
-    params(("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded")),
+    params(
+        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
+    ),
     responses(
         (status = 201, description = "The token, shown this once", body = api::IssuedSettleToken),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
