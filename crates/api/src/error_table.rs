@@ -86,7 +86,7 @@ errors! {
 
     // The state of things does not allow it.
     Concurrency = "CONCURRENCY_ERROR", 409, true, "It was modified concurrently",
-        "Somebody else changed it first, and this request changed nothing. Read it again (a run with `GET /api/v1/workflow-runs/{id}`), decide anew with its current `version`, and send the request again.";
+        "Somebody else changed it first, and this request changed nothing. Read it again (a run with `GET /api/v1/workflow-runs/{id}`, an entity with `GET /api/v1/entities/{type}/{id}`), decide anew with its current `version`, and send the request again.";
     RequestInProgress = "request_in_progress", 409, true, "The first request under this key is still under way",
         "Another request with the same idempotency key has not been answered yet. Wait for `Retry-After` seconds and send the same request under the same key: it will get the answer of the first.";
     RequestInDoubt = "request_in_doubt", 409, false, "Nobody knows whether the request happened",

@@ -35,6 +35,9 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::EntityElsewhere(_) => Problem::new(Code::EntityElsewhere, detail),
         Error::EntityBeginning(_) => Problem::new(Code::InvalidRequest, detail).with("path", "/status"),
         Error::EntityBusy(_) => Problem::new(Code::Concurrency, detail),
+        Error::EntityChanged { version, .. } => {
+            Problem::new(Code::Concurrency, detail).with("version", version.get())
+        }
         Error::OperationNotInDoubt(_) => Problem::new(Code::OperationNotInDoubt, detail),
         Error::NotManager => Problem::new(Code::NeedsManager, detail),
         Error::EntityWorkflowRefused { problems, .. } => {

@@ -50,6 +50,8 @@ pub(crate) struct Route {
     pub(crate) takes_keys: bool,
     /// Does its answer hold a secret, which must not be kept?
     is_confidential: bool,
+    /// Does it change something that has a version, and look at `If-Match`?
+    is_versioned: bool,
     handler: MethodRouter<Arc<App>>,
 }
 
@@ -88,7 +90,7 @@ where
 
 impl Route {
     fn new(method: Method, path: &'static str, access: Access, handler: MethodRouter<Arc<App>>) -> Self {
-        Route { method, path, access, takes_keys: true, is_confidential: false, handler }
+        Route { method, path, access, takes_keys: true, is_confidential: false, is_versioned: false, handler }
     }
 
     /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
@@ -101,6 +103,12 @@ impl Route {
     /// Its answer holds a secret: it is given once, and not kept under a key.
     fn answers_with_a_secret(mut self) -> Self {
         self.is_confidential = true;
+        self
+    }
+
+    /// It changes what was seen, or nothing, if `If-Match` says so.
+    fn on_the_version_seen(mut self) -> Self {
+        self.is_versioned = true;
         self
     }
 
@@ -123,10 +131,10 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/workflow-runs/batch", Operate, runs::create_batch),
         read("/api/v1/workflow-runs", Read, runs::list),
         read("/api/v1/workflow-runs/{id}", Read, runs::show),
-        write("/api/v1/workflow-runs/{id}/cancel", Operate, runs::cancel),
-        write("/api/v1/workflow-runs/{id}/pause", Operate, runs::pause),
-        write("/api/v1/workflow-runs/{id}/resume", Operate, runs::resume),
-        write("/api/v1/workflow-runs/{id}/retry", Operate, runs::retry),
+        write("/api/v1/workflow-runs/{id}/cancel", Operate, runs::cancel).on_the_version_seen(),
+        write("/api/v1/workflow-runs/{id}/pause", Operate, runs::pause).on_the_version_seen(),
+        write("/api/v1/workflow-runs/{id}/resume", Operate, runs::resume).on_the_version_seen(),
+        write("/api/v1/workflow-runs/{id}/retry", Operate, runs::retry).on_the_version_seen(),
         write("/api/v1/workflow-runs/{id}/signals", Operate, runs::signal),
         write("/api/v1/workflow-runs/{id}/approvals/{step}", Operate, approvals::answer),
         read("/api/v1/workflow-runs/{id}/result", Read, runs::result),
@@ -186,10 +194,13 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/webhook-sources", Administer, webhook_sources::create),
         read("/api/v1/webhook-sources", Read, webhook_sources::list),
         read("/api/v1/webhook-sources/{name}", Read, webhook_sources::show),
-        write("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace),
-        write("/api/v1/webhook-sources/{name}/delete", Administer, webhook_sources::delete),
-        write("/api/v1/webhook-sources/{name}/disable", Administer, webhook_sources::disable),
-        write("/api/v1/webhook-sources/{name}/enable", Administer, webhook_sources::enable),
+        write("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace).on_the_version_seen(),
+        write("/api/v1/webhook-sources/{name}/delete", Administer, webhook_sources::delete)
+            .on_the_version_seen(),
+        write("/api/v1/webhook-sources/{name}/disable", Administer, webhook_sources::disable)
+            .on_the_version_seen(),
+        write("/api/v1/webhook-sources/{name}/enable", Administer, webhook_sources::enable)
+            .on_the_version_seen(),
         write("/api/v1/webhooks/{source}", Open, webhooks::take_in).without_request_keys(),
         write("/api/v1/webhooks/{workspace}/{name}", Open, webhooks::take_in_by_name).without_request_keys(),
         read("/api/v1/webhook-events", Read, webhook_events::list),
@@ -200,13 +211,15 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/entity-workflows", Manage, entity_workflows::create),
         read("/api/v1/entity-workflows", Read, entity_workflows::list),
         read("/api/v1/entity-workflows/{name}", Read, entity_workflows::show),
-        replace("/api/v1/entity-workflows/{name}", Manage, entity_workflows::replace),
+        replace("/api/v1/entity-workflows/{name}", Manage, entity_workflows::replace).on_the_version_seen(),
         read("/api/v1/entity-workflows/{name}/diagram", Read, entity_workflows::draw),
         write("/api/v1/entities/{type}", Operate, entities::create),
         read("/api/v1/entities/{type}", Read, entities::list),
         read("/api/v1/entities/{type}/{id}", Read, entities::show),
-        write("/api/v1/entities/{type}/{id}/steps/{stepKey}", Operate, entity_steps::take),
-        write("/api/v1/entities/{type}/{id}/steps/{stepKey}/override", Manage, entity_steps::take_overriding),
+        write("/api/v1/entities/{type}/{id}/steps/{stepKey}", Operate, entity_steps::take)
+            .on_the_version_seen(),
+        write("/api/v1/entities/{type}/{id}/steps/{stepKey}/override", Manage, entity_steps::take_overriding)
+            .on_the_version_seen(),
         read("/api/v1/entities/{type}/{id}/notes", Read, entities::notes),
         write("/api/v1/entities/{type}/{id}/notes", Operate, entities::add_note),
         read("/api/v1/entities/{type}/{id}/operations", Read, entities::operations),
@@ -228,7 +241,8 @@ pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
     let mut router = Router::new();
     for route in table() {
         let answers_json = route.is_negotiated();
-        let guard = Guard { app: app.clone(), access: route.access, answers_json };
+        let refuses_versions = route.method != Method::GET && !route.is_versioned;
+        let guard = Guard { app: app.clone(), access: route.access, answers_json, refuses_versions };
         let mut handler = route.handler;
         handler = match (route.takes_keys, route.is_confidential) {
             (true, false) => handler.layer(keys.clone()),

@@ -17,7 +17,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::entities::requester_of;
-use super::request::{Caller, PathOf, preferred_wait};
+use super::request::{Caller, IfMatch, PathOf, if_match, preferred_wait};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
@@ -37,6 +37,7 @@ use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pendi
         ("id" = String, Path, description = "The entity"),
         ("stepKey" = String, Path, description = "The step"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: how long to wait for the action, 0 to 60 seconds; 60 if absent"),
+        ("If-Match" = Option<String>, Header, description = "Only if the entity still has this version"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
     ),
     responses(
@@ -78,6 +79,7 @@ pub(crate) async fn take(
         ("id" = String, Path, description = "The entity"),
         ("stepKey" = String, Path, description = "The step"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: how long to wait for the action, 0 to 60 seconds; 60 if absent"),
+        ("If-Match" = Option<String>, Header, description = "Only if the entity still has this version"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
     ),
     responses(
@@ -135,6 +137,7 @@ impl Asked {
         let engine = app.engine_for(identity);
         let (kind, id, step) = &self.at;
         let wait = preferred_wait(headers, MAX_STEP_WAIT, MAX_STEP_WAIT)?;
+        let expected = if_match(headers)?;
         let mut transition = engine
             .transition(kind, id, step)
             .by(self.by.clone())
@@ -148,6 +151,9 @@ impl Asked {
         }
         if let Some(reason) = &self.overridden {
             transition = transition.overridden(self.by.clone(), reason);
+        }
+        if let IfMatch::Version(version) = expected {
+            transition = transition.expecting(version);
         }
         if let Some(operation) = self.id {
             transition = transition.operation_id(operation);

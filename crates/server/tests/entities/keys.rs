@@ -125,3 +125,25 @@ async fn the_answer_of_a_step_bears_the_version_of_its_entity() {
     let again = server.post(approve, &asked, &[]).await;
     assert_eq!((&again.json()["replayed"], again.header("etag")), (&json!(true), Some(version.as_str())));
 }
+
+/// CONTRACT §5: a step on another version than the one that was seen is refused, and changes nothing.
+#[tokio::test]
+async fn a_step_is_taken_on_the_version_that_was_seen() {
+    let (server, gate) = with_invoice(TestServer::memory().await).await;
+    gate.let_through(1);
+    super::desk::make(&server, "invoice", "inv-2", "approved").await;
+    let (invoice, close) = ("/api/v1/entities/invoice/inv-2", "/api/v1/entities/invoice/inv-2/steps/close");
+    for step in [close.to_owned(), format!("{close}/override")] {
+        let asked = json!({ "reason": "asked the bank" });
+        let asked = if step == close { json!({}) } else { asked };
+        let stale = server.post(&step, &asked, &[("if-match", "\"7\"")]).await;
+        assert_eq!(stale.told(), (409, "CONCURRENCY_ERROR".into()), "{}", stale.text());
+        assert_eq!(stale.json()["version"], 1);
+        let odd = server.post(&step, &asked, &[("if-match", "seven")]).await;
+        assert_eq!(odd.told(), (400, "invalid_request".into()));
+    }
+    assert_eq!(gate.entered(), 0);
+    let seen = server.get(invoice).await.header("etag").unwrap().to_owned();
+    let closed = server.post(close, &json!({}), &[("if-match", &seen)]).await;
+    assert_eq!((closed.status, gate.entered()), (200, 1), "{}", closed.text());
+}
