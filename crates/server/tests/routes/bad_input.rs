@@ -1,6 +1,10 @@
 //! The rows of RELIABILITY "HTTP" and "JSON" that need routes behind them.
 
+use std::time::Duration;
+
+use hapax_server::listen::ListenOptions;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::RUNS;
 use super::support::{Answer, Role, TestServer};
@@ -344,4 +348,44 @@ async fn reasons_and_names_have_a_length_wherever_they_are_kept() {
     assert!(shown["revokedAt"].is_null(), "{shown}");
     let longest = json!({ "reason": "ß".repeat(4_096) });
     assert_eq!(server.post(&format!("{RUNS}/{run}/cancel"), &longest, &[]).await.status, 200);
+}
+
+/// RELIABILITY, HTTP: a body that is slow, broken or too large is told so, on every kind of route, with a key as without.
+#[tokio::test]
+async fn a_body_that_does_not_come_is_told_the_same_with_a_key() {
+    let server = TestServer::memory().await;
+    let impatient =
+        ListenOptions { body_read_timeout: Duration::from_millis(200), ..ListenOptions::default() };
+    let server = server.also_listening(impatient).await;
+    let bodies = [
+        ("content-length: 100\r\n\r\n{\"a\"", "408", "request_timeout"),
+        ("transfer-encoding: chunked\r\n\r\nzz\r\n", "400", "invalid_request"),
+        ("content-length: 3000000\r\n\r\n{", "413", "payload_too_large"),
+    ];
+    for path in [RUNS, "/api/v1/workflow-definitions"] {
+        for (body, status, code) in bodies {
+            let mut told = Vec::new();
+            for key in ["", "idempotency-key: k\r\n"] {
+                let head = format!(
+                    "POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
+                     content-type: application/json\r\n{key}",
+                    server.admin
+                );
+                let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+                stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+                let mut answer = String::new();
+                let _ = stream.read_to_string(&mut answer).await;
+                assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path} {key}{body}: {answer}");
+                assert!(answer.contains(code), "{path} {key}{body}: {answer}");
+                told.push(answer.contains("maxBytes"));
+            }
+            assert_eq!(told[0], told[1], "{path} {body}");
+        }
+    }
+    assert_eq!(server.get("/api/v1/keys/request/k").await.status, 404, "nothing began");
+    // What fits without a key fits with one.
+    let run = json!({ "definitionId": server.echo().await, "input": { "pad": "x".repeat(2_097_000) } });
+    let large = format!("{run}{}", " ".repeat(60_000));
+    let made = server.send("POST", RUNS, Some(large), &server.admin, &[("idempotency-key", "large")]).await;
+    assert_eq!(made.status, 201, "{}", made.text());
 }
