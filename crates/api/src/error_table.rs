@@ -65,6 +65,8 @@ errors! {
         "The key is valid, but its role is too low for this route. `requiredRole` names the one that is needed. Use another key, or ask an admin for one.";
     NeedsManager = "needs_manager", 403, false, "This cannot be taken back and needs a manager",
         "A decision that makes an effect run, or gives one up for good, needs a credential with the role manager, whatever names the request gives. Ask a manager to decide.";
+    ApprovalForOthers = "approval_for_others", 403, false, "The approval is for others to decide",
+        "`by` names the roles and requesters whom the step asks. Use a credential that has one of the roles, or was made for one of the requesters.";
     RequesterNotAllowed = "requester_not_allowed", 403, false, "The credential may not ask as this requester",
         "The credential was made for one requester, whom `requester` names, and asks as no other. Leave `requester` away, or use a credential made for the other.";
     OverrideRequired = "override_required", 403, false, "The step may have happened and cannot be taken back",

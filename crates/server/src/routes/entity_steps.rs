@@ -12,18 +12,18 @@ use hapax_engine::model::{
 };
 use hapax_engine::runtime::{CHANGED_MEANWHILE, Outcome, PANICKED};
 use hapax_engine::{Engine, Error};
-use hapax_http_idempotency::{OperationId, Outcome as Kept};
+use hapax_http_idempotency::{OperationId, Outcome as Kept, read_wait};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::entities::requester_of;
-use super::request::{Caller, IfMatch, PathOf, if_match, preferred_wait};
+use super::request::{Caller, IfMatch, PathOf, if_match};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::identity::{Identity, Person};
-use crate::limits::MAX_STEP_WAIT;
+use crate::limits::STEP_WAIT;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pending};
 
@@ -136,7 +136,7 @@ impl Asked {
     async fn take(self, app: &App, identity: &Identity, headers: &HeaderMap) -> Result<Response, Refused> {
         let engine = app.engine_for(identity);
         let (kind, id, step) = &self.at;
-        let wait = preferred_wait(headers, MAX_STEP_WAIT, MAX_STEP_WAIT)?;
+        let wait = read_wait(headers).unwrap_or(STEP_WAIT);
         let expected = if_match(headers)?;
         let mut transition = engine
             .transition(kind, id, step)

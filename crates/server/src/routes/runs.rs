@@ -14,18 +14,18 @@ use hapax_engine::model::{
     Version,
 };
 use hapax_engine::store::{ListRuns, RunView};
-use hapax_http_idempotency::{OperationId, Outcome};
+use hapax_http_idempotency::{OperationId, Outcome, read_wait};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::IntoParams;
 
-use super::request::{Caller, IfMatch, PathOf, QueryOf, if_match, page_limit, preferred_wait};
+use super::request::{Caller, IfMatch, PathOf, QueryOf, if_match, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::identity::Identity;
-use crate::limits::{MAX_RESULT_WAIT, SHOW_TRIES};
+use crate::limits::SHOW_TRIES;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_failure, shown_run, shown_run_with_steps, status_named};
 
@@ -479,7 +479,7 @@ pub(crate) async fn result(
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let id = run_id(&id)?;
-    let wait = preferred_wait(&headers, Duration::ZERO, MAX_RESULT_WAIT)?;
+    let wait = read_wait(&headers).unwrap_or_default();
     let engine = app.engine_for(&identity);
     let handle = engine.run(id).await.map_err(|error| problem_of(&error))?;
     let ending = match tokio::time::timeout(wait, handle.ending()).await {
