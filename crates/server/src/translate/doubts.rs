@@ -50,7 +50,7 @@ pub(super) fn shown_resolution(resolution: &Resolution) -> api::Resolution {
 }
 
 /// A person.
-pub(super) fn shown_actor(actor: &Actor) -> api::Actor {
+pub(crate) fn shown_actor(actor: &Actor) -> api::Actor {
     let role = match actor.role {
         Role::Operator => api::Role::Operator,
         Role::Manager => api::Role::Manager,

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::desk::{CLOSE, INVOICE, begin_closing, until_ended, with_invoice};
-use super::support::TestServer;
+use super::support::{Role, TestServer};
 
 /// S2.44: the same key gives the original result and no second record; a new key is refused while the first is pending.
 #[tokio::test]
@@ -146,4 +146,25 @@ async fn a_step_is_taken_on_the_version_that_was_seen() {
     let seen = server.get(invoice).await.header("etag").unwrap().to_owned();
     let closed = server.post(close, &json!({}), &[("if-match", &seen)]).await;
     assert_eq!((closed.status, gate.entered()), (200, 1), "{}", closed.text());
+}
+
+/// S2.46: the key of an operation tells who took the step, and is not freed.
+#[tokio::test]
+async fn the_key_of_an_operation_tells_who_used_it() {
+    let (server, _) = with_invoice(TestServer::memory().await).await;
+    super::desk::make(&server, "invoice", "inv-2", "draft").await;
+    let asked = json!({ "idempotencyKey": "approve-2", "by": "Ann" });
+    let taken = server.post("/api/v1/entities/invoice/inv-2/steps/approve", &asked, &[]).await.json();
+    let shown = server.get("/api/v1/keys/operation/approve-2").await;
+    assert_eq!(shown.status, 200, "{}", shown.text());
+    let shown = shown.json();
+    assert_eq!(shown["holder"], json!({ "kind": "operation", "id": taken["operation"]["id"] }));
+    assert_eq!((&shown["by"]["name"], &shown["standing"]), (&json!("Ann (admin of acme)"), &json!("live")));
+    assert_eq!(server.get("/api/v1/keys/operation/none").await.status, 404);
+    let stranger = server.key("globex", Role::Admin).await;
+    let refused = server.send("GET", "/api/v1/keys/operation/approve-2", None, &stranger, &[]).await;
+    assert_eq!(refused.status, 404);
+    let release = "/api/v1/keys/operation/approve-2/release";
+    let refused = server.post(release, &json!({ "reason": "again" }), &[]).await;
+    assert_eq!(refused.told(), (400, "invalid_request".into()));
 }
