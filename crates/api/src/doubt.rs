@@ -56,7 +56,7 @@ pub struct Doubt {
     pub resolutions: Vec<Resolution>,
 }
 
-/// Decides about a doubt. Who decides is taken from the credential.
+/// Decides about a doubt. Who decides, and in which role, is taken from the credential: all but `happened` needs the role manager.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveDoubt {
@@ -74,10 +74,6 @@ pub struct ResolveDoubt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub by: Option<String>,
-    /// A second person who agrees, where one is needed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 128)]
-    pub seconded_by: Option<String>,
 }
 
 /// The decision as recorded.

@@ -54,7 +54,7 @@ errors! {
     InvalidCursor = "invalid_cursor", 400, false, "The cursor does not belong to this list",
         "A cursor is only good for the list, the filters and the workspace it was given for. Send the request without `cursor` to begin at the first page.";
     RulingIncomplete = "ruling_incomplete", 400, false, "The decision is incomplete",
-        "A decision about a doubt needs the name of who decides and a reason that says how they know. Add both and send it again.";
+        "A decision needs the name of who decides and a reason that says how they know. Add both and send it again.";
 
     // Who is asking.
     Unauthorized = "unauthorized", 401, false, "No valid API key was given",
@@ -64,7 +64,9 @@ errors! {
     Forbidden = "forbidden", 403, false, "The credential's role does not allow this",
         "The key is valid, but its role is too low for this route. `requiredRole` names the one that is needed. Use another key, or ask an admin for one.";
     NeedsManager = "needs_manager", 403, false, "This cannot be taken back and needs a manager",
-        "A decision that makes an effect run, or gives one up for good, needs the role manager or a second person who agrees. Ask a manager to decide, or name a second person in `secondedBy`.";
+        "A decision that makes an effect run, or gives one up for good, needs a credential with the role manager, whatever names the request gives. Ask a manager to decide.";
+    ApprovalForOthers = "approval_for_others", 403, false, "The approval is for others to decide",
+        "`by` names the roles and requesters whom the step asks. Use a credential that has one of the roles, or was made for one of the requesters.";
     RequesterNotAllowed = "requester_not_allowed", 403, false, "The credential may not ask as this requester",
         "The credential was made for one requester, whom `requester` names, and asks as no other. Leave `requester` away, or use a credential made for the other.";
     OverrideRequired = "override_required", 403, false, "The step may have happened and cannot be taken back",
@@ -86,13 +88,13 @@ errors! {
 
     // The state of things does not allow it.
     Concurrency = "CONCURRENCY_ERROR", 409, true, "It was modified concurrently",
-        "Somebody else changed it first, and this request changed nothing. Read it again (a run with `GET /api/v1/workflow-runs/{id}`), decide anew with its current `version`, and send the request again.";
+        "Somebody else changed it first, and this request changed nothing. Read it again (a run with `GET /api/v1/workflow-runs/{id}`, an entity with `GET /api/v1/entities/{type}/{id}`), decide anew with its current `version`, and send the request again.";
     RequestInProgress = "request_in_progress", 409, true, "The first request under this key is still under way",
         "Another request with the same idempotency key has not been answered yet. Wait for `Retry-After` seconds and send the same request under the same key: it will get the answer of the first.";
     RequestInDoubt = "request_in_doubt", 409, false, "Nobody knows whether the request happened",
         "The process that worked on the first request under this key vanished before it answered. Find out whether the operation happened; then free the key (`POST /api/v1/keys/request/{key}/release`) if it did not.";
-    AnswerNotKept = "answer_not_kept", 409, false, "The answer was too large to be kept",
-        "The request was done, and its answer was larger than what is kept under a key. `operationId` names the operation; read what it made.";
+    AnswerNotKept = "answer_not_kept", 409, false, "The answer was not kept",
+        "The request was done, and its answer is not given again: it was larger than what is kept under a key, or it holds a secret, which is shown once. `operationId` names the operation, and `location` what it made, if that has an address. If the secret did not arrive, rotate it, or revoke what was made and make another, under a new key.";
     OperationPending = "operation_pending", 409, true, "Another operation on this subject is still open",
         "At most one run is open per definition and subject. `pending` names the open one. Wait for it, or cancel it, then send the request again.";
     ClaimFailed = "claim_failed", 409, true, "Another operation is already in progress",

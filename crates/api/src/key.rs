@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::doubt::Actor;
+
 /// What kind of thing a key names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -80,6 +82,9 @@ pub struct KeyRecord {
     /// What it names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<KeyHolder>,
+    /// Who used it first, for the key of an operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Actor>,
     /// The credential that used it first, for a request key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<String>,
@@ -99,10 +104,12 @@ pub struct KeyRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub expires_at: Option<String>,
-    /// Requests that got the first one's answer.
-    pub replays: u64,
-    /// Requests that were refused because they asked for something else.
-    pub conflicts: u64,
+    /// Requests that got the first one's answer; not counted for the key of an operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replays: Option<u64>,
+    /// Requests that were refused because they asked for something else; not counted for the key of an operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflicts: Option<u64>,
 }
 
 /// Frees a key, so that it may be used anew.

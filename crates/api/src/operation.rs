@@ -207,7 +207,8 @@ pub enum OperationResolution {
     DidNotHappen,
 }
 
-/// Decides about an operation in doubt. Who decides is taken from the credential.
+/// Decides about an operation in doubt. Who decides, and in which role, is taken from the credential: `did_not_happen` needs the role
+/// manager.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolveOperation {
@@ -226,10 +227,6 @@ pub struct ResolveOperation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub by: Option<String>,
-    /// A second person who agrees, where one is needed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 128)]
-    pub seconded_by: Option<String>,
 }
 
 #[cfg(test)]

@@ -17,10 +17,11 @@ const EXAMPLES: &str = "\
 Examples:
   hapax keys show run process-order-789
   hapax keys show promise stripe:ch_1
+  hapax keys show operation close-inv-7
   hapax keys show request 5f3c… --credential cred_1
   hapax keys release run process-order-789 --reason 'it was a test' --yes
 
-A run key is `idempotencyKey` of a run, a promise key that of a promise; a request key is the header `Idempotency-Key` of one credential.";
+A run key is `idempotencyKey` of a run, a promise key that of a promise, an operation key that of a step with an entity; a request key is the header `Idempotency-Key` of one credential.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -50,6 +51,8 @@ enum Scope {
     Run,
     /// A promise.
     Promise,
+    /// An operation on an entity.
+    Operation,
     /// One request of one credential.
     Request,
 }
@@ -72,6 +75,7 @@ impl Named {
         match self.scope {
             Scope::Run => KeyScope::Run,
             Scope::Promise => KeyScope::Promise,
+            Scope::Operation => KeyScope::Operation,
             Scope::Request => KeyScope::Request,
         }
     }
@@ -119,19 +123,21 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 }
 
 fn sheet(key: &KeyRecord) -> String {
+    let count = |many: Option<u64>| many.map_or_else(|| "-".into(), |many| many.to_string());
     let holder = key.holder.as_ref().map(|holder| format!("{} {}", spelled(&holder.kind), holder.id));
     let rows = [
         ("key", plain(&key.key)),
         ("scope", spelled(&key.scope)),
         ("standing", spelled(&key.standing)),
         ("names", or_dash(holder.as_deref())),
+        ("by", or_dash(key.by.as_ref().map(|by| by.name.as_str()))),
         ("credential", or_dash(key.credential_id.as_deref())),
         ("request", or_dash(key.request.as_deref())),
         ("answered", key.answer_status.map_or_else(|| "-".into(), |status| status.to_string())),
         ("first seen", key.first_seen_at.clone()),
         ("expires", key.expires_at.clone().unwrap_or_else(|| "-".into())),
-        ("replays", key.replays.to_string()),
-        ("conflicts", key.conflicts.to_string()),
+        ("replays", count(key.replays)),
+        ("conflicts", count(key.conflicts)),
         ("fingerprint", or_dash(key.fingerprint.as_deref())),
     ];
     rows.map(|(name, value)| format!("{name:<12}{value}\n")).concat()

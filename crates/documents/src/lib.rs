@@ -28,7 +28,9 @@ pub use hands::{Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secrets, Tas
 pub use model::Document;
 pub use node::Format;
 pub use problem::{Position, Problem, Severity};
-pub use run::{APPROVAL_SIGNAL, Answer, Decider, approval_signal, check_answer, options, register, run};
+pub use run::{
+    APPROVAL_SIGNAL, Answer, AnswerRefused, Decider, approval_signal, check_answer, options, register, run,
+};
 pub use schema::{entity_schema, json_schema, source_schema};
 pub use source::{CheckedSource, Source, check_source, check_source_bytes};
 pub use span::Span;

@@ -21,7 +21,7 @@ use crate::model::{Child, Condition, ForEach, Parallel, Promise, Step, StepKind,
 use crate::scope::Scope;
 use crate::template::Template;
 
-pub use approval::{APPROVAL_SIGNAL, Answer, Decider, approval_signal, check_answer};
+pub use approval::{APPROVAL_SIGNAL, Answer, AnswerRefused, Decider, approval_signal, check_answer};
 pub use options::options;
 
 /// A future that ends when some steps have.

@@ -12,6 +12,12 @@ pub const MAX_PAYLOAD_BYTES: usize = 2 * 1024 * 1024;
 pub const MAX_PAYLOAD_DEPTH: usize = 64;
 /// Longest failure or cancellation text kept, in characters; longer ones are cut.
 pub const MAX_MESSAGE_CHARS: usize = 4096;
+/// Longest reason or note that a person gives, in characters; longer ones are refused.
+pub const MAX_REASON_CHARS: usize = 4096;
+/// Longest name that a person gives, in characters.
+pub const MAX_PERSON_CHARS: usize = 128;
+/// Longest name under which somebody acts, in characters: a person's, and in brackets that of what they act through.
+pub const MAX_ACTOR_CHARS: usize = 2 * MAX_PERSON_CHARS + 3;
 /// Most steps one generation of a run may record; beyond it the run fails and should use `continue_as_new`.
 pub const MAX_STEPS_PER_RUN: u32 = 100_000;
 /// Most unconsumed signals a run may hold; the next one is refused.

@@ -40,6 +40,7 @@ mod step;
 mod step_transition;
 mod time;
 mod transition;
+mod words;
 
 pub use advance::{Advance, Advancing, IllegalChange, StepChange};
 pub use allowed_action::{AllowedAction, Hindrance, allowed_actions};
@@ -101,6 +102,7 @@ pub use transition::{
     BeginFacts, BeginOperation, FinishBy, FinishOperation, Finished, OperationBegun, Override,
     decide_begin_operation, decide_finish_operation,
 };
+pub use words::{Words, check_stated};
 
 /// A value that breaks a rule of the model, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -130,6 +132,9 @@ pub enum Invalid {
     /// A payload exceeds a limit or holds what not every store can keep.
     #[error("payload refused: {0}")]
     Payload(String),
+    /// What a person says is blank, too long, or holds NUL.
+    #[error("{what} has 1 to {max} characters, none of them NUL", what = .0.as_str(), max = .0.max_chars())]
+    Words(Words),
     /// A span of time is beyond what the engine accepts.
     #[error("{what} of {given:?} is out of range: use at most ten years")]
     Span {

@@ -10,6 +10,7 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{KeyPlace, StoreError, StoreResult};
 use http::Response;
+use http::header::LOCATION;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -109,7 +110,8 @@ async fn check_beginning(
     is_late: bool,
     hold: Hold,
 ) -> Result<Hold, Told> {
-    if hold.is_taken_over && shared.policy.on_takeover == OnTakeover::Refuse {
+    let refuses = shared.is_confidential || shared.policy.on_takeover == OnTakeover::Refuse;
+    if hold.is_taken_over && refuses {
         shared.saw(&keyed.scope, Event::InDoubt);
         let id = hold.begin.id;
         hold.give_back().await;
@@ -179,13 +181,22 @@ fn replay(shared: &Shared, record: RequestRecord) -> Told {
         return Told::Answer(response);
     }
     shared.saw(&record.scope, Event::NotKept);
+    let (status, id) = (answer.status, record.id);
+    let why = match shared.is_confidential {
+        true => "holds a secret, which is given once and kept nowhere",
+        false => "was too large to be kept",
+    };
     let detail = format!(
-        "The request was done and answered with status {}, but the answer was too large to be kept. It is not done again; read \
-         what operation {} made.",
-        answer.status, record.id
+        "The request was done and answered with status {status}, but the answer {why}. It is not done again; read what \
+         operation {id} made."
     );
-    let problem = Problem::new(Code::AnswerNotKept, detail);
-    problem.with("operationId", record.id.to_string()).with("storedStatus", answer.status).into()
+    let mut problem = Problem::new(Code::AnswerNotKept, detail)
+        .with("operationId", id.to_string())
+        .with("storedStatus", status);
+    if let Some((_, location)) = answer.headers.iter().find(|(name, _)| *name == LOCATION.as_str()) {
+        problem = problem.with("location", location.as_str());
+    }
+    problem.into()
 }
 
 fn conflict(shared: &Shared, request: &BeginRequest, record: RequestRecord) -> Problem {

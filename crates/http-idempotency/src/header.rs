@@ -85,7 +85,7 @@ fn read_once<'a>(
 }
 
 /// How long the caller prefers to wait (RFC 7240), at most [`MAX_WAIT`]. What cannot be understood is not a preference.
-pub(crate) fn read_wait(headers: &HeaderMap) -> Option<Duration> {
+pub fn read_wait(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let preferences = values.flat_map(|value| value.split(',')).map(|it| it.split(';').next().unwrap_or(it));
     let seconds = preferences.filter_map(|preference| {

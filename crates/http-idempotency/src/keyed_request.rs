@@ -65,7 +65,7 @@ where
     let too_large = || {
         let detail =
             format!("The body of a request with a key may have {limit} bytes at most. Send a smaller one.");
-        Problem::new(Code::BodyTooLarge, detail)
+        Problem::new(Code::BodyTooLarge, detail).with("maxBytes", limit)
     };
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
@@ -77,7 +77,7 @@ where
             tracing::debug!(%error, "a body could not be read");
             let detail =
                 "The body of the request broke off, and nothing was begun. Send the whole request again.";
-            Err(Problem::new(Code::BodyUnreadable, detail))
+            Err(Problem::new(Code::BodyUnreadable, detail).caused_by(error))
         }
     }
 }

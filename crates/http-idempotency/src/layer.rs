@@ -62,6 +62,13 @@ impl IdempotencyLayer {
         self.with(|shared| shared.need_of = Some(Arc::new(need_of)))
     }
 
+    /// Answers hold secrets, which are given once and lie in no store: of a success the body is not kept, and the same request again is
+    /// told 409 `answer_not_kept`. One whose first try vanished is told of the doubt, whatever the policy says of takeovers: what it
+    /// made cannot be given again.
+    pub fn confidential(self) -> Self {
+        self.with(|shared| shared.is_confidential = true)
+    }
+
     fn with(self, change: impl FnOnce(&mut Shared)) -> Self {
         let mut shared = Arc::unwrap_or_clone(self.shared);
         change(&mut shared);

@@ -21,7 +21,7 @@ pub use answer::{AnswerBody, KEPT_HEADERS, Outcome, RELEASING};
 pub use caller::{ByHeader, FromExtensions, IdentifyCaller, OneCaller};
 pub use header::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, IDEMPOTENCY_STORED,
-    read_key,
+    read_key, read_wait,
 };
 pub use keyed_request::FullUri;
 pub use layer::{IdempotencyLayer, LayerError};

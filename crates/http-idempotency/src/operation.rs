@@ -167,9 +167,12 @@ where
     }
     let (parts, body) = response.into_parts();
     let policy = &shared.policy;
-    let (kept, body) = match answer::read(body, policy.max_stored_answer).await.map_err(Into::into)? {
-        Read::Whole(bytes) => (Some(bytes.clone()), AnswerBody::whole(bytes)),
-        Read::Long(body) => (None, body),
+    let (kept, body) = match shared.is_confidential && parts.status.is_success() {
+        true => (None, AnswerBody::passed(body)),
+        false => match answer::read(body, policy.max_stored_answer).await.map_err(Into::into)? {
+            Read::Whole(bytes) => (Some(bytes.clone()), AnswerBody::whole(bytes)),
+            Read::Long(body) => (None, body),
+        },
     };
     let answer = answer::to_stored(parts.status, &parts.headers, &policy.keep_headers, kept.as_ref());
     Ok(Answered { response: Response::from_parts(parts, body), answer: Some(answer), outcome, keep })

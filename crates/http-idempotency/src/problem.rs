@@ -1,11 +1,15 @@
 //! What a caller is told who does not get the answer of the service: one table of codes, and how they are written.
 
+use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Extensions, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
+
+use crate::BoxError;
 
 /// Why a request did not get the answer of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +32,7 @@ pub enum Code {
     InProgress,
     /// The first of the same vanished, and nobody knows whether it happened.
     InDoubt,
-    /// The request was answered, but the answer was too large to be kept.
+    /// The request was answered, but the answer was not kept: it was too large, or holds a secret.
     AnswerNotKept,
     /// The answer is no longer given, and the key is not free yet.
     KeyExpired,
@@ -130,15 +134,22 @@ pub struct Problem {
     pub retry_after: Option<Duration>,
     /// What the code promises beyond that, such as `storedRequest`.
     pub members: Map<String, Value>,
+    /// What went wrong below, for those who can tell more of it: of a body that cannot be read, that it came too slowly.
+    pub cause: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
-        Problem { code, detail: detail.into(), retry_after: None, members: Map::new() }
+        Problem { code, detail: detail.into(), retry_after: None, members: Map::new(), cause: None }
     }
 
     pub(crate) fn retry_after(mut self, span: Duration) -> Self {
         self.retry_after = Some(span);
+        self
+    }
+
+    pub(crate) fn caused_by(mut self, cause: BoxError) -> Self {
+        self.cause = Some(cause.into());
         self
     }
 
@@ -160,7 +171,7 @@ pub struct PlainProblems;
 
 impl Problems for PlainProblems {
     fn write(&self, problem: &Problem, _: &Extensions) -> Response<Bytes> {
-        let Problem { code, detail, retry_after, members } = problem;
+        let Problem { code, detail, retry_after, members, cause: _ } = problem;
         let mut body = Map::new();
         body.insert("type".into(), json!(format!("urn:hapax:problem:{}", code.as_str())));
         body.insert("title".into(), json!(code.title()));

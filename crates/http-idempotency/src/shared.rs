@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) problems: Arc<dyn Problems>,
     pub(crate) observe: Option<Arc<dyn Observe>>,
     pub(crate) need_of: Option<Arc<NeedOf>>,
+    /// Do answers hold what must not be kept?
+    pub(crate) is_confidential: bool,
     pub(crate) counters: Arc<Counters>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) uses: Arc<UseCounts>,
@@ -43,6 +45,7 @@ impl Shared {
             problems: Arc::new(PlainProblems),
             observe: None,
             need_of: None,
+            is_confidential: false,
             counters: Arc::default(),
             flights: Flights::new(),
             uses: UseCounts::new(store.clone()),

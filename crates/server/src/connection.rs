@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::Request;
+use http::{HeaderMap, Request};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,6 +23,7 @@ use tower_service::Service;
 use crate::drain::Draining;
 use crate::limits;
 use crate::listen::ListenOptions;
+use crate::proxies::Proxies;
 use crate::pulse::{InFlight, Pulse, Verdict};
 use crate::screen::screen;
 use crate::trace::TraceId;
@@ -42,13 +43,22 @@ impl<S> Answers for S where
 /// Who is at the other end; in the extensions of every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// The address the connection comes from. Behind a proxy it is the proxy's.
+    /// The address of who asks: the other end of the connection, or whom a proxy of ours speaks for ([`Proxies`]), without a port.
     pub address: SocketAddr,
     /// Is the connection encrypted by us?
     pub is_tls: bool,
 }
 
 impl Peer {
+    /// Who asks with these headers over the connection.
+    fn told_by(self, proxies: &Proxies, headers: &HeaderMap) -> Self {
+        let address = match proxies.client(self.address.ip(), headers) {
+            same if same == self.address.ip() => self.address,
+            client => SocketAddr::new(client, 0),
+        };
+        Peer { address, ..self }
+    }
+
     /// Did the request come over a connection that is encrypted by us?
     pub(crate) fn is_tls<B>(request: &Request<B>) -> bool {
         request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls)
@@ -74,10 +84,12 @@ pub(crate) async fn serve_connection<T, S>(
     let pulse = Pulse::new(Instant::now());
     let io = TokioIo::new(WatchedIo::new(io, pulse.clone(), options.write_stall_timeout));
     let (max_uri_bytes, body_timeout) = (options.max_uri_bytes, options.body_read_timeout);
+    let proxies = options.proxies.clone();
     let answer = {
         let pulse = pulse.clone();
         hyper::service::service_fn(move |request: Request<Incoming>| {
             let in_flight = pulse.begin_request();
+            let peer = peer.told_by(&proxies, request.headers());
             let answer = answer(service.clone(), request, peer, max_uri_bytes, body_timeout);
             async move {
                 Ok::<_, Infallible>(answer.await.map(|inner| CountedBody { inner, _in_flight: in_flight }))

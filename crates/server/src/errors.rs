@@ -3,7 +3,7 @@
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
-use hapax_engine::model::{Invalid, Refusal, RulingRefused};
+use hapax_engine::model::{Invalid, Refusal, RulingRefused, Words};
 use hapax_engine::store::StoreError;
 
 use crate::limits::STORE_RETRY_AFTER_SECONDS;
@@ -20,7 +20,11 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::NoSuchDoubt { .. } => Problem::new(Code::DoubtChanged, detail),
         Error::DoubtResolved { .. } => Problem::new(Code::DoubtResolved, detail),
         Error::NobodyActs { .. } => Problem::new(Code::NobodyActs, detail),
-        Error::Ruling(RulingRefused::NeedsManager(_)) => Problem::new(Code::NeedsManager, detail),
+        Error::Ruling(RulingRefused::NeedsManager(decided)) => {
+            let detail =
+                format!("{decided} cannot be taken back: it needs a credential with the role manager.");
+            Problem::new(Code::NeedsManager, detail).with("requiredRole", "manager")
+        }
         Error::Ruling(RulingRefused::NotForOperations) => {
             Problem::new(Code::InvalidRequest, detail).with("path", "/resolution")
         }
@@ -31,6 +35,9 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::EntityElsewhere(_) => Problem::new(Code::EntityElsewhere, detail),
         Error::EntityBeginning(_) => Problem::new(Code::InvalidRequest, detail).with("path", "/status"),
         Error::EntityBusy(_) => Problem::new(Code::Concurrency, detail),
+        Error::EntityChanged { version, .. } => {
+            Problem::new(Code::Concurrency, detail).with("version", version.get())
+        }
         Error::OperationNotInDoubt(_) => Problem::new(Code::OperationNotInDoubt, detail),
         Error::NotManager => Problem::new(Code::NeedsManager, detail),
         Error::EntityWorkflowRefused { problems, .. } => {
@@ -49,6 +56,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::Ruling(RulingRefused::Nobody | RulingRefused::NoReason) => {
             Problem::new(Code::RulingIncomplete, detail)
         }
+        Error::Ruling(RulingRefused::Words(invalid)) => of_invalid(invalid),
         Error::NoSuchPost(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
             Problem::new(Code::NotFound, detail)
         }
@@ -96,6 +104,14 @@ pub(crate) fn of_invalid(invalid: &Invalid) -> Problem {
     match invalid {
         Invalid::Key { what } if *what == "idempotency key" => {
             Problem::new(Code::InvalidIdempotencyKey, detail)
+        }
+        Invalid::Words(words) => {
+            let path = match words {
+                Words::Person | Words::Actor => "/by",
+                Words::Reason => "/reason",
+                Words::Remark => "/text",
+            };
+            Problem::new(Code::InvalidRequest, detail).with("path", path)
         }
         Invalid::Key { .. }
         | Invalid::Name { .. }

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use hapax_api::Code;
 use http::HeaderMap;
+use http::header::IF_MATCH;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -28,6 +29,8 @@ pub(crate) struct Guard {
     pub(crate) access: Access,
     /// Are callers who accept no JSON turned away?
     pub(crate) answers_json: bool,
+    /// Are callers turned away who want to change a certain version only, because nothing here would see to that?
+    pub(crate) refuses_versions: bool,
 }
 
 impl<S> Layer<S> for Guard {
@@ -99,6 +102,11 @@ impl Guard {
             let detail =
                 format!("The credential has the role {}; this needs {least}.", identity.role.as_str());
             return Err(Refused::new(Code::Forbidden, detail).with("requiredRole", least));
+        }
+        if self.refuses_versions && headers.contains_key(IF_MATCH) {
+            let detail = "`If-Match` guards nothing on this route, so it is not taken; leave it away. Doubts and operations are decided about \
+                          as they were seen, which `version` and `attempt` in the body say.";
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "If-Match"));
         }
         Ok(Some(identity))
     }

@@ -24,6 +24,7 @@ pub mod logging;
 pub mod negotiate;
 pub mod openapi;
 pub mod otlp;
+pub mod proxies;
 pub mod rate_limit;
 pub mod screen;
 pub mod sealing;

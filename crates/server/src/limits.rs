@@ -72,8 +72,6 @@ pub const FAILED_AUTH_REFILL: Duration = Duration::from_secs(6);
 /// Smallest buffer that HTTP/1 can be read with.
 pub const MIN_HTTP1_BUFFER: usize = 8 * 1024;
 
-/// Longest wait for the result of a run that `Prefer: wait=N` may ask for.
-pub const MAX_RESULT_WAIT: Duration = Duration::from_secs(60);
 /// How often a run that moves while it is read is read again, to show it as it was at one moment.
 pub const SHOW_TRIES: u32 = 5;
 /// How long a settle token works unless it is said.
@@ -160,10 +158,8 @@ pub const MAX_ENTITY_WORKFLOWS: usize = 2_000;
 pub const ENTITY_WORKFLOW_POLL: Duration = Duration::from_secs(1);
 /// How far back that look goes: longer than any write takes to become visible.
 pub const ENTITY_WORKFLOW_OVERLAP: Duration = Duration::from_secs(60);
-/// How long a request waits for the action of its step, unless `Prefer: wait=N` says otherwise, and the most that it may say.
-pub const MAX_STEP_WAIT: Duration = Duration::from_secs(60);
-/// Longest name of a person that a request gives, in characters.
-pub const MAX_PERSON_CHARS: usize = 128;
+/// How long a request waits for the action of its step, unless `Prefer: wait=N` says otherwise.
+pub const STEP_WAIT: Duration = hapax_http_idempotency::limits::MAX_WAIT;
 /// Most workspaces whose operations in doubt are counted for metrics.
 pub const MAX_WORKSPACES_MEASURED: usize = 200;
 /// Most live streams of one credential.

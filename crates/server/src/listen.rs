@@ -17,14 +17,15 @@ use tokio_rustls::TlsAcceptor;
 use crate::connection::{Answers, Peer, serve_connection};
 use crate::drain::Draining;
 use crate::limits;
+use crate::proxies::Proxies;
 use crate::seats::{Seat, Seats};
 
-/// What one listener allows. Each field has the constant of the same name in [`limits`] as its default.
+/// What one listener allows. Each field that is a limit has the constant of the same name in [`limits`] as its default.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
     /// Most connections at once.
     pub max_connections: usize,
-    /// Most connections at once from one address.
+    /// Most connections at once from one address; it does not hold for proxies.
     pub max_connections_per_address: usize,
     /// Longest time to read the head of a request.
     pub header_read_timeout: Duration,
@@ -52,6 +53,8 @@ pub struct ListenOptions {
     pub http2_ping_timeout: Duration,
     /// Speak TLS with this; `None`: plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
+    /// Which proxies stand in front.
+    pub proxies: Arc<Proxies>,
 }
 
 impl Default for ListenOptions {
@@ -72,6 +75,7 @@ impl Default for ListenOptions {
             http2_ping_interval: limits::HTTP2_PING_INTERVAL,
             http2_ping_timeout: limits::HTTP2_PING_TIMEOUT,
             tls: None,
+            proxies: Arc::default(),
         }
     }
 }
@@ -103,7 +107,8 @@ pub async fn serve<S: Answers>(
             accepted = listener.accept() => match accepted {
                 Ok((socket, address)) => {
                     pause = None;
-                    match seats.find_seat(address.ip()) {
+                    let is_proxy = options.proxies.has_sent(address.ip());
+                    match seats.find_seat((!is_proxy).then_some(address.ip())) {
                         Some(seat) => {
                             let (service, options, draining) = (service.clone(), options.clone(), draining.clone());
                             connections.spawn(welcome(socket, address, seat, service, options, draining));

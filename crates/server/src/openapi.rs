@@ -20,9 +20,9 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
     ),
     paths(
         routes::definitions::upload, routes::definitions::list, routes::definitions::show,
-        routes::runs::create, routes::runs::create_batch, routes::runs::list, routes::runs::show,
-        routes::runs::cancel, routes::runs::pause, routes::runs::resume, routes::runs::retry,
-        routes::runs::signal, routes::approvals::answer, routes::runs::result,
+        routes::runs::starting::create, routes::runs::starting::create_batch, routes::runs::showing::list, routes::runs::showing::show,
+        routes::runs::steering::cancel, routes::runs::steering::pause, routes::runs::steering::resume, routes::runs::steering::retry,
+        routes::runs::steering::signal, routes::approvals::answer, routes::runs::showing::result,
         routes::events::list, routes::events::stream,
         routes::evidence::ledger_of_run, routes::evidence::notes, routes::evidence::add_note,
         routes::evidence::ledger, routes::evidence::audit,

@@ -7,6 +7,7 @@ use hapax_http_idempotency::Problems;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Extensions, HeaderValue, Response, StatusCode};
 
+use crate::strict_json::unreadable;
 use crate::trace::TraceId;
 
 /// Writes them with the codes and the trace id of the server.
@@ -15,7 +16,13 @@ pub(crate) struct ServerProblems;
 
 impl Problems for ServerProblems {
     fn write(&self, refusal: &keys::Problem, extensions: &Extensions) -> Response<Bytes> {
-        let mut problem = Problem::new(code_of(refusal.code), refusal.detail.clone());
+        let mut problem = match &refusal.cause {
+            // As it is told without a key.
+            Some(cause) if refusal.code == keys::Code::BodyUnreadable => {
+                unreadable(&**cause).problem().clone()
+            }
+            _ => Problem::new(code_of(refusal.code), refusal.detail.clone()),
+        };
         problem.more.extend(refusal.members.clone());
         problem.trace_id = extensions.get::<TraceId>().map(ToString::to_string);
         if let Some(span) = refusal.retry_after {

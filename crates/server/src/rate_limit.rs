@@ -92,8 +92,8 @@ fn refuse(what: &str, wait: Duration) -> Refused {
     Problem::new(Code::RateLimited, detail).retry_after(seconds).into()
 }
 
-/// Counts failed authentications. Ask [`FailedAuth::check`] before looking at a key, and tell
-/// [`FailedAuth::record_failure`] when it was wrong.
+/// Counts failed authentications. It is asked once a key or token turned out to be wrong, and never about a good one: many share an
+/// address, and nobody is turned away for what others try.
 #[derive(Debug)]
 pub struct FailedAuth {
     by_address: Mutex<Buckets<IpAddr>>,
@@ -127,6 +127,13 @@ impl FailedAuth {
             Some(wait) => Err(refuse("Too many requests with a wrong key or token.", wait)),
             None => Ok(()),
         }
+    }
+
+    /// Counts a failure, if it is not one too many; then whoever failed is told to wait, instead of what is wrong.
+    pub fn count(&self, address: IpAddr, key_id: Option<&str>, now: Instant) -> Result<(), Refused> {
+        self.check(address, key_id, now)?;
+        self.record_failure(address, key_id, now);
+        Ok(())
     }
 
     /// Counts a failure.

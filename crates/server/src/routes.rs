@@ -48,6 +48,10 @@ pub(crate) struct Route {
     pub(crate) access: Access,
     /// Do request keys count?
     pub(crate) takes_keys: bool,
+    /// Does its answer hold a secret, which must not be kept?
+    is_confidential: bool,
+    /// Does it change something that has a version, and look at `If-Match`?
+    is_versioned: bool,
     handler: MethodRouter<Arc<App>>,
 }
 
@@ -56,7 +60,7 @@ where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route { method: Method::GET, path, access, takes_keys: false, handler: get(handler) }
+    Route::new(Method::GET, path, access, get(handler)).without_request_keys()
 }
 
 fn write<H, T>(path: &'static str, access: Access, handler: H) -> Route
@@ -64,7 +68,7 @@ where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route { method: Method::POST, path, access, takes_keys: true, handler: post(handler) }
+    Route::new(Method::POST, path, access, post(handler))
 }
 
 fn change<H, T>(path: &'static str, access: Access, handler: H) -> Route
@@ -72,7 +76,7 @@ where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route { method: Method::PATCH, path, access, takes_keys: true, handler: patch(handler) }
+    Route::new(Method::PATCH, path, access, patch(handler))
 }
 
 /// What is put twice stands once, so request keys are not asked for.
@@ -81,10 +85,14 @@ where
     H: Handler<T, Arc<App>>,
     T: 'static,
 {
-    Route { method: Method::PUT, path, access, takes_keys: false, handler: put(handler) }
+    Route::new(Method::PUT, path, access, put(handler)).without_request_keys()
 }
 
 impl Route {
+    fn new(method: Method, path: &'static str, access: Access, handler: MethodRouter<Arc<App>>) -> Self {
+        Route { method, path, access, takes_keys: true, is_confidential: false, is_versioned: false, handler }
+    }
+
     /// Does it answer JSON to those alone who accept it? Events are told to providers that may say what they like of the answer.
     fn is_negotiated(&self) -> bool {
         let is_of_providers = self.path.starts_with("/api/v1/webhooks/");
@@ -92,14 +100,20 @@ impl Route {
         self.path.starts_with("/api/") && is_json && !is_of_providers
     }
 
-    /// Its answer holds a secret, which must not be kept; so it is not given twice.
+    /// Its answer holds a secret: it is given once, and not kept under a key.
     fn answers_with_a_secret(mut self) -> Self {
-        self.takes_keys = false;
+        self.is_confidential = true;
         self
     }
 
-    /// Whoever calls it has no credential to be told apart by, or knows `idempotency-key` by another meaning; sending it twice is safe
-    /// by other means.
+    /// It changes what was seen, or nothing, if `If-Match` says so.
+    fn on_the_version_seen(mut self) -> Self {
+        self.is_versioned = true;
+        self
+    }
+
+    /// Nothing is changed, or whoever calls it has no credential to be told apart by, or knows `idempotency-key` by another meaning;
+    /// sending it twice is safe by other means.
     fn without_request_keys(mut self) -> Self {
         self.takes_keys = false;
         self
@@ -113,17 +127,17 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/workflow-definitions", Administer, definitions::upload),
         read("/api/v1/workflow-definitions", Read, definitions::list),
         read("/api/v1/workflow-definitions/{id}", Read, definitions::show),
-        write("/api/v1/workflow-runs", Operate, runs::create),
-        write("/api/v1/workflow-runs/batch", Operate, runs::create_batch),
-        read("/api/v1/workflow-runs", Read, runs::list),
-        read("/api/v1/workflow-runs/{id}", Read, runs::show),
-        write("/api/v1/workflow-runs/{id}/cancel", Operate, runs::cancel),
-        write("/api/v1/workflow-runs/{id}/pause", Operate, runs::pause),
-        write("/api/v1/workflow-runs/{id}/resume", Operate, runs::resume),
-        write("/api/v1/workflow-runs/{id}/retry", Operate, runs::retry),
-        write("/api/v1/workflow-runs/{id}/signals", Operate, runs::signal),
+        write("/api/v1/workflow-runs", Operate, runs::starting::create),
+        write("/api/v1/workflow-runs/batch", Operate, runs::starting::create_batch),
+        read("/api/v1/workflow-runs", Read, runs::showing::list),
+        read("/api/v1/workflow-runs/{id}", Read, runs::showing::show),
+        write("/api/v1/workflow-runs/{id}/cancel", Operate, runs::steering::cancel).on_the_version_seen(),
+        write("/api/v1/workflow-runs/{id}/pause", Operate, runs::steering::pause).on_the_version_seen(),
+        write("/api/v1/workflow-runs/{id}/resume", Operate, runs::steering::resume).on_the_version_seen(),
+        write("/api/v1/workflow-runs/{id}/retry", Operate, runs::steering::retry).on_the_version_seen(),
+        write("/api/v1/workflow-runs/{id}/signals", Operate, runs::steering::signal),
         write("/api/v1/workflow-runs/{id}/approvals/{step}", Operate, approvals::answer),
-        read("/api/v1/workflow-runs/{id}/result", Read, runs::result),
+        read("/api/v1/workflow-runs/{id}/result", Read, runs::showing::result),
         read("/api/v1/workflow-runs/{id}/events", Read, events::list),
         read("/api/v1/workflow-runs/{id}/events/stream", Read, events::stream),
         read("/api/v1/workflow-runs/{id}/ledger", Read, evidence::ledger_of_run),
@@ -180,10 +194,13 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/webhook-sources", Administer, webhook_sources::create),
         read("/api/v1/webhook-sources", Read, webhook_sources::list),
         read("/api/v1/webhook-sources/{name}", Read, webhook_sources::show),
-        write("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace),
-        write("/api/v1/webhook-sources/{name}/delete", Administer, webhook_sources::delete),
-        write("/api/v1/webhook-sources/{name}/disable", Administer, webhook_sources::disable),
-        write("/api/v1/webhook-sources/{name}/enable", Administer, webhook_sources::enable),
+        write("/api/v1/webhook-sources/{name}", Administer, webhook_sources::replace).on_the_version_seen(),
+        write("/api/v1/webhook-sources/{name}/delete", Administer, webhook_sources::delete)
+            .on_the_version_seen(),
+        write("/api/v1/webhook-sources/{name}/disable", Administer, webhook_sources::disable)
+            .on_the_version_seen(),
+        write("/api/v1/webhook-sources/{name}/enable", Administer, webhook_sources::enable)
+            .on_the_version_seen(),
         write("/api/v1/webhooks/{source}", Open, webhooks::take_in).without_request_keys(),
         write("/api/v1/webhooks/{workspace}/{name}", Open, webhooks::take_in_by_name).without_request_keys(),
         read("/api/v1/webhook-events", Read, webhook_events::list),
@@ -194,13 +211,15 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/entity-workflows", Manage, entity_workflows::create),
         read("/api/v1/entity-workflows", Read, entity_workflows::list),
         read("/api/v1/entity-workflows/{name}", Read, entity_workflows::show),
-        replace("/api/v1/entity-workflows/{name}", Manage, entity_workflows::replace),
+        replace("/api/v1/entity-workflows/{name}", Manage, entity_workflows::replace).on_the_version_seen(),
         read("/api/v1/entity-workflows/{name}/diagram", Read, entity_workflows::draw),
         write("/api/v1/entities/{type}", Operate, entities::create),
         read("/api/v1/entities/{type}", Read, entities::list),
         read("/api/v1/entities/{type}/{id}", Read, entities::show),
-        write("/api/v1/entities/{type}/{id}/steps/{stepKey}", Operate, entity_steps::take),
-        write("/api/v1/entities/{type}/{id}/steps/{stepKey}/override", Manage, entity_steps::take_overriding),
+        write("/api/v1/entities/{type}/{id}/steps/{stepKey}", Operate, entity_steps::take)
+            .on_the_version_seen(),
+        write("/api/v1/entities/{type}/{id}/steps/{stepKey}/override", Manage, entity_steps::take_overriding)
+            .on_the_version_seen(),
         read("/api/v1/entities/{type}/{id}/notes", Read, entities::notes),
         write("/api/v1/entities/{type}/{id}/notes", Operate, entities::add_note),
         read("/api/v1/entities/{type}/{id}/operations", Read, entities::operations),
@@ -218,14 +237,18 @@ pub fn list_routes() -> Vec<(Method, &'static str, Access)> {
 
 /// All routes, with what stands before them.
 pub(crate) fn router(app: &Arc<App>, keys: &IdempotencyLayer) -> Router {
+    let confidential = keys.clone().confidential();
     let mut router = Router::new();
     for route in table() {
         let answers_json = route.is_negotiated();
-        let guard = Guard { app: app.clone(), access: route.access, answers_json };
+        let refuses_versions = route.method != Method::GET && !route.is_versioned;
+        let guard = Guard { app: app.clone(), access: route.access, answers_json, refuses_versions };
         let mut handler = route.handler;
-        if route.takes_keys {
-            handler = handler.layer(keys.clone());
-        }
+        handler = match (route.takes_keys, route.is_confidential) {
+            (true, false) => handler.layer(keys.clone()),
+            (true, true) => handler.layer(confidential.clone()),
+            (false, _) => handler,
+        };
         handler = handler.layer(guard);
         router = router.route(route.path, handler);
     }

@@ -30,7 +30,7 @@ struct Taken {
 #[derive(Debug)]
 pub(crate) struct Seat {
     seats: Seats,
-    group: IpAddr,
+    group: Option<IpAddr>,
 }
 
 impl Seats {
@@ -42,16 +42,21 @@ impl Seats {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat for a connection from `address`, if there is one.
-    pub(crate) fn find_seat(&self, address: IpAddr) -> Option<Seat> {
-        let group = address_group(address);
+    /// A seat for a connection from `address`, if there is one; `None`: from a proxy, which many share and which has no share of its own.
+    pub(crate) fn find_seat(&self, address: Option<IpAddr>) -> Option<Seat> {
+        let group = address.map(address_group);
         let mut taken = self.taken();
-        let from_here = taken.by_address.get(&group).copied().unwrap_or(0);
-        if taken.all >= self.max || from_here >= self.max_per_address {
+        if taken.all >= self.max {
             return None;
         }
+        if let Some(group) = group {
+            let from_here = taken.by_address.get(&group).copied().unwrap_or(0);
+            if from_here >= self.max_per_address {
+                return None;
+            }
+            taken.by_address.insert(group, from_here + 1);
+        }
         taken.all += 1;
-        taken.by_address.insert(group, from_here + 1);
         Some(Seat { seats: self.clone(), group })
     }
 }
@@ -60,10 +65,11 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.seats.taken();
         taken.all -= 1;
-        let from_here = taken.by_address.get(&self.group).copied().unwrap_or(1);
+        let Some(group) = self.group else { return };
+        let from_here = taken.by_address.get(&group).copied().unwrap_or(1);
         match from_here {
-            0 | 1 => taken.by_address.remove(&self.group),
-            more => taken.by_address.insert(self.group, more - 1),
+            0 | 1 => taken.by_address.remove(&group),
+            more => taken.by_address.insert(group, more - 1),
         };
     }
 }
@@ -75,8 +81,8 @@ mod tests {
     #[test]
     fn a_seat_is_free_again_when_its_connection_ends_and_nothing_is_remembered() {
         let seats = Seats::new(3, 2);
-        let here: IpAddr = "192.0.2.1".parse().unwrap();
-        let there: IpAddr = "192.0.2.2".parse().unwrap();
+        let here = Some("192.0.2.1".parse().unwrap());
+        let there = Some("192.0.2.2".parse().unwrap());
         let first = seats.find_seat(here).unwrap();
         let second = seats.find_seat(here).unwrap();
         assert!(seats.find_seat(here).is_none(), "two from one address");
@@ -84,6 +90,15 @@ mod tests {
         assert!(seats.find_seat(there).is_none(), "three in all");
         drop((first, second, third));
         assert!(seats.taken().by_address.is_empty() && seats.taken().all == 0);
+    }
+
+    #[test]
+    fn a_proxy_may_take_all_seats_and_no_more() {
+        let seats = Seats::new(3, 1);
+        let taken: Vec<_> = (0..3).map(|_| seats.find_seat(None).unwrap()).collect();
+        assert!(seats.find_seat(None).is_none() && seats.taken().by_address.is_empty());
+        drop(taken);
+        assert_eq!(seats.taken().all, 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use hapax_documents::Hands;
 use hapax_engine::Engine;
 use hapax_engine::model::{Actor, Role as Rank, Timestamp, WorkspaceId};
 use hapax_engine::store::{Store, StoreError};
-use hapax_http_idempotency::{IdempotencyLayer, LayerError};
+use hapax_http_idempotency::{IdempotencyLayer, LayerError, Policy};
 use tokio::net::TcpListener;
 
 use crate::app::App;
@@ -21,6 +21,7 @@ use crate::event_stream::Streams;
 use crate::hooks::Hooks;
 use crate::identity::INSTALLATION;
 use crate::installation_secret::installation_secret;
+use crate::limits::MAX_BODY_BYTES;
 use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
@@ -73,7 +74,9 @@ impl Server {
         let directory = Directory::new(store.clone()).ok_or(LaunchError::NoCatalog)?;
         let metrics = Arc::new(Metrics::new(store.clone(), templates()));
         tokio::spawn(Metrics::keep_flushing(Arc::downgrade(&metrics)));
-        let keys = IdempotencyLayer::new(store.clone(), options.keys.clone())?
+        // What is taken without a key is taken with one.
+        let policy = Policy { max_body_bytes: MAX_BODY_BYTES, ..options.keys.clone() };
+        let keys = IdempotencyLayer::new(store.clone(), policy)?
             .refusing_with(ServerProblems)
             .observed_by(KeysObserved(metrics.clone()));
         let cursors = Cursors::new(installation_secret(&*store, "cursor-secret").await?);

@@ -12,7 +12,7 @@ mod number;
 mod scan;
 mod text;
 
-use std::error::Error as _;
+use std::error::Error;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, OptionalFromRequest, Request};
@@ -133,8 +133,9 @@ fn joined(read: Bytes, more: Bytes) -> Bytes {
     all.freeze()
 }
 
-fn unreadable(error: &axum::Error) -> Refused {
-    let mut cause = error.source();
+/// What to say of a body that could not be read to its end.
+pub(crate) fn unreadable(error: &(dyn Error + 'static)) -> Refused {
+    let mut cause = Some(error);
     while let Some(inner) = cause {
         if inner.is::<BodyTimedOut>() {
             return Refused::new(

@@ -1,6 +1,5 @@
 //! A document as it was sent: JSON or YAML.
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
@@ -10,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Refused, echo};
 use crate::limits::MAX_DOCUMENT_BYTES;
+use crate::strict_json::read_body;
 
 /// The text of a document, and what it is written in.
 #[derive(Debug)]
@@ -60,14 +60,9 @@ impl Uploaded {
 impl<S: Send + Sync> FromRequest<S> for Uploaded {
     type Rejection = Refused;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
         let format = format_of(request.headers())?;
-        let bytes = axum::body::to_bytes(request.into_body(), MAX_DOCUMENT_BYTES).await;
-        let _ = state;
-        let bytes: Bytes = bytes.map_err(|_| {
-            Refused::new(Code::PayloadTooLarge, format!("A document has at most {MAX_DOCUMENT_BYTES} bytes."))
-                .with("maxBytes", MAX_DOCUMENT_BYTES)
-        })?;
+        let bytes = read_body(request.into_body(), MAX_DOCUMENT_BYTES).await?;
         let text = String::from_utf8(bytes.into())
             .map_err(|_| Refused::new(Code::InvalidJson, "The document is not UTF-8."))?;
         Ok(Uploaded { text, format })

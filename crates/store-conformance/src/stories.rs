@@ -51,6 +51,7 @@ macro_rules! with_every_story {
                 what_may_be_done_is_told_with_reasons
                 what_cannot_be_taken_back_needs_a_manager_to_do_again
                 support_may_remark_while_it_is_pending
+                a_step_on_what_was_seen_is_refused_on_anything_else
             }
         }
     };

@@ -25,9 +25,9 @@ Examples:
   hapax doubts resolve RUN wire --seen 7 --abandon \\
       --by grace --role manager --reason 'the bank no longer exists' --store postgres://localhost/orders
 
-What cannot be taken back (all but --happened) needs --role manager (on a server: a key with that role), or a second person. A decision counts once, for the
-doubt as it was seen; anything else is refused with 1 and changes nothing. While a process owns the SQLite file, stop it, or
-decide in that process.";
+What cannot be taken back (all but --happened) needs an API key of the role manager; with --store, where nobody's key is asked
+for, --role manager or a second person. A decision counts once, for the doubt as it was seen; anything else is refused with 1
+and changes nothing. While a process owns the SQLite file, stop it, or decide in that process.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,8 +44,8 @@ pub(crate) struct Options {
     decision: Decision,
     #[command(flatten)]
     person: Person,
-    /// A second person who agrees.
-    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    /// A second person who agrees; on a server the role of the API key decides.
+    #[arg(long, value_name = "NAME", value_parser = not_blank, requires = "store")]
     seconded_by: Option<String>,
     #[command(flatten)]
     source: StoreOrServer,
@@ -87,7 +87,6 @@ async fn on_server(options: &Options, server: &ServerOptions) -> Result<()> {
         reason: options.person.reason.clone(),
         version: options.seen,
         by: Some(options.person.actor().name),
-        seconded_by: options.seconded_by.clone(),
     };
     let run = options.run.to_string();
     let resolved = server.connect()?.resolve_doubt(&run, &options.step, &asked, options.key.terms()).await?;

@@ -14,10 +14,10 @@ use crate::words::{json_or_file, word};
 const EXAMPLES: &str = "\
 Examples:
   hapax operations resolve op_018f… --happened --result '{\"refund\":\"re_1\"}' --reason 'the bank shows it'
-  hapax operations resolve op_018f… --did-not-happen --reason 'the bank has no such refund' --seconded-by grace --yes
+  hapax operations resolve op_018f… --did-not-happen --reason 'the bank has no such refund' --yes
 
 If it happened, the entity gets the status the step leads to. If it did not, the claim is given back and the step can be taken
-again; that cannot be taken back, so it needs a key of the role manager, or a second person.";
+again; that cannot be taken back, so it needs an API key of the role manager.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -39,9 +39,6 @@ pub(super) struct Options {
     /// Who decides, where several people share an API key.
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     by: Option<String>,
-    /// A second person who agrees.
-    #[arg(long, value_name = "NAME", value_parser = not_blank)]
-    seconded_by: Option<String>,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]
@@ -60,7 +57,7 @@ struct Decision {
 }
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
-    let Options { operation, decision, attempt, result, reason, by, seconded_by, key, shape } = options;
+    let Options { operation, decision, attempt, result, reason, by, key, shape } = options;
     let resolution = match decision.did_not_happen {
         true => OperationResolution::DidNotHappen,
         false => OperationResolution::Happened,
@@ -74,7 +71,7 @@ pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
         Some(attempt) => attempt,
         None => client.get_operation(&operation).await?.operation.attempts,
     };
-    let asked = ResolveOperation { attempt, resolution, result, reason, by, seconded_by };
+    let asked = ResolveOperation { attempt, resolution, result, reason, by };
     let resolved = client.resolve_operation(&operation, &asked, key.terms()).await?;
     shape.show(&resolved, || {
         let (step, kind, id) = (&resolved.step, &resolved.entity_type, &resolved.entity_id);

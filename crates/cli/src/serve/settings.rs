@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,6 +12,7 @@ use hapax_documents::Span;
 use hapax_outgoing::{Place, Rules};
 use hapax_server::http_idempotency::Policy;
 use hapax_server::listen::ListenOptions;
+use hapax_server::proxies::Proxies;
 use hapax_server::sealing::SealingKey;
 use hapax_server::{EntityTables, ModuleOptions};
 use serde::Deserialize;
@@ -53,9 +55,12 @@ pub(crate) struct ServeOptions {
     /// The private key of the certificate, PEM.
     #[arg(long, value_name = "FILE", env = "HAPAX_TLS_KEY")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Listen beyond this machine without TLS, because a proxy in front speaks it.
+    /// Listen beyond this machine without TLS, because a proxy in front speaks it; callers are told apart by the last address in its X-Forwarded-For or Forwarded.
     #[arg(long, env = "HAPAX_BEHIND_PROXY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) behind_proxy: Option<bool>,
+    /// Addresses and networks of the proxies in front, separated by commas: only they are believed about who asks, and the last address that is none of theirs is who does. Whoever connects, if absent and behind-proxy is said; nobody otherwise.
+    #[arg(long, value_name = "NETWORKS", env = "HAPAX_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub(crate) trusted_proxies: Option<Vec<String>>,
     /// Where http steps may go though it is not public: hosts, host:port, addresses, networks; separated by commas.
     #[arg(long, value_name = "PLACES", env = "HAPAX_ALLOW", value_delimiter = ',')]
     pub(crate) allow: Option<Vec<String>>,
@@ -123,6 +128,7 @@ pub(crate) struct Settings {
     pub(crate) tls_cert: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) behind_proxy: bool,
+    pub(crate) proxies: Proxies,
     pub(crate) rules: Rules,
     pub(crate) secrets_dir: Option<PathBuf>,
     pub(crate) sealing_keys: Vec<SealingKey>,
@@ -203,12 +209,19 @@ impl Settings {
         engine.check()?;
         let max_connections = said.max_connections.or(file.max_connections);
         ensure!(max_connections != Some(0), "max-connections is 0, so nobody could ever ask");
+        let behind_proxy = said.behind_proxy.or(file.behind_proxy).unwrap_or(false);
+        let proxies = match said.trusted_proxies.or(file.trusted_proxies) {
+            Some(networks) => Proxies::within(&networks).context("trusted-proxies")?,
+            None if behind_proxy => Proxies::WhoeverConnects,
+            None => Proxies::None,
+        };
         Ok(Settings {
             store: said.store.or(file.store),
             listen,
             tls_cert,
             tls_key,
-            behind_proxy: said.behind_proxy.or(file.behind_proxy).unwrap_or(false),
+            behind_proxy,
+            proxies,
             rules,
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
             sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
@@ -228,6 +241,7 @@ impl Settings {
         ListenOptions {
             max_connections: self.max_connections.unwrap_or(defaults.max_connections),
             drain_timeout: self.drain,
+            proxies: Arc::new(self.proxies.clone()),
             ..defaults
         }
     }
@@ -326,6 +340,20 @@ mod tests {
         assert_eq!(gathered(ServeOptions::default()).unwrap().listen.to_string(), DEFAULT_LISTEN);
     }
 
+    #[test]
+    fn nobody_is_believed_about_who_asks_unless_a_proxy_is_told_of() {
+        let proxies = |file: &str| with_file(file, ServeOptions::default()).unwrap().proxies;
+        assert_eq!(proxies(""), Proxies::None);
+        assert_eq!(proxies("behind-proxy = true"), Proxies::WhoeverConnects);
+        let ours = Proxies::within(&["10.0.0.0/8"]).unwrap();
+        for file in ["", "behind-proxy = true\n"] {
+            let file = format!("{file}trusted-proxies = [\"10.0.0.0/8\"]");
+            assert_eq!(proxies(&file), ours, "{file}");
+            let options = with_file(&file, ServeOptions::default()).unwrap().listen_options();
+            assert_eq!(*options.proxies, ours);
+        }
+    }
+
     /// S1.39, S1.40: every 2 minutes, and stale after 5, unless told otherwise.
     #[test]
     fn modules_and_tables_are_read_from_the_file() {
@@ -355,6 +383,7 @@ mod tests {
             ("max-connections = 0", "max-connections"),
             ("tls-cert = \"chain.pem\"", "tls-key"),
             ("allow = [\"exa mple\"]", "allow"),
+            ("trusted-proxies = [\"10.0.0.0/8\", \"proxy.internal\"]", "trusted-proxies"),
             ("sealing-key-file = [\"/nowhere/key\"]", "sealing-key-file"),
             ("modules = [\"two words\"]", "modules"),
             ("modules = [\"billing\", \"billing:1m:2m\"]", "twice"),

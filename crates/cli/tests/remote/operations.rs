@@ -103,9 +103,9 @@ async fn a_doubt_is_listed_shown_and_resolved() {
     server.hapax(&["operations", "resolve", &id, "--reason", "x"]).await.exits(2);
 }
 
-/// What gives a claim back is asked about first, and needs a manager or a second person.
+/// S2.46: what gives a claim back is asked about first, and needs a manager.
 #[tokio::test(flavor = "multi_thread")]
-async fn giving_a_claim_back_is_confirmed_and_seconded() {
+async fn giving_a_claim_back_is_confirmed_and_for_managers() {
     let server = TestServer::with_invoice("INV-1").await;
     let id = vanish(&server, "INV-1", OperationEnd::InDoubt).await;
     let resolve = ["operations", "resolve", &id, "--did-not-happen", "--reason", "the bank has no such wire"];
@@ -114,8 +114,10 @@ async fn giving_a_claim_back_is_confirmed_and_seconded() {
     let operator = server.key("acme", Role::Operator).await;
     let alone = [&resolve[..], &["--yes"]].concat();
     server.hapax_as(&operator, &alone).await.exits(4);
-    let seconded = [&resolve[..], &["--yes", "--seconded-by", "grace"]].concat();
-    let resolved = server.hapax_as(&operator, &seconded).await.ok().out;
+    let for_another = [&alone[..], &["--by", "grace"]].concat();
+    server.hapax_as(&operator, &for_another).await.exits(4);
+    let manager = server.key("acme", Role::Manager).await;
+    let resolved = server.hapax_as(&manager, &for_another).await.ok().out;
     assert!(resolved.contains("REVERTED"), "{resolved}");
     let shown = server.hapax(&["entities", "show", "invoice", "INV-1", "--json"]).await.ok().json();
     assert_eq!(shown["entity"]["status"], "approved");

@@ -96,6 +96,9 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
     let abandon: Vec<&str> = abandon.iter().map(String::as_str).collect();
     let refused = server.hapax_as(&operator, &abandon).await.exits(4);
     assert!(refused.err.contains("needs_manager"), "{}", refused.err);
+    let seconded = [&abandon[..], &["--seconded-by", "grace"]].concat();
+    let refused = server.hapax_as(&operator, &seconded).await.exits(2);
+    assert!(refused.err.contains("--store"), "{}", refused.err);
     let happened = strs(&decide(&seen, &["--happened", "{\"tx\":41}"]));
     let happened: Vec<&str> = happened.iter().map(String::as_str).collect();
     let decided = server.hapax_as(&operator, &happened).await.ok().json();

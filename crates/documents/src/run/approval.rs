@@ -4,6 +4,8 @@
 //! not count. Whoever takes answers in says who gave them, from what is known of the caller and not from what the caller says, and lets
 //! nobody send signals of such names in another way.
 
+use std::fmt;
+
 use hapax_engine::Failure;
 use hapax_engine::model::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -51,14 +53,39 @@ pub struct Decider {
     pub roles: Vec<String>,
 }
 
+/// Why an answer does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerRefused {
+    /// Whoever gives it is not asked.
+    ForOthers,
+    /// It says what cannot be said here.
+    Unfit(String),
+}
+
+impl fmt::Display for AnswerRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AnswerRefused::ForOthers => f.write_str("this is for others to decide"),
+            AnswerRefused::Unfit(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for AnswerRefused {}
+
 /// Whether an answer counts, and if not, why. To be asked before an answer is sent, so that whoever gives it is told.
-pub fn check_answer(approval: &Approval, answer: &Value) -> Result<Answer, String> {
-    let answer: Answer = serde_json::from_value(answer.clone()).map_err(|error| {
-        format!("it is not an answer ({}): {{decision, by, comment?, value?}}", excerpt(&error.to_string()))
-    })?;
+pub fn check_answer(approval: &Approval, answer: &Value) -> Result<Answer, AnswerRefused> {
+    let unfit = |why: String| Err(AnswerRefused::Unfit(why));
+    let answer: Answer = match serde_json::from_value(answer.clone()) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let error = excerpt(&error.to_string());
+            return unfit(format!("it is not an answer ({error}): {{decision, by, comment?, value?}}"));
+        }
+    };
     if !approval.decisions().contains(&answer.decision) {
         let words: Vec<&str> = approval.decisions().iter().map(|decision| decision.as_str()).collect();
-        return Err(format!(
+        return unfit(format!(
             "{:?} cannot be decided here, only: {}",
             answer.decision.as_str(),
             words.join(", ")
@@ -68,22 +95,24 @@ pub fn check_answer(approval: &Approval, answer: &Value) -> Result<Answer, Strin
         let in_role = answer.by.roles.iter().any(|role| by.roles.contains(role));
         let by_name = answer.by.requester.as_ref().is_some_and(|requester| by.requesters.contains(requester));
         if !in_role && !by_name {
-            return Err("this is for others to decide".into());
+            return Err(AnswerRefused::ForOthers);
         }
     }
     if answer.comment.as_ref().is_some_and(|comment| comment.chars().count() > MAX_COMMENT_CHARS) {
-        return Err(format!("a comment has at most {MAX_COMMENT_CHARS} characters"));
+        return unfit(format!("a comment has at most {MAX_COMMENT_CHARS} characters"));
     }
     match (answer.decision, &answer.value) {
         (Decision::Edit, Some(Value::Object(given))) => {
             let allowed =
                 |field: &&String| approval.fields.as_ref().is_none_or(|fields| fields.contains(field));
             if let Some(field) = given.keys().find(|field| !allowed(field)) {
-                return Err(format!("the field {:?} cannot be edited", excerpt(field)));
+                return unfit(format!("the field {:?} cannot be edited", excerpt(field)));
             }
         }
-        (Decision::Edit, _) => return Err("an edit needs a value: an object with the fields it gives".into()),
-        (Decision::Approve | Decision::Reject, Some(_)) => return Err("only an edit has a value".into()),
+        (Decision::Edit, _) => {
+            return unfit("an edit needs a value: an object with the fields it gives".into());
+        }
+        (Decision::Approve | Decision::Reject, Some(_)) => return unfit("only an edit has a value".into()),
         (Decision::Approve | Decision::Reject, None) => {}
     }
     Ok(answer)
@@ -199,7 +228,8 @@ mod tests {
             ),
         ] {
             let refused = check_answer(&approval(), &answer).unwrap_err();
-            assert!(refused.contains(why), "{answer}: {refused}");
+            assert!(refused.to_string().contains(why), "{answer}: {refused}");
+            assert_eq!(refused == AnswerRefused::ForOthers, why == "for others", "{answer}");
         }
     }
 }

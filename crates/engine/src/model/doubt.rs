@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, Generation, Promise, PromiseId, RunId, RunStatus, StepId, Version};
+use super::{
+    Failure, Generation, Invalid, Promise, PromiseId, RunId, RunStatus, StepId, Version, Words, check_stated,
+};
 
 /// What is to be done with a claimed effect whose outcome is lost and that no probe could settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -127,23 +129,25 @@ pub enum RulingRefused {
     /// It cannot be taken back, and nobody of sufficient rank or number stands for it.
     #[error("{0} cannot be taken back: it needs the role manager, or a second person who agrees")]
     NeedsManager(&'static str),
+    /// What is said about it is too long, or cannot be kept.
+    #[error(transparent)]
+    Words(#[from] Invalid),
     /// An operation on an entity has nothing that could be undone or given up.
     #[error("an operation on an entity happened or did not happen; nothing else can be decided about it")]
     NotForOperations,
 }
 
 /// Checks who decides what.
+///
+/// Names are taken as they are given. Whoever cannot tell people apart by more than what they write (a server) must not let them write
+/// the second name: to such a one only the role counts.
 pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingRefused> {
+    check_stated(&ruling.by, &ruling.reason)?;
+    if let Some(second) = &ruling.seconded_by {
+        Words::Person.check(&second.name)?;
+    }
     let name = |actor: &Actor| actor.name.trim().to_lowercase();
-    let is_named = |actor: &Actor| !name(actor).is_empty();
-    if !is_named(&ruling.by) {
-        return Err(RulingRefused::Nobody);
-    }
-    if ruling.reason.trim().is_empty() {
-        return Err(RulingRefused::NoReason);
-    }
-    let second =
-        ruling.seconded_by.as_ref().filter(|second| is_named(second) && name(second) != name(&ruling.by));
+    let second = ruling.seconded_by.as_ref().filter(|second| name(second) != name(&ruling.by));
     let is_manager = ruling.by.role == Role::Manager;
     match ruling.resolution.is_irreversible() && !is_manager && second.is_none() {
         true => Err(RulingRefused::NeedsManager(ruling.resolution.as_str())),
@@ -260,6 +264,13 @@ mod tests {
             Err(RulingRefused::NoReason)
         );
         let nobody = Actor { name: String::new(), role: Role::Manager };
-        assert_eq!(check_ruling(&Ruling { by: nobody, ..sound }), Err(RulingRefused::Nobody));
+        assert_eq!(check_ruling(&Ruling { by: nobody, ..sound.clone() }), Err(RulingRefused::Nobody));
+        let endless = Ruling { reason: "x".repeat(Words::Reason.max_chars() + 1), ..sound.clone() };
+        assert_eq!(check_ruling(&endless), Err(Invalid::Words(Words::Reason).into()));
+        let blank = Some(Actor { name: " ".into(), role: Role::Operator });
+        assert_eq!(
+            check_ruling(&Ruling { seconded_by: blank, ..sound }),
+            Err(Invalid::Words(Words::Person).into())
+        );
     }
 }

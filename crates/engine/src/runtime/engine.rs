@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
     Actor, Failure, Name, Note, Noted, OwnerId, Payload, Refusal, RunEvent, RunHead, RunId, Signal, SignalId,
-    Steer, StepId, Version, WorkspaceId,
+    Steer, StepId, Version, Words, WorkspaceId,
 };
 use crate::store::{
     ListNotes, ListRuns, PlacedNote, RunLog, RunPage, RunView, SendSignal, SignalOutcome, SteerOutcome,
@@ -252,6 +252,7 @@ impl Engine {
 
     /// Carries out a person's command, and writes who gave it and why into the audit log. A command that finds the run as it would
     /// leave it (to cancel one that has ended, to let go on one that is not paused) changes nothing: the answer is where it stands.
+    /// The reason may be empty.
     pub async fn steer_by(
         &self,
         run: RunId,
@@ -260,6 +261,10 @@ impl Engine {
         by: Actor,
         reason: &str,
     ) -> Result<RunHead, Error> {
+        Words::Actor.check(&by.name)?;
+        if !reason.is_empty() {
+            Words::Reason.check(reason)?;
+        }
         let head = self.get(run).await?.head;
         let what = Noted::Steered { command: command.as_str().into(), reason: reason.into() };
         let note = Note {
@@ -324,6 +329,8 @@ impl Engine {
 
     /// Writes down what a person has to say about a run, or about a step of it.
     pub async fn remark(&self, run: RunId, step: Option<&str>, by: Actor, text: &str) -> Result<Note, Error> {
+        Words::Actor.check(&by.name)?;
+        Words::Remark.check(text)?;
         let head = self.get(run).await?.head;
         let note = Note {
             workspace: self.workspace.clone(),

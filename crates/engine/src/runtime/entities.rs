@@ -27,7 +27,7 @@ use crate::limits::MAX_PAGE;
 use crate::model::{
     Actor, AllowedAction, Entity, EntityId, EntityNote, EntityRef, EntityWorkflow, Failure, Finished, Home,
     IdempotencyKey, Name, Noted, Operation, OperationEnd, OperationId, OperationState, Payload, Resolution,
-    Ruling, RulingRefused, allowed_actions, check_entity_workflow, check_ruling,
+    Ruling, RulingRefused, Words, allowed_actions, check_entity_workflow, check_ruling,
 };
 use crate::store::{
     CreatedEntity, ListEntities, ListEntityNotes, ListOperations, NewEntity, PlacedEntityNote,
@@ -241,6 +241,8 @@ impl Engine {
         by: Actor,
         text: &str,
     ) -> Result<EntityNote, Error> {
+        Words::Actor.check(&by.name)?;
+        Words::Remark.check(text)?;
         let (entity, registered) = self.named(kind, id)?;
         let (inner, book) = (&self.inner, self.entity_book()?);
         let home = &registered.workflow.home;

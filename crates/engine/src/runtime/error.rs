@@ -186,6 +186,14 @@ pub enum Error {
     /// The entity was changed again and again while it was looked at.
     #[error("{0} was modified concurrently, again and again; try once more")]
     EntityBusy(crate::model::EntityRef),
+    /// The entity does not have the version that was expected; nothing was done.
+    #[error("{entity} was modified concurrently: it has version {version} now; look at it again")]
+    EntityChanged {
+        /// The entity.
+        entity: crate::model::EntityRef,
+        /// The version it has.
+        version: Version,
+    },
     /// The workflow has no such step.
     #[error("entity workflow {workflow} has no step {step:?}")]
     NoSuchStep {

@@ -15,8 +15,8 @@ use super::targets::{Delivery, Receive, Target, TargetOptions};
 use super::{Engine, Error};
 use crate::limits::{MAX_DELIVERY, MAX_PAGE};
 use crate::model::{
-    Actor, EffectKey, Failure, Name, Note, Noted, OperationId, Payload, Post, PostStatus, RulingRefused,
-    RunId, StepId, Timestamp, decide_post,
+    Actor, EffectKey, Failure, Name, Note, Noted, OperationId, Payload, Post, PostStatus, RunId, StepId,
+    Timestamp, check_stated, decide_post,
 };
 use crate::store::{ClaimPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
 
@@ -104,14 +104,7 @@ impl Engine {
 
     /// Delivers an after-effect that was delivered or given up once more, under the same id.
     pub async fn redeliver(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<Post, Error> {
-        if by.name.trim().is_empty() {
-            return Err(RulingRefused::Nobody.into());
-        }
-        if reason.trim().is_empty() {
-            return Err(RulingRefused::NoReason.into());
-        }
-        // What not every store can keep is refused before anything is asked of it.
-        Payload::of(&(&by.name, reason))?;
+        check_stated(&by, reason)?;
         let workspace = self.workspace.clone();
         let known = self.get_after_effect(id).await?;
         let note = Note {

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Extensions, Response};
 use bytes::Bytes;
-use hapax_engine::model::RequestScope;
+use hapax_engine::model::{RequestScope, RequestState};
 use hapax_http_idempotency::{
     ByHeader, Code, Event, FromExtensions, FullUri, IdempotencyLayer, Keep, KeyNeed, Observe, OneCaller,
     Outcome, PlainProblems, Policy, Problem, Problems, limits,
@@ -18,7 +18,7 @@ use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::world::{
-    Shop, Stage, World, also, anna, answer, gated_world, memory, on_every_store, pay, receive, request,
+    Shop, Stage, World, also, anna, answer, gated_world, key, memory, on_every_store, pay, receive, request,
     until, with_headers,
 };
 
@@ -26,6 +26,7 @@ on_every_store!(
     a_panic_counts_as_an_outcome,
     a_service_that_fails_or_breaks_off_is_answered_once,
     a_large_answer_goes_out_whole_and_is_not_done_again,
+    a_confidential_answer_is_given_once_and_kept_nowhere,
     a_handler_may_overrule_what_its_status_tells,
     a_handler_is_told_its_operation,
     how_long_an_answer_is_kept_may_be_said_for_one_request,
@@ -88,6 +89,37 @@ async fn a_large_answer_goes_out_whole_and_is_not_done_again(stage: Stage) {
     assert_eq!(again.json()["operationId"], id.to_string());
     assert_eq!(world.shop.charges(), 2);
     assert_eq!(world.layer.stats().not_kept, 1);
+}
+
+async fn a_confidential_answer_is_given_once_and_kept_nowhere(stage: Stage) {
+    let layer = IdempotencyLayer::new(stage.store.clone(), Policy::default()).unwrap();
+    let layer = layer.identified_by(ByHeader::authorization());
+    let world = World::with(layer.clone().confidential(), Arc::new(Shop::open()));
+    let first = world.send(pay("abc", 5)).await;
+    assert_eq!((first.status.as_u16(), first.json()["charge"].as_u64()), (201, Some(1)));
+    let kept = stage.store.key_book().unwrap().find_request(&anna(), &key("abc")).await.unwrap().unwrap();
+    let RequestState::Answered { answer: kept, .. } = kept.state else { panic!("it is answered") };
+    assert_eq!((kept.status, kept.body), (201, None));
+    for _ in 0..2 {
+        let again = world.send(pay("abc", 5)).await;
+        assert_eq!((again.status.as_u16(), again.code().as_str()), (409, "answer_not_kept"));
+        assert_eq!(
+            (&again.json()["storedStatus"], &again.json()["location"]),
+            (&201.into(), &"/payments/1".into())
+        );
+        assert!(again.json()["detail"].as_str().unwrap().contains("secret"));
+    }
+    assert_eq!(world.send(pay("abc", 6)).await.code(), "idempotency_key_conflict");
+    assert_eq!(world.shop.charges(), 1);
+    assert_eq!(layer.in_flight(), 0, "copies of a layer share what they know");
+    // What failed holds no secret.
+    world.shop.answers_status(500);
+    let failed = world.send(pay("fails", 5)).await;
+    assert_eq!(world.send(pay("fails", 5)).await.body, failed.body);
+    world.shop.answers_status(400);
+    assert_eq!(world.send(pay("refused", 5)).await.status, 400);
+    world.shop.answers_status(201);
+    assert_eq!(world.send(pay("refused", 5)).await.status, 201, "nothing began");
 }
 
 async fn a_handler_may_overrule_what_its_status_tells(stage: Stage) {

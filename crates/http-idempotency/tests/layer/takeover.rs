@@ -99,6 +99,25 @@ fn where_effects_ignore_the_operation_a_doubt_is_told_and_stays() {
     });
 }
 
+/// What a first try made in secret cannot be given again, nor made a second time.
+#[test]
+fn what_is_confidential_is_not_taken_over() {
+    let stage = memory();
+    let id = crash_in_the_middle(&stage);
+    stage.clock.advance(HOLD);
+    on_runtime(async {
+        let layer = IdempotencyLayer::new(stage.store.clone(), Policy::default()).unwrap();
+        let layer = layer.identified_by(ByHeader::authorization()).confidential();
+        let world = World::with(layer, Arc::new(Shop::open()));
+        for _ in 0..2 {
+            let refused = world.send(also(pay("abc", 5), "prefer", "wait=0")).await;
+            assert_eq!((refused.status.as_u16(), refused.code().as_str()), (409, "request_in_doubt"));
+            assert_eq!(refused.json()["operationId"], id.to_string());
+        }
+        assert_eq!(world.shop.charges(), 0);
+    });
+}
+
 /// What may have begun is never forgotten by a refusal: the next try finds the same operation.
 #[test]
 fn a_takeover_that_is_refused_keeps_its_operation() {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, Role};
-use hapax_engine::model::{Actor, Item, ItemKind, Name, Timestamp, Version, WorkspaceId};
+use hapax_engine::model::{Actor, Item, ItemKind, Name, Timestamp, Version, Words, WorkspaceId};
 use hapax_engine::store::{ListItems, PutItem, PutOutcome};
 use serde::{Deserialize, Serialize};
 
 use super::{Directory, body_of, said};
 use crate::credentials::key::{ApiKey, KeyId, SecretHash};
-use crate::errors::of_store;
+use crate::errors::{of_invalid, of_store};
 use crate::limits::{MAX_CREDENTIALS_PER_WORKSPACE, MAX_KEY_OVERLAP};
 
 /// How often a change that met another one is tried anew.
@@ -239,6 +239,10 @@ impl Directory {
         reason: Option<&str>,
         by: Actor,
     ) -> Result<StoredCredential, Problem> {
+        let reason = reason.filter(|reason| !reason.is_empty());
+        if let Some(reason) = reason {
+            Words::Reason.check(reason).map_err(|invalid| of_invalid(&invalid))?;
+        }
         let found = self.get_credential(workspace, id).await?;
         if found.kept.revoked_at.is_some() {
             return Ok(found);

@@ -7,7 +7,7 @@ use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_documents::model::{Approval, Step, StepKind};
-use hapax_documents::{approval_signal, check_answer};
+use hapax_documents::{AnswerRefused, approval_signal, check_answer};
 use hapax_engine::model::Payload;
 use hapax_http_idempotency::OperationId;
 use serde_json::json;
@@ -59,14 +59,22 @@ pub(crate) async fn answer(
         let read = |_| Refused::new(Code::InvalidRequest, "`value` cannot be read.").with("path", "/value");
         answer["value"] = serde_json::from_str(value.text()).map_err(read)?;
     }
-    if let Err(why) = check_answer(approval, &answer) {
-        return Err(Refused::new(Code::InvalidRequest, format!("The answer does not count: {why}")));
-    }
+    check_answer(approval, &answer).map_err(|why| not_counted(approval, &why))?;
     let payload = Payload::of(&answer).map_err(|invalid| of_invalid(&invalid))?;
     let signal_id = operation.map(|Extension(OperationId(id))| id.to_string());
     let stored = engine.signal_payload(run, &approval_signal(&step), payload, signal_id.as_deref()).await;
     let stored = stored.map_err(|error| problem_of(&error))?;
     Ok(Json(api::SentSignal { run_id: run.to_string(), stored }))
+}
+
+fn not_counted(approval: &Approval, why: &AnswerRefused) -> Refused {
+    let detail = format!("The answer does not count: {why}.");
+    match why {
+        AnswerRefused::ForOthers => {
+            Refused::new(Code::ApprovalForOthers, detail).with("by", json!(approval.by))
+        }
+        AnswerRefused::Unfit(_) => Refused::new(Code::InvalidRequest, detail),
+    }
 }
 
 /// The approval that the step of this name asks for, wherever it stands in the document. Within `for_each` a step has the place of its item

@@ -15,7 +15,7 @@ use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
-use crate::identity::Identity;
+use crate::identity::{Identity, Person};
 use crate::limits::MAX_DELIVERY_LOOKS;
 use crate::strict_json::StrictJson;
 use crate::subscriptions::{subscription_of, target_of};
@@ -152,7 +152,7 @@ pub(crate) async fn redeliver(
     let post = engine.get_after_effect(&id).await.map_err(|error| problem_of(&error))?;
     let subscription = subscription_of(&post.target).ok_or_else(absent)?.to_owned();
     app.subscriptions.get(&identity.workspace, &subscription).await?.require_enabled()?;
-    let by = identity.actor(asked.by.as_deref());
+    let by = identity.actor(Person::named(asked.by.as_deref())?);
     let post = engine.redeliver(&id, by, &asked.reason).await.map_err(|error| problem_of(&error))?;
     Ok(Json(shown_delivery(&post, &subscription)))
 }

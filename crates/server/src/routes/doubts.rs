@@ -16,6 +16,7 @@ use super::runs::run_id;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
+use crate::identity::Person;
 use crate::strict_json::StrictJson;
 use crate::translate::{ruling, shown_doubt};
 
@@ -95,7 +96,7 @@ pub(crate) async fn resolve(
     StrictJson { value: asked, .. }: StrictJson<api::ResolveDoubt>,
 ) -> Result<Json<api::ResolvedDoubt>, Refused> {
     let run = run_id(&run)?;
-    let by = identity.actor(asked.by.as_deref());
+    let by = identity.actor(Person::named(asked.by.as_deref())?);
     let Some(ruling) = ruling(&asked, by) else {
         let detail = "`happened` and `compensate` need `output`: what the effect gave, so that the run can go on with it.";
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/output"));

@@ -19,8 +19,7 @@ use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
-use crate::identity::Identity;
-use crate::limits::MAX_PERSON_CHARS;
+use crate::identity::{Identity, Person};
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_entity, shown_entity_note, shown_entity_view, shown_operation};
 
@@ -159,28 +158,6 @@ pub(super) fn requester_of(identity: &Identity, asked: Option<String>) -> Result
     }
 }
 
-/// The person that a request says it speaks for.
-pub(super) fn person(named: Option<&str>) -> Result<Option<&str>, Refused> {
-    match named {
-        Some(name) if name.trim().is_empty() || name.chars().count() > MAX_PERSON_CHARS => {
-            let detail = format!("A person has a name of 1 to {MAX_PERSON_CHARS} characters.");
-            Err(Refused::new(Code::InvalidRequest, detail).with("path", "/by"))
-        }
-        named => Ok(named),
-    }
-}
-
-/// What people say has a length.
-pub(super) fn check_text(path: &str, text: &str) -> Result<(), Refused> {
-    let most = hapax_engine::limits::MAX_MESSAGE_CHARS;
-    match text.trim().is_empty() || text.chars().count() > most {
-        true => {
-            Err(Refused::new(Code::InvalidRequest, format!("Use 1 to {most} characters.")).with("path", path))
-        }
-        false => Ok(()),
-    }
-}
-
 /// Says something about an entity, whatever is going on with it.
 #[utoipa::path(
     post, path = "/api/v1/entities/{type}/{id}/notes", tag = "entities", operation_id = "add_entity_note", request_body = api::AddEntityNote,
@@ -201,8 +178,7 @@ pub(crate) async fn add_note(
     PathOf((kind, id)): PathOf<(String, String)>,
     StrictJson { value: asked, .. }: StrictJson<api::AddEntityNote>,
 ) -> Result<Response, Refused> {
-    check_text("/text", &asked.text)?;
-    let by = identity.actor(person(asked.by.as_deref())?);
+    let by = identity.actor(Person::named(asked.by.as_deref())?);
     let note = app.engine_for(&identity).remark_on_entity(&kind, &id, by, &asked.text).await;
     let note = note.map_err(|error| problem_of(&error))?;
     Ok((StatusCode::CREATED, Json(shown_entity_note(&note))).into_response())

@@ -12,18 +12,18 @@ use hapax_engine::model::{
 };
 use hapax_engine::runtime::{CHANGED_MEANWHILE, Outcome, PANICKED};
 use hapax_engine::{Engine, Error};
-use hapax_http_idempotency::{OperationId, Outcome as Kept};
+use hapax_http_idempotency::{OperationId, Outcome as Kept, read_wait};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::entities::{check_text, person, requester_of};
-use super::request::{Caller, PathOf, preferred_wait};
+use super::entities::requester_of;
+use super::request::{Caller, IfMatch, PathOf, if_match};
 use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
-use crate::identity::Identity;
-use crate::limits::MAX_STEP_WAIT;
+use crate::identity::{Identity, Person};
+use crate::limits::STEP_WAIT;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pending};
 
@@ -37,6 +37,7 @@ use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pendi
         ("id" = String, Path, description = "The entity"),
         ("stepKey" = String, Path, description = "The step"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: how long to wait for the action, 0 to 60 seconds; 60 if absent"),
+        ("If-Match" = Option<String>, Header, description = "Only if the entity still has this version"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
     ),
     responses(
@@ -56,7 +57,7 @@ pub(crate) async fn take(
 ) -> Result<Response, Refused> {
     let api::TakeStep { requester, input, idempotency_key, by } =
         asked.map(|body| body.value).unwrap_or_default();
-    let by = identity.actor(person(by.as_deref())?);
+    let by = identity.actor(Person::named(by.as_deref())?);
     let asked = Asked {
         at: (kind, id, step),
         requester: requester_of(&identity, requester)?,
@@ -78,6 +79,7 @@ pub(crate) async fn take(
         ("id" = String, Path, description = "The entity"),
         ("stepKey" = String, Path, description = "The step"),
         ("Prefer" = Option<String>, Header, description = "`wait=N`: how long to wait for the action, 0 to 60 seconds; 60 if absent"),
+        ("If-Match" = Option<String>, Header, description = "Only if the entity still has this version"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
     ),
     responses(
@@ -95,8 +97,7 @@ pub(crate) async fn take_overriding(
     PathOf((kind, id, step)): PathOf<(String, String, String)>,
     StrictJson { value: asked, .. }: StrictJson<api::OverrideStep>,
 ) -> Result<Response, Refused> {
-    check_text("/reason", &asked.reason)?;
-    let by = identity.actor(person(asked.by.as_deref())?);
+    let by = identity.actor(Person::named(asked.by.as_deref())?);
     let asked = Asked {
         at: (kind, id, step),
         requester: requester_of(&identity, asked.requester)?,
@@ -135,7 +136,8 @@ impl Asked {
     async fn take(self, app: &App, identity: &Identity, headers: &HeaderMap) -> Result<Response, Refused> {
         let engine = app.engine_for(identity);
         let (kind, id, step) = &self.at;
-        let wait = preferred_wait(headers, MAX_STEP_WAIT, MAX_STEP_WAIT)?;
+        let wait = read_wait(headers).unwrap_or(STEP_WAIT);
+        let expected = if_match(headers)?;
         let mut transition = engine
             .transition(kind, id, step)
             .by(self.by.clone())
@@ -149,6 +151,9 @@ impl Asked {
         }
         if let Some(reason) = &self.overridden {
             transition = transition.overridden(self.by.clone(), reason);
+        }
+        if let IfMatch::Version(version) = expected {
+            transition = transition.expecting(version);
         }
         if let Some(operation) = self.id {
             transition = transition.operation_id(operation);

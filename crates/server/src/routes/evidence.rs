@@ -148,11 +148,6 @@ pub(crate) async fn add_note(
     StrictJson { value: asked, .. }: StrictJson<api::AddNote>,
 ) -> Result<Response, Refused> {
     let run = run_id(&id)?;
-    let length = asked.text.chars().count();
-    if asked.text.trim().is_empty() || length > hapax_engine::limits::MAX_MESSAGE_CHARS {
-        let detail = format!("A note has 1 to {} characters.", hapax_engine::limits::MAX_MESSAGE_CHARS);
-        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/text"));
-    }
     let engine = app.engine_for(&identity);
     let note = engine.remark(run, asked.step_id.as_deref(), identity.actor(None), &asked.text).await;
     let note = note.map_err(|error| problem_of(&error))?;

@@ -8,7 +8,7 @@ use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{
     IdempotencyKey, KeyKind, KeyRecord, KeyTarget, Name, Note, Noted, RequestRecord, RequestScope,
-    RequestState, Timestamp,
+    RequestState, Timestamp, Words,
 };
 use hapax_engine::store::{KeyPlace, ReleaseKey, ReleaseOutcome, Uses};
 use serde::Deserialize;
@@ -17,9 +17,10 @@ use utoipa::IntoParams;
 use super::request::{Caller, PathOf, QueryOf};
 use crate::answer::Refused;
 use crate::app::App;
-use crate::errors::{of_invalid, of_store};
+use crate::errors::{of_invalid, of_store, problem_of};
 use crate::identity::Identity;
 use crate::strict_json::StrictJson;
+use crate::translate::shown_actor;
 
 /// Whose key, if it is a request key.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -30,11 +31,14 @@ pub(crate) struct Of {
     credential_id: Option<String>,
 }
 
+/// The scope of keys that name operations: they live as long as what they name, and so have no place of their own.
+const OPERATION: &str = "operation";
+
 /// What a key stands for: who used it, when, for what, how often it came again, and when it expires.
 #[utoipa::path(
     get, path = "/api/v1/keys/{scope}/{key}", tag = "keys", operation_id = "show_key",
     params(
-        ("scope" = String, Path, description = "`run`, `promise` or `request`"),
+        ("scope" = String, Path, description = "`run`, `promise`, `operation` or `request`"),
         ("key" = String, Path, description = "The key, percent-encoded"),
         Of,
     ),
@@ -50,6 +54,9 @@ pub(crate) async fn show(
     PathOf((scope, key)): PathOf<(String, String)>,
     QueryOf(of): QueryOf<Of>,
 ) -> Result<Json<api::KeyRecord>, Refused> {
+    if scope == OPERATION {
+        return Ok(Json(shown_operation_key(&app, &identity, &key).await?));
+    }
     let place = place(&identity, &scope, &key, of)?;
     Ok(Json(shown(&app, &place).await?))
 }
@@ -76,8 +83,10 @@ pub(crate) async fn release(
     QueryOf(of): QueryOf<Of>,
     StrictJson { value: asked, .. }: StrictJson<api::ReleaseKey>,
 ) -> Result<Json<api::KeyRecord>, Refused> {
-    if asked.reason.trim().is_empty() {
-        return Err(Refused::new(Code::InvalidRequest, "Say why the key is freed.").with("path", "/reason"));
+    Words::Reason.check(&asked.reason).map_err(|invalid| of_invalid(&invalid))?;
+    if scope == OPERATION {
+        let detail = "The key of an operation is not freed: it stands for what is recorded of that. Take the step again under a new key.";
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "scope"));
     }
     let place = place(&identity, &scope, &key, of)?;
     let before = shown(&app, &place).await?;
@@ -121,8 +130,32 @@ fn place(identity: &Identity, scope: &str, key: &str, of: Of) -> Result<KeyPlace
                 key,
             })
         }
-        _ => Err(Refused::new(Code::NotFound, "A key is looked up under `run`, `promise` or `request`.")),
+        _ => Err(Refused::new(
+            Code::NotFound,
+            "A key is looked up under `run`, `promise`, `operation` or `request`.",
+        )),
     }
+}
+
+async fn shown_operation_key(app: &App, identity: &Identity, key: &str) -> Result<api::KeyRecord, Refused> {
+    let key = IdempotencyKey::new(key).map_err(|invalid| of_invalid(&invalid))?;
+    let found = app.engine_for(identity).find_keyed_operation(&key).await;
+    let operation = found.map_err(|error| problem_of(&error))?.ok_or_else(absent)?;
+    Ok(api::KeyRecord {
+        scope: api::KeyScope::Operation,
+        key: key.to_string(),
+        standing: api::KeyStanding::Live,
+        holder: Some(api::KeyHolder { kind: api::KeyScope::Operation, id: operation.id.to_string() }),
+        by: operation.by.as_ref().map(shown_actor),
+        credential_id: None,
+        request: None,
+        answer_status: None,
+        fingerprint: Some(operation.fingerprint.to_string()),
+        first_seen_at: operation.began_at.to_string(),
+        expires_at: None,
+        replays: None,
+        conflicts: None,
+    })
 }
 
 async fn shown(app: &App, place: &KeyPlace) -> Result<api::KeyRecord, Refused> {
@@ -179,14 +212,15 @@ fn shown_business_key(
         key: key.to_string(),
         standing,
         holder: id.map(|id| api::KeyHolder { kind: scope, id }),
+        by: None,
         credential_id: None,
         request: None,
         answer_status: None,
         fingerprint,
         first_seen_at: record.first_seen_at.to_string(),
         expires_at: record.expires_at.map(|at| at.to_string()),
-        replays: uses.replays,
-        conflicts: uses.conflicts,
+        replays: Some(uses.replays),
+        conflicts: Some(uses.conflicts),
     }
 }
 
@@ -207,13 +241,14 @@ fn shown_request(record: &RequestRecord, uses: Uses, now: Timestamp) -> api::Key
         key: record.key.to_string(),
         standing,
         holder: Some(api::KeyHolder { kind: api::KeyScope::Request, id: record.id.to_string() }),
+        by: None,
         credential_id: Some(record.scope.caller.to_string()),
         request: Some(format!("{} {}", record.summary.method, record.summary.path)),
         answer_status,
         fingerprint: Some(record.fingerprint.to_string()),
         first_seen_at: record.first_seen_at.to_string(),
         expires_at,
-        replays: uses.replays,
-        conflicts: uses.conflicts,
+        replays: Some(uses.replays),
+        conflicts: Some(uses.conflicts),
     }
 }

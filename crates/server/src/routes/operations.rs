@@ -7,18 +7,17 @@ use axum::extract::State;
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{
-    Actor, EntityNote, IdempotencyKey, OperationId, OperationStatus, Resolution, Role, Ruling,
-};
+use hapax_engine::model::{EntityNote, IdempotencyKey, OperationId, OperationStatus, Resolution, Ruling};
 use hapax_engine::store::ListOperations;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::entities::{filter_name, person};
+use super::entities::filter_name;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
+use crate::identity::Person;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_history, shown_operation};
 
@@ -148,9 +147,9 @@ pub(crate) async fn resolve(
     let id = operation_id(&id)?;
     let ruling = Ruling {
         resolution: resolution_of(&asked),
-        by: identity.actor(person(asked.by.as_deref())?),
-        seconded_by: person(asked.seconded_by.as_deref())?
-            .map(|name| Actor { name: name.to_owned(), role: Role::Operator }),
+        by: identity.actor(Person::named(asked.by.as_deref())?),
+        // As for doubts: only the role of the credential counts.
+        seconded_by: None,
         reason: asked.reason,
     };
     let decided = app.engine_for(&identity).resolve_operation(id, asked.attempt, ruling).await;

@@ -15,20 +15,19 @@ use hapax_engine::model::{
 };
 use hapax_engine::runtime::{Made, NewPromise, Settling};
 use hapax_engine::store::ListPromises;
-use hapax_http_idempotency::OperationId;
+use hapax_http_idempotency::{OperationId, read_wait};
 use http::{HeaderMap, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::doubts::PageOf;
-use super::request::{Caller, PathOf, QueryOf, page_limit, preferred_wait};
+use super::request::{Caller, PathOf, QueryOf, page_limit};
 use super::runs::run_id;
 use crate::answer::{Refused, echo};
 use crate::app::App;
 use crate::errors::problem_of;
 use crate::identity::Identity;
-use crate::limits::MAX_RESULT_WAIT;
 use crate::strict_json::StrictJson;
 use crate::translate::{
     deadline_of, promise_named, promise_status_named, rejection, shown_early, shown_promise, value_of,
@@ -341,7 +340,7 @@ async fn shown(
     headers: &HeaderMap,
 ) -> Result<Json<api::Promise>, Refused> {
     let promise = promise_named(promise)?;
-    let wait = preferred_wait(headers, Duration::ZERO, MAX_RESULT_WAIT)?;
+    let wait = read_wait(headers).unwrap_or_default();
     let engine = app.engine_for(identity);
     let settled = match wait.is_zero() {
         true => None,

@@ -1,7 +1,6 @@
 //! What handlers read from a request, apart from its body.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Path, Query};
 use hapax_api::{Code, DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS};
@@ -108,32 +107,6 @@ pub(crate) fn page_limit(given: Option<&str>) -> Result<usize, Refused> {
     }
 }
 
-/// The wait that `Prefer: wait=N` asks for.
-pub(crate) fn preferred_wait(
-    headers: &HeaderMap,
-    default: Duration,
-    most: Duration,
-) -> Result<Duration, Refused> {
-    let refused = || {
-        Refused::new(Code::InvalidRequest, format!("`Prefer: wait=N` takes 0 to {} seconds.", most.as_secs()))
-            .with("path", "Prefer")
-    };
-    let mut wait = None;
-    for value in headers.get_all("prefer") {
-        let text = value.to_str().map_err(|_| refused())?;
-        for preference in text.split(',').map(str::trim) {
-            // Other preferences are none of our business.
-            if let Some(seconds) = preference.strip_prefix("wait=") {
-                let seconds = seconds.parse().map(Duration::from_secs).map_err(|_| refused())?;
-                if seconds > most || wait.replace(seconds).is_some() {
-                    return Err(refused());
-                }
-            }
-        }
-    }
-    Ok(wait.unwrap_or(default))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,19 +140,6 @@ mod tests {
         assert_eq!(page_limit(Some("200")).unwrap(), 200);
         for bad in ["0", "-1", "1000000000", "201", "", "ten", "1.5", "+5", "٣"] {
             assert!(page_limit(Some(bad)).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_wait_is_bounded() {
-        let most = Duration::from_secs(60);
-        let read =
-            |values: &[&str]| preferred_wait(&headers("prefer", values), Duration::from_secs(10), most).ok();
-        assert_eq!(read(&[]), Some(Duration::from_secs(10)));
-        assert_eq!(read(&["respond-async, wait=5"]), Some(Duration::from_secs(5)));
-        assert_eq!(read(&["wait=0"]), Some(Duration::ZERO));
-        for bad in [&["wait=61"][..], &["wait=-1"], &["wait=x"], &["wait=1", "wait=2"]] {
-            assert_eq!(read(bad), None, "{bad:?}");
         }
     }
 }

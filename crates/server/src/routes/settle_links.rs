@@ -27,7 +27,10 @@ use crate::translate::{life_of_token, promise_named, settlement_by_token};
 /// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once.
 #[utoipa::path(
     post, path = "/api/v1/promises/{ref}/tokens", tag = "promises", operation_id = "create_settle_token", request_body(content = Option<api::CreateSettleToken>),
-    params(("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded")),
+    params(
+        ("ref" = String, Path, description = "`id:` and its id, or `key:` and its business key, percent-encoded"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
+    ),
     responses(
         (status = 201, description = "The token, shown this once", body = api::IssuedSettleToken),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -78,9 +81,6 @@ pub(crate) async fn settle(
     StrictJson { value: asked, .. }: StrictJson<api::SettleByToken>,
 ) -> Result<Json<api::SettledByToken>, Refused> {
     let address = peer.map(|Extension(peer)| peer.address.ip());
-    if let Some(address) = address {
-        app.strangers.check(address, None, Instant::now())?;
-    }
     let settlement = settlement_by_token(&asked)?;
     let found = app.engine.find_settle_token(&digest_of(&token)).await.map_err(|error| problem_of(&error))?;
     let Some(found) = found else { return Err(refuse(&app, address)) };
@@ -95,10 +95,11 @@ pub(crate) async fn settle(
     }
 }
 
-/// The same answer whatever is wrong with the token.
+/// The same answer whatever is wrong with the token; whoever comes too often with such a one is told to wait.
 fn refuse(app: &App, address: Option<IpAddr>) -> Refused {
-    if let Some(address) = address {
-        app.strangers.record_failure(address, None, Instant::now());
+    let counted = address.map(|address| app.strangers.count(address, None, Instant::now()));
+    if let Some(Err(too_often)) = counted {
+        return too_often;
     }
     Refused::new(
         Code::NotFound,

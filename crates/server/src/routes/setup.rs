@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{Name, WorkspaceId};
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -98,7 +98,10 @@ pub(crate) struct InWorkspace {
 /// Makes a credential. Its key is in the answer, this once.
 #[utoipa::path(
     post, path = "/api/v1/credentials", tag = "setup", request_body = api::CreateCredential,
-    params(InWorkspace),
+    params(
+        InWorkspace,
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
+    ),
     responses(
         (status = 201, description = "The credential, and its key", body = api::IssuedCredential),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -129,8 +132,9 @@ pub(crate) async fn create_credential(
     }
     let new = NewCredential { name: asked.name, role: asked.role, requester: asked.requester, lives_for };
     let (credential, key) = app.directory.create_credential(&workspace, new, identity.actor(None)).await?;
+    let location = format!("/api/v1/credentials/{}", credential.id);
     let issued = api::IssuedCredential { credential: credential.shown(), api_key: key.reveal().to_owned() };
-    Ok((StatusCode::CREATED, Json(issued)).into_response())
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(issued)).into_response())
 }
 
 /// Credentials, without their secrets.
@@ -175,7 +179,10 @@ pub(crate) async fn show_credential(
 /// Gives a credential a new secret. Its scope of request keys stays.
 #[utoipa::path(
     post, path = "/api/v1/credentials/{id}/rotate", tag = "setup", request_body(content = Option<api::RotateCredential>),
-    params(("id" = String, Path, description = "The credential")),
+    params(
+        ("id" = String, Path, description = "The credential"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
+    ),
     responses(
         (status = 200, description = "The credential, and its new key", body = api::IssuedCredential),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),

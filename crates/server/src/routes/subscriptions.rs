@@ -10,7 +10,7 @@ use hapax_api as api;
 use hapax_api::{Code, SubscriptionState};
 use hapax_engine::model::Name;
 use hapax_webhooks::{MessageId, Verdict};
-use http::StatusCode;
+use http::{StatusCode, header};
 use secrecy::ExposeSecret;
 
 use super::doubts::PageOf;
@@ -24,6 +24,9 @@ use crate::strict_json::StrictJson;
 #[utoipa::path(
     post, path = "/api/v1/webhook-subscriptions", tag = "webhooks", operation_id = "create_subscription",
     request_body = api::CreateSubscription,
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
+    ),
     responses(
         (status = 201, description = "The subscription, and its secret", body = api::IssuedSubscription),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
@@ -39,7 +42,8 @@ pub(crate) async fn create(
     let (subscription, secret) = made;
     let secret = secret.expose_secret().to_owned();
     let issued = api::IssuedSubscription { subscription: subscription.shown(), secret };
-    Ok((StatusCode::CREATED, Json(issued)).into_response())
+    let location = format!("/api/v1/webhook-subscriptions/{}", issued.subscription.id);
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(issued)).into_response())
 }
 
 /// Subscriptions, without their secrets and without those that were deleted. A page may be short though there are more.
@@ -86,7 +90,10 @@ pub(crate) async fn show(
 #[utoipa::path(
     post, path = "/api/v1/webhook-subscriptions/{id}/rotate", tag = "webhooks", operation_id = "rotate_subscription",
     request_body(content = Option<api::RotateSubscription>),
-    params(("id" = String, Path, description = "The subscription")),
+    params(
+        ("id" = String, Path, description = "The subscription"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it does nothing, and is told what was made, without the secret."),
+    ),
     responses(
         (status = 200, description = "The subscription, and its new secret", body = api::IssuedSubscription),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),

@@ -35,8 +35,8 @@ pub(crate) fn ruling(sent: &api::ResolveDoubt, by: Actor) -> Option<Ruling> {
         api::Resolution::Compensate => Resolution::Compensate { output: output()? },
         api::Resolution::Abandon => Resolution::Abandon,
     };
-    let seconded_by = sent.seconded_by.clone().map(|name| Actor { name, role: Role::Operator });
-    Some(Ruling { resolution, by, seconded_by, reason: sent.reason.clone() })
+    // Whoever writes a second name has not asked that person; only the role of the credential counts.
+    Some(Ruling { resolution, by, seconded_by: None, reason: sent.reason.clone() })
 }
 
 /// What was decided, in one word.
@@ -50,7 +50,7 @@ pub(super) fn shown_resolution(resolution: &Resolution) -> api::Resolution {
 }
 
 /// A person.
-pub(super) fn shown_actor(actor: &Actor) -> api::Actor {
+pub(crate) fn shown_actor(actor: &Actor) -> api::Actor {
     let role = match actor.role {
         Role::Operator => api::Role::Operator,
         Role::Manager => api::Role::Manager,

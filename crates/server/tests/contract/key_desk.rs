@@ -54,7 +54,7 @@ async fn a_key_is_freed_by_a_manager_with_a_reason() {
     let why = json!({ "reason": "the order was entered anew" });
     let refused = server.send("POST", release, Some(why.to_string()), &operator, &[]).await;
     assert_eq!(refused.told(), (403, "forbidden".into()));
-    for bad in [json!({}), json!({ "reason": " " })] {
+    for bad in [json!({}), json!({ "reason": " " }), json!({ "reason": "x".repeat(4_097) })] {
         let refused = server.send("POST", release, Some(bad.to_string()), &manager, &[]).await;
         assert_eq!(refused.told(), (400, "invalid_request".into()), "{bad}");
     }

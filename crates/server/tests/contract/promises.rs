@@ -229,8 +229,6 @@ async fn a_caller_may_wait_for_a_promise() {
     let told = waiting.await.unwrap();
     assert_eq!((told.status, &told.json()["status"]), (200, &json!("RESOLVED")));
     assert_eq!(told.json().get("value"), Some(&Value::Null), "a value of null is a value");
-    let wait = [("prefer", "wait=61")];
-    assert_eq!(server.send("GET", &format!("{PROMISES}/id:p"), None, &server.admin, &wait).await.status, 400);
 }
 
 /// Lists are pages under signed cursors, filtered by run, by status, and by standing alone.

@@ -210,3 +210,62 @@ async fn the_policy_is_published() {
     }
     assert!(!not_stored.contains(&json!(500)));
 }
+
+/// CONTRACT §2: keys count on every mutating route. Where the answer holds a secret it is given once, lies in no store, and what was made is
+/// not made again.
+#[tokio::test]
+async fn an_answer_with_a_secret_is_given_once() {
+    let server = TestServer::sqlite().await;
+    server.post("/api/v1/promises", &json!({ "id": "p" }), &[]).await;
+    let subscription = json!({ "name": "told", "url": "https://example.com/", "events": ["run.completed"] });
+    let mut secrets = Vec::new();
+    let mut made = Vec::new();
+    for (path, body, secret, id) in [
+        (
+            "/api/v1/credentials".to_owned(),
+            json!({ "name": "c", "role": "viewer" }),
+            "/apiKey",
+            "/credential/id",
+        ),
+        ("/api/v1/webhook-subscriptions".into(), subscription, "/secret", "/subscription/id"),
+        ("/api/v1/promises/id:p/tokens".into(), json!({ "expiresInSeconds": 60 }), "/token", ""),
+    ] {
+        let key = [("idempotency-key", path.as_str())];
+        let first = server.post(&path, &body, &key).await;
+        assert_eq!(first.status, 201, "{path}: {}", first.text());
+        let first = first.json();
+        secrets.push(first.pointer(secret).unwrap().as_str().unwrap().to_owned());
+        let again = server.post(&path, &body, &key).await;
+        assert_eq!(again.told(), (409, "answer_not_kept".into()), "{path}");
+        if let Some(id) = first.pointer(id).and_then(|id| id.as_str()) {
+            assert_eq!(again.json()["location"], format!("{path}/{id}"));
+            made.push(format!("{path}/{id}"));
+        }
+        let mut other = body.clone();
+        other["name"] = json!("another");
+        other["expiresInSeconds"] = json!(61);
+        assert_eq!(server.post(&path, &other, &key).await.told(), (422, "idempotency_key_conflict".into()));
+    }
+    for thing in &made {
+        let (path, key) = (format!("{thing}/rotate"), [("idempotency-key", thing.as_str())]);
+        let first = server.post(&path, &json!({}), &key).await;
+        assert_eq!(first.status, 200, "{path}: {}", first.text());
+        let first = first.json();
+        let secret = first.get("apiKey").or(first.get("secret")).unwrap().as_str().unwrap().to_owned();
+        assert_eq!(server.post(&path, &json!({}), &key).await.told(), (409, "answer_not_kept".into()));
+        let shown = server.send("GET", RUNS, None, &secret, &[]).await.status;
+        assert!(shown == 200 || !secret.starts_with("hpx_"), "the second rotation did not happen: {shown}");
+        secrets.push(secret);
+    }
+    let listed = async |path: &str| server.get(path).await.json()["items"].as_array().unwrap().len();
+    assert_eq!(listed("/api/v1/credentials").await, 2, "the admin's, and one");
+    assert_eq!(listed("/api/v1/webhook-subscriptions").await, 1);
+    let mut kept = Vec::new();
+    for file in std::fs::read_dir(server.folder()).unwrap() {
+        kept.extend(std::fs::read(file.unwrap().path()).unwrap());
+    }
+    for secret in secrets {
+        let tail = &secret.as_bytes()[secret.len() - 30..];
+        assert!(!kept.windows(tail.len()).any(|window| window == tail), "a secret is in the database");
+    }
+}

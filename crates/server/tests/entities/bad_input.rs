@@ -57,10 +57,6 @@ async fn bad_input_is_told_what_is_wrong_and_changes_nothing() {
         assert_eq!(answer.told(), (status, code.into()), "{path} {body}: {}", answer.text());
         assert!(!answer.json()["detail"].as_str().unwrap().is_empty());
     }
-    for prefer in ["wait=61", "wait=-1", "wait=soon"] {
-        let refused = server.post(CLOSE, &json!({}), &[("prefer", prefer)]).await;
-        assert_eq!(refused.told(), (400, "invalid_request".into()), "{prefer}");
-    }
     for path in [
         "/api/v1/entities/invoice?cursor=x",
         "/api/v1/operations?cursor=x",

@@ -102,11 +102,17 @@ async fn what_is_held_is_in_doubt_until_people_decide() {
         let asked = of_attempt(1);
         let alone = super::desk::post_as(&server, &operator, &path, asked.clone()).await;
         if resolution == "did_not_happen" {
-            // It cannot be taken back: a manager decides, or a second person agrees.
+            // It cannot be taken back: a manager decides, whoever else is said to agree.
             assert_eq!(alone.told(), (403, "needs_manager".into()));
             let mut together = asked.clone();
-            together["secondedBy"] = "grace".into();
-            let decided = super::desk::post_as(&server, &operator, &path, together).await;
+            together["by"] = "grace".into();
+            let refused = super::desk::post_as(&server, &operator, &path, together.clone()).await;
+            assert_eq!(refused.told(), (403, "needs_manager".into()));
+            together["secondedBy"] = "ada".into();
+            let refused = super::desk::post_as(&server, &operator, &path, together).await;
+            assert_eq!(refused.told(), (400, "invalid_request".into()));
+            let manager = server.key("acme", Role::Manager).await;
+            let decided = super::desk::post_as(&server, &manager, &path, asked.clone()).await;
             assert_eq!(decided.status, 200, "{}", decided.text());
         } else {
             assert_eq!(alone.status, 200, "{}", alone.text());

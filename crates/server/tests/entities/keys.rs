@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::desk::{CLOSE, INVOICE, begin_closing, until_ended, with_invoice};
-use super::support::TestServer;
+use super::support::{Role, TestServer};
 
 /// S2.44: the same key gives the original result and no second record; a new key is refused while the first is pending.
 #[tokio::test]
@@ -124,4 +124,47 @@ async fn the_answer_of_a_step_bears_the_version_of_its_entity() {
     assert_eq!(server.get("/api/v1/entities/invoice/inv-2").await.header("etag"), Some(version.as_str()));
     let again = server.post(approve, &asked, &[]).await;
     assert_eq!((&again.json()["replayed"], again.header("etag")), (&json!(true), Some(version.as_str())));
+}
+
+/// CONTRACT §5: a step on another version than the one that was seen is refused, and changes nothing.
+#[tokio::test]
+async fn a_step_is_taken_on_the_version_that_was_seen() {
+    let (server, gate) = with_invoice(TestServer::memory().await).await;
+    gate.let_through(1);
+    super::desk::make(&server, "invoice", "inv-2", "approved").await;
+    let (invoice, close) = ("/api/v1/entities/invoice/inv-2", "/api/v1/entities/invoice/inv-2/steps/close");
+    for step in [close.to_owned(), format!("{close}/override")] {
+        let asked = json!({ "reason": "asked the bank" });
+        let asked = if step == close { json!({}) } else { asked };
+        let stale = server.post(&step, &asked, &[("if-match", "\"7\"")]).await;
+        assert_eq!(stale.told(), (409, "CONCURRENCY_ERROR".into()), "{}", stale.text());
+        assert_eq!(stale.json()["version"], 1);
+        let odd = server.post(&step, &asked, &[("if-match", "seven")]).await;
+        assert_eq!(odd.told(), (400, "invalid_request".into()));
+    }
+    assert_eq!(gate.entered(), 0);
+    let seen = server.get(invoice).await.header("etag").unwrap().to_owned();
+    let closed = server.post(close, &json!({}), &[("if-match", &seen)]).await;
+    assert_eq!((closed.status, gate.entered()), (200, 1), "{}", closed.text());
+}
+
+/// S2.46: the key of an operation tells who took the step, and is not freed.
+#[tokio::test]
+async fn the_key_of_an_operation_tells_who_used_it() {
+    let (server, _) = with_invoice(TestServer::memory().await).await;
+    super::desk::make(&server, "invoice", "inv-2", "draft").await;
+    let asked = json!({ "idempotencyKey": "approve-2", "by": "Ann" });
+    let taken = server.post("/api/v1/entities/invoice/inv-2/steps/approve", &asked, &[]).await.json();
+    let shown = server.get("/api/v1/keys/operation/approve-2").await;
+    assert_eq!(shown.status, 200, "{}", shown.text());
+    let shown = shown.json();
+    assert_eq!(shown["holder"], json!({ "kind": "operation", "id": taken["operation"]["id"] }));
+    assert_eq!((&shown["by"]["name"], &shown["standing"]), (&json!("Ann (admin of acme)"), &json!("live")));
+    assert_eq!(server.get("/api/v1/keys/operation/none").await.status, 404);
+    let stranger = server.key("globex", Role::Admin).await;
+    let refused = server.send("GET", "/api/v1/keys/operation/approve-2", None, &stranger, &[]).await;
+    assert_eq!(refused.status, 404);
+    let release = "/api/v1/keys/operation/approve-2/release";
+    let refused = server.post(release, &json!({ "reason": "again" }), &[]).await;
+    assert_eq!(refused.told(), (400, "invalid_request".into()));
 }

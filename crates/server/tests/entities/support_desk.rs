@@ -69,11 +69,14 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
     let refused = post_as(&server, &support, &over, reason.clone()).await;
     assert_eq!(refused.told(), (403, "forbidden".into()));
     assert_eq!(refused.json()["requiredRole"], "manager");
-    for bad in
-        [json!({}), json!({ "reason": "" }), json!({ "reason": "  " }), json!({ "reason": "x".repeat(4097) })]
-    {
+    for (bad, code) in [
+        (json!({}), "invalid_request"),
+        (json!({ "reason": "" }), "ruling_incomplete"),
+        (json!({ "reason": "  " }), "ruling_incomplete"),
+        (json!({ "reason": "x".repeat(4097) }), "invalid_request"),
+    ] {
         let refused = post_as(&server, &manager, &over, bad).await;
-        assert_eq!(refused.told(), (400, "invalid_request".into()), "{}", refused.text());
+        assert_eq!(refused.told(), (400, code.into()), "{}", refused.text());
     }
     assert_eq!(entered.load(Ordering::SeqCst), 1, "nothing was done meanwhile");
     let done = post_as(&server, &manager, &over, reason).await;

@@ -1,8 +1,12 @@
 //! Who is not let in, and that all of them are told the same. RELIABILITY, HTTP: "Auth: …".
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use hapax_server::credentials::key::{ApiKey, KeyId};
 use hapax_server::limits;
+use hapax_server::listen::ListenOptions;
+use hapax_server::proxies::Proxies;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -24,7 +28,7 @@ async fn whoever_has_no_good_key_is_told_the_same() {
         let other = server.key("acme", Role::Viewer).await;
         format!("{}{}", &good[..good.len() / 2], &other[good.len() / 2..])
     };
-    let unknown = hapax_server::credentials::key::ApiKey::generate().unwrap().reveal().to_owned();
+    let unknown = ApiKey::generate().unwrap().reveal().to_owned();
     let cases: Vec<Vec<(&str, String)>> = vec![
         vec![],
         vec![("authorization", good.clone())],
@@ -81,7 +85,7 @@ async fn a_key_with_a_newline_behind_it_lets_nobody_else_in() {
     }
 }
 
-/// Whoever fails too often is told to wait; others are not.
+/// Whoever fails too often is told to wait; a good key is let in wherever it comes from, whatever others try from there or with its id.
 #[tokio::test]
 async fn failures_are_limited_by_address_and_by_key() {
     let server = TestServer::memory().await;
@@ -100,12 +104,15 @@ async fn failures_are_limited_by_address_and_by_key() {
     assert_eq!(last.told(), (429, "rate_limited".into()));
     assert!(last.header("retry-after").is_some());
     assert_eq!(server.get(RUNS).await.status, 200, "another address is let in");
+    let good = server.send_by(&guesser, "GET", RUNS, None, &server.admin, &[]).await;
+    assert_eq!(good.status, 200, "a good key is let in from there: {}", good.text());
     // The secret of one key is guessed from many addresses.
-    let victim = hapax_server::credentials::key::ApiKey::generate().unwrap();
+    let id = KeyId::parse(&server.admin["hpx_".len()..][..16]).unwrap();
+    let guess = ApiKey::generate_for(id).unwrap();
     let mut refused = 0;
     for number in 2..100 {
         let client = server.client_at(number);
-        match server.send_by(&client, "GET", RUNS, None, victim.reveal(), &[]).await.status {
+        match server.send_by(&client, "GET", RUNS, None, guess.reveal(), &[]).await.status {
             401 => refused += 1,
             status => {
                 assert_eq!(status, 429);
@@ -114,4 +121,31 @@ async fn failures_are_limited_by_address_and_by_key() {
         }
     }
     assert!((limits::FAILED_AUTH_BURST_PER_KEY..90).contains(&refused), "{refused}");
+    assert_eq!(server.get(RUNS).await.status, 200, "whoever has the secret is let in");
+}
+
+/// Behind a proxy all connections come from one address. Each caller is told apart by what the proxy says, and who does not come through it
+/// is not believed.
+#[tokio::test]
+async fn behind_a_proxy_callers_are_told_apart() {
+    let server = TestServer::memory().await;
+    let proxied = |proxies| ListenOptions { proxies: Arc::new(proxies), ..ListenOptions::default() };
+    let behind = server.also_listening(proxied(Proxies::WhoeverConnects)).await;
+    let elsewhere = server.also_listening(proxied(Proxies::within(&["192.0.2.0/24"]).unwrap())).await;
+    let guess = async |server: &TestServer, from: &str| {
+        let said = format!("198.51.100.9, {from}");
+        server.send("GET", RUNS, None, "hpx_guess", &[("x-forwarded-for", said.as_str())]).await.status
+    };
+    let mut refused = 0;
+    while guess(&behind, "203.0.113.1").await == 401 {
+        refused += 1;
+        assert!(refused < 100, "nobody is told to wait");
+    }
+    assert!(refused >= limits::FAILED_AUTH_BURST_PER_ADDRESS, "{refused}");
+    assert_eq!(guess(&behind, "203.0.113.2").await, 401, "another caller is another matter");
+    let mut told = Vec::new();
+    for last in 0..60 {
+        told.push(guess(&elsewhere, &format!("203.0.113.{last}")).await);
+    }
+    assert!(told.contains(&429), "whoever is no proxy of ours cannot say who they are: {told:?}");
 }

@@ -1,6 +1,10 @@
 //! The rows of RELIABILITY "HTTP" and "JSON" that need routes behind them.
 
+use std::time::Duration;
+
+use hapax_server::listen::ListenOptions;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::RUNS;
 use super::support::{Answer, Role, TestServer};
@@ -310,4 +314,78 @@ async fn every_body_is_read_strictly() {
         assert_eq!(refused.status, 400, "{path} {body}: {}", refused.text());
         assert!(refused.json()["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
     }
+}
+
+/// What people give as a reason or say of themselves has a length, on every route that keeps it; nothing is done otherwise.
+#[tokio::test]
+async fn reasons_and_names_have_a_length_wherever_they_are_kept() {
+    let server = TestServer::memory().await;
+    let document = json!({ "name": "waits", "version": 1, "steps": [{ "name": "go", "type": "signal" }] });
+    let run = server.start(&server.upload(&document).await, json!({})).await;
+    let before = server.until(&run, "WAITING").await;
+    let credential =
+        server.post("/api/v1/credentials", &json!({ "name": "c", "role": "viewer" }), &[]).await.json();
+    let credential = credential["credential"]["id"].as_str().unwrap().to_owned();
+    let endless = "x".repeat(4_097);
+    let paths = [
+        format!("{RUNS}/{run}/cancel"),
+        format!("{RUNS}/{run}/pause"),
+        format!("{RUNS}/{run}/resume"),
+        format!("{RUNS}/{run}/retry"),
+        format!("/api/v1/credentials/{credential}/revoke"),
+    ];
+    for path in paths {
+        for reason in [endless.as_str(), "  "] {
+            let refused = server.post(&path, &json!({ "reason": reason }), &[]).await;
+            assert_eq!(refused.told(), (400, "invalid_request".into()), "{path}: {}", refused.text());
+            assert_eq!(refused.json()["path"], "/reason", "{path}");
+        }
+    }
+    let refused = server.post(&format!("{RUNS}/{run}/notes"), &json!({ "text": endless }), &[]).await;
+    assert_eq!((refused.status, &refused.json()["path"]), (400, &json!("/text")));
+    assert_eq!(server.get(&format!("{RUNS}/{run}")).await.json(), before);
+    let shown = server.get(&format!("/api/v1/credentials/{credential}")).await.json();
+    assert!(shown["revokedAt"].is_null(), "{shown}");
+    let longest = json!({ "reason": "ß".repeat(4_096) });
+    assert_eq!(server.post(&format!("{RUNS}/{run}/cancel"), &longest, &[]).await.status, 200);
+}
+
+/// RELIABILITY, HTTP: a body that is slow, broken or too large is told so, on every kind of route, with a key as without.
+#[tokio::test]
+async fn a_body_that_does_not_come_is_told_the_same_with_a_key() {
+    let server = TestServer::memory().await;
+    let impatient =
+        ListenOptions { body_read_timeout: Duration::from_millis(200), ..ListenOptions::default() };
+    let server = server.also_listening(impatient).await;
+    let bodies = [
+        ("content-length: 100\r\n\r\n{\"a\"", "408", "request_timeout"),
+        ("transfer-encoding: chunked\r\n\r\nzz\r\n", "400", "invalid_request"),
+        ("content-length: 3000000\r\n\r\n{", "413", "payload_too_large"),
+    ];
+    for path in [RUNS, "/api/v1/workflow-definitions"] {
+        for (body, status, code) in bodies {
+            let mut told = Vec::new();
+            for key in ["", "idempotency-key: k\r\n"] {
+                let head = format!(
+                    "POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
+                     content-type: application/json\r\n{key}",
+                    server.admin
+                );
+                let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+                stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+                let mut answer = String::new();
+                let _ = stream.read_to_string(&mut answer).await;
+                assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path} {key}{body}: {answer}");
+                assert!(answer.contains(code), "{path} {key}{body}: {answer}");
+                told.push(answer.contains("maxBytes"));
+            }
+            assert_eq!(told[0], told[1], "{path} {body}");
+        }
+    }
+    assert_eq!(server.get("/api/v1/keys/request/k").await.status, 404, "nothing began");
+    // What fits without a key fits with one.
+    let run = json!({ "definitionId": server.echo().await, "input": { "pad": "x".repeat(2_097_000) } });
+    let large = format!("{run}{}", " ".repeat(60_000));
+    let made = server.send("POST", RUNS, Some(large), &server.admin, &[("idempotency-key", "large")]).await;
+    assert_eq!(made.status, 201, "{}", made.text());
 }

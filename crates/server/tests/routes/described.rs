@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use hapax_server::access::Access;
+use hapax_server::identity::INSTALLATION;
 use hapax_server::{list_routes, openapi};
+use http::Method;
 use serde_json::Value;
 
-use super::support::TestServer;
+use super::support::{Role, TestServer};
 
 fn description() -> Value {
     serde_json::from_str(openapi::text()).unwrap()
@@ -86,4 +88,28 @@ async fn the_description_is_served_for_programs_and_for_people() {
     assert!(page.text().contains("/api/v1/workflow-runs/{id}/cancel"), "{}", page.text());
     let schema = server.send("GET", "/schemas/workflow-definition.json", None, "", &[]).await;
     assert!(schema.json()["$schema"].is_string());
+}
+
+/// CONTRACT §5: `If-Match` is taken where it is described. Elsewhere it would be an empty promise, and is refused.
+#[tokio::test]
+async fn a_version_that_guards_nothing_is_refused() {
+    let server = TestServer::memory().await;
+    let key = server.key(INSTALLATION, Role::Admin).await;
+    let described = description();
+    let mut taken = 0;
+    for (method, path, access) in list_routes() {
+        if method == Method::GET || access == Access::Open {
+            continue;
+        }
+        let operation = &described["paths"][path][method.as_str().to_lowercase()];
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        let is_described = parameters.iter().any(|parameter| parameter["name"] == "If-Match");
+        let target = path.replace(['{', '}'], "");
+        let headers = [("if-match", "\"1\"")];
+        let answer = server.send(method.as_str(), &target, Some("{}".into()), &key, &headers).await;
+        let is_refused = (answer.status, &answer.json()["path"]) == (400, &Value::from("If-Match"));
+        assert_eq!(is_refused, !is_described, "{method} {path}: {}", answer.text());
+        taken += usize::from(is_described);
+    }
+    assert!(taken > 0, "some take it");
 }

@@ -32,8 +32,8 @@ async fn an_approval_is_for_the_role_it_names() {
     let manager = server.key("acme", Role::Manager).await;
     let run = asking(&server, json!({ "roles": ["manager"] })).await;
     let refused = answer(&server, &run, &operator, json!({ "decision": "approve" })).await;
-    assert_eq!(refused.told(), (400, "invalid_request".into()));
-    assert!(refused.text().contains("for others to decide"), "{}", refused.text());
+    assert_eq!(refused.told(), (403, "approval_for_others".into()));
+    assert_eq!(refused.json()["by"]["roles"], json!(["manager"]), "{}", refused.text());
     let claims = json!({ "decision": "approve", "by": { "roles": ["manager"] } });
     assert_eq!(answer(&server, &run, &operator, claims).await.status, 400, "nobody says who they are");
     let forged = json!({ "name": "approval.sign-off", "value": { "decision": "approve", "by": { "roles": ["manager"] } } });
@@ -63,7 +63,7 @@ async fn an_approval_is_for_the_requester_it_names() {
     let maria = issued["apiKey"].as_str().unwrap().to_owned();
     let operator = server.key("acme", Role::Operator).await;
     let run = asking(&server, json!({ "requesters": ["maria"] })).await;
-    assert_eq!(answer(&server, &run, &operator, json!({ "decision": "reject" })).await.status, 400);
+    assert_eq!(answer(&server, &run, &operator, json!({ "decision": "reject" })).await.status, 403);
     let rejected =
         answer(&server, &run, &maria, json!({ "decision": "reject", "comment": "too much" })).await;
     assert_eq!(rejected.status, 200, "{}", rejected.text());

@@ -65,7 +65,14 @@ async fn a_doubt_is_listed_and_resolved() {
     assert_eq!(server.post(&path, &stale, &[]).await.told(), (409, "doubt_changed".into()));
     let mut unreasoned = happened.clone();
     unreasoned["reason"] = json!(" ");
-    assert_eq!(server.post(&path, &unreasoned, &[]).await.status, 400);
+    assert_eq!(server.post(&path, &unreasoned, &[]).await.told(), (400, "ruling_incomplete".into()));
+    for (field, words) in [("reason", "x".repeat(4_097)), ("by", "x".repeat(129)), ("by", " ".into())] {
+        let mut odd = happened.clone();
+        odd[field] = json!(words);
+        let refused = server.post(&path, &odd, &[]).await;
+        assert_eq!(refused.told(), (400, "invalid_request".into()), "{field}");
+        assert_eq!(refused.json()["path"], format!("/{field}"));
+    }
     let viewer = server.key("acme", Role::Viewer).await;
     let refused = server.send("POST", &path, Some(happened.to_string()), &viewer, &[]).await;
     assert_eq!(refused.told(), (403, "forbidden".into()));
@@ -93,7 +100,7 @@ async fn a_doubt_is_listed_and_resolved() {
     assert_eq!(ledger["items"][0]["attempts"][0]["outcome"], "completed", "people know now");
 }
 
-/// CONTRACT §6: what cannot be taken back needs a manager.
+/// S2.46, CONTRACT §6: what cannot be taken back needs a credential of the role manager, whatever names a request gives.
 #[tokio::test]
 async fn an_irreversible_ruling_needs_a_manager() {
     let bank = bank(TestServer::memory().await).await;
@@ -118,6 +125,16 @@ async fn an_irreversible_ruling_needs_a_manager() {
         }
     }
     assert_eq!(refusals, 2);
+    for by in ["Maria", "manager of acme", "Maria (manager of acme)"] {
+        let mut named = abandon.clone();
+        named["by"] = json!(by);
+        let answer = server.send("POST", &path, Some(named.to_string()), &operator, &[]).await;
+        assert_eq!(answer.told(), (403, "needs_manager".into()), "{by}");
+        assert_eq!(answer.json()["requiredRole"], "manager");
+        named["secondedBy"] = json!("Grace");
+        let answer = server.send("POST", &path, Some(named.to_string()), &operator, &[]).await;
+        assert_eq!(answer.told(), (400, "invalid_request".into()), "nobody agrees by being written down");
+    }
     let by = {
         let mut ruling = abandon.clone();
         ruling["by"] = json!("Maria");

@@ -236,6 +236,25 @@ impl TestServer {
         (engine, hands, options, drain)
     }
 
+    /// The same server, asked through another listener.
+    pub async fn also_listening(&self, options: ListenOptions) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = self.server.clone();
+        tokio::spawn(async move { serving.serve(listener, options).await });
+        TestServer {
+            server: self.server.clone(),
+            engine: self.engine.clone(),
+            store: self.store.clone(),
+            address,
+            url: format!("http://{address}"),
+            http: self.http.clone(),
+            admin: self.admin.clone(),
+            drain: drain().0,
+            kept: Kept::Elsewhere,
+        }
+    }
+
     async fn launch(store: Arc<dyn Store>, kept: Kept, setup: Setup) -> Self {
         let (engine, hands, options, drain) = Self::parts(store.clone(), setup);
         let server = Server::launch(engine.clone(), hands, options).await.unwrap();

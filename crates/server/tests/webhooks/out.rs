@@ -128,8 +128,13 @@ async fn a_delivery_is_tried_for_days_under_one_id_then_dead_then_redelivered() 
 
     receiver.usually(200);
     let path = format!("{DELIVERIES}/{}/redeliver", dead["id"].as_str().unwrap());
-    let nameless = server.post(&path, &json!({ "reason": " " }), &[]).await;
-    assert_eq!(nameless.told(), (400, "ruling_incomplete".into()));
+    for (bad, code) in [
+        (json!({ "reason": " " }), "ruling_incomplete"),
+        (json!({ "reason": "x".repeat(4_097) }), "invalid_request"),
+        (json!({ "reason": "it is up", "by": "x".repeat(129) }), "invalid_request"),
+    ] {
+        assert_eq!(server.post(&path, &bad, &[]).await.told(), (400, code.into()), "{bad}");
+    }
     let again = server.post(&path, &json!({ "reason": "the receiver is up again", "by": "ada" }), &[]).await;
     assert_eq!((again.status, &again.json()["status"]), (200, &json!("due")), "{}", again.text());
     until_post(&server, "it is delivered", is(PostStatus::Delivered)).await;

@@ -1,8 +1,10 @@
 //! How many connections there may be, how long they last, and how they end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_server::listen::{Drained, ListenOptions};
+use hapax_server::proxies::Proxies;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -58,6 +60,21 @@ async fn beyond_the_cap_a_connection_is_refused_politely_and_a_seat_that_is_free
         drop(first);
         // The server hears of the end by itself; until then it goes on refusing.
         timeout(PATIENCE, async { while !server.is_well().await {} }).await.expect("a seat");
+    }
+}
+
+/// Behind a proxy many callers come from one address.
+#[tokio::test]
+async fn a_proxy_has_as_many_connections_as_there_are() {
+    let proxies = Arc::new(Proxies::WhoeverConnects);
+    let options = ListenOptions { max_connections_per_address: 1, proxies, ..ListenOptions::default() };
+    let server = start(options).await;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut socket = server.connect().await;
+        socket.write_all(HELLO).await.unwrap();
+        assert_eq!(status(&read_answer(&mut socket).await), 200);
+        open.push(socket);
     }
 }
 

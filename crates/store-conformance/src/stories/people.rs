@@ -1,6 +1,6 @@
 //! What callers and people are told, and what they may do meanwhile.
 
-use hapax_engine::model::{Actor, Hindrance, OperationState, Role};
+use hapax_engine::model::{Actor, Hindrance, OperationState, Role, Version};
 use hapax_engine::runtime::{Error, Outcome};
 use serde_json::json;
 
@@ -133,4 +133,24 @@ pub(super) async fn support_may_remark_while_it_is_pending(s: Scene) {
     assert!(matches!(call.await.unwrap().unwrap(), Outcome::Done { .. }));
     assert_eq!(s.notes("inv-1").await, ["remarked"]);
     assert_eq!(s.engine.list_audit(0, 10).await.unwrap()[0].by.name, "sam");
+}
+
+/// CONTRACT §5: whoever names the version they saw changes that one or nothing; what is recorded under their key is told in any case.
+pub(super) async fn a_step_on_what_was_seen_is_refused_on_anything_else(s: Scene) {
+    s.open();
+    s.invoice("inv-1", "closed").await;
+    let seen = s.engine.get_entity("invoice", "inv-1", None).await.unwrap().entity.version;
+    let pay = |version: Version| {
+        s.engine.transition("invoice", "inv-1", "pay").idempotency_key("pay").expecting(version).into_future()
+    };
+    let refused = pay(Version::new(seen.get() + 1)).await;
+    assert!(matches!(refused, Err(Error::EntityChanged { version, .. }) if version == seen), "{refused:?}");
+    assert_eq!((s.times_entered(), s.status("inv-1").await.as_str()), (0, "closed"));
+    let done = pay(seen).await.unwrap();
+    assert!(matches!(done, Outcome::Done { recorded: false, .. }), "{done:?}");
+    let again = pay(seen).await.unwrap();
+    assert!(matches!(again, Outcome::Done { recorded: true, .. }), "{again:?}");
+    let late = s.engine.transition("invoice", "inv-1", "refund").expecting(seen).await;
+    assert!(matches!(late, Err(Error::EntityChanged { .. })), "{late:?}");
+    assert_eq!((s.times_entered(), s.status("inv-1").await.as_str()), (1, "paid"));
 }

@@ -15,7 +15,8 @@ use super::step_call::StepCall;
 use crate::limits::MAX_BEGIN_TRIES;
 use crate::model::{
     Action, Actor, BeginOperation, Entity, EntityId, EntityRef, Failure, Fingerprint, IdempotencyKey,
-    Invalid, Name, Operation, OperationBegun, OperationId, OperationState, Override, Payload, StepView,
+    Invalid, Name, Operation, OperationBegun, OperationId, OperationState, Override, Payload, Role, StepView,
+    Version, check_stated,
 };
 use crate::runtime::inner::Phase;
 use crate::runtime::stats::Counters;
@@ -122,6 +123,7 @@ pub struct Transition {
     input: Result<Payload, Invalid>,
     key: Option<String>,
     overridden: Option<Override>,
+    expected: Option<Version>,
     id: Option<OperationId>,
     wait: Option<Duration>,
 }
@@ -139,6 +141,7 @@ impl Engine {
             input: Ok(Payload::null()),
             key: None,
             overridden: None,
+            expected: None,
             id: None,
             wait: None,
         }
@@ -182,6 +185,12 @@ impl Transition {
         self
     }
 
+    /// Only if the entity still has this version. What is recorded under the key is told in any case.
+    pub fn expecting(mut self, version: Version) -> Self {
+        self.expected = Some(version);
+        self
+    }
+
     /// The id of the operation, for a request that may be sent again after a crash: the second time it finds the operation that the first one began.
     pub fn operation_id(mut self, id: OperationId) -> Self {
         self.id = Some(id);
@@ -211,6 +220,7 @@ impl Transition {
             input: self.input?,
             key: self.key.as_deref().map(IdempotencyKey::new).transpose()?,
             overridden: self.overridden,
+            expected: self.expected,
             id: self.id.unwrap_or_else(|| OperationId::new(inner.store.now())),
         };
         asked.check_override()?;
@@ -234,7 +244,9 @@ impl Transition {
                 Ok(view) => view,
                 Err(reason) => return Ok(Outcome::NotAllowed { entity, reason }),
             };
-            if let Err(failure) = asked.validate(&engine, &registered, &view, &entity) {
+            // Of another version than the expected one only the store says what is to be said.
+            let is_expected = asked.expected.is_none_or(|expected| expected == entity.version);
+            if is_expected && let Err(failure) = asked.validate(&engine, &registered, &view, &entity) {
                 // What is recorded under the key goes before what would be said now.
                 if let Some(key) = &asked.key
                     && let Some(known) = inner.answer(book.find_keyed_operation(workspace, key)).await?
@@ -292,7 +304,12 @@ impl Transition {
                     return Ok(Outcome::OverrideRequired { existing });
                 }
                 OperationBegun::NoSuchEntity => return Err(Error::NoSuchEntity(asked.entity)),
-                OperationBegun::Stale(_) => {}
+                OperationBegun::Stale(entity) => {
+                    if asked.expected.is_some() {
+                        let version = entity.version;
+                        return Err(Error::EntityChanged { entity: asked.entity, version });
+                    }
+                }
             }
         }
         Err(Error::EntityBusy(asked.entity))
@@ -308,6 +325,7 @@ struct Asked {
     input: Payload,
     key: Option<IdempotencyKey>,
     overridden: Option<Override>,
+    expected: Option<Version>,
     id: OperationId,
 }
 
@@ -317,13 +335,11 @@ impl Asked {
     }
 
     fn check_override(&self) -> Result<(), Error> {
-        use crate::model::{Role, RulingRefused};
-        let Some(word) = &self.overridden else { return Ok(()) };
-        match word {
-            Override { by, .. } if by.name.trim().is_empty() => Err(RulingRefused::Nobody.into()),
-            Override { reason, .. } if reason.trim().is_empty() => Err(RulingRefused::NoReason.into()),
-            Override { by, .. } if by.role != Role::Manager => Err(Error::NotManager),
-            _ => Ok(()),
+        let Some(Override { by, reason }) = &self.overridden else { return Ok(()) };
+        check_stated(by, reason)?;
+        match by.role {
+            Role::Manager => Ok(()),
+            Role::Operator => Err(Error::NotManager),
         }
     }
 
@@ -410,7 +426,7 @@ impl Asked {
             retry: view.retry,
             irreversible: view.irreversible,
             overridden: self.overridden.clone(),
-            seen: entity.version,
+            seen: self.expected.unwrap_or(entity.version),
             run: by_run.then(|| self.id.as_run()),
             owner: engine.inner.owner,
         })

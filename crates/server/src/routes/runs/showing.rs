@@ -1,0 +1,166 @@
+//! Looking at runs: one with its steps, many, and what one ended with.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::model::{Name, RunId, RunResult};
+use hapax_engine::store::ListRuns;
+use hapax_http_idempotency::read_wait;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
+
+use super::{definition_of, etag, run_id};
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::{of_invalid, problem_of};
+use crate::limits::SHOW_TRIES;
+use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
+use crate::translate::{shown_failure, shown_run, shown_run_with_steps, status_named};
+
+/// One run with its steps.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-runs/{id}", tag = "runs", operation_id = "show_run", params(("id" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "The run", body = api::RunDetail),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+) -> Result<Response, Refused> {
+    let id = run_id(&id)?;
+    let engine = app.engine_for(&identity);
+    let mut log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
+    let mut view = engine.get(id).await.map_err(|error| problem_of(&error))?;
+    // Two reads of a run that moves in between would show steps and a status that were never there together.
+    for _ in 0..SHOW_TRIES {
+        if view.head.version == log.head.version {
+            break;
+        }
+        log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
+        view = engine.get(id).await.map_err(|error| problem_of(&error))?;
+    }
+    let detail = shown_run_with_steps(&view, &log, definition_of(&app, &view));
+    let version = view.head.version;
+    Ok(([(header::ETAG, etag(version))], Json(detail)).into_response())
+}
+
+/// Which runs to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RunFilter {
+    /// Only with one of these statuses, separated by commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<String>,
+    /// Only of this workflow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workflow: Option<String>,
+    /// How many at most, 1 to 200; 50 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Where the page before ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+/// Runs, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-runs", tag = "runs", operation_id = "list_runs", params(RunFilter),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::Run>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(filter): QueryOf<RunFilter>,
+) -> Result<Json<api::Page<api::Run>>, Refused> {
+    let limit = page_limit(filter.limit.as_deref())?;
+    let named = |text: &str| {
+        status_named(text).ok_or_else(|| {
+            Refused::new(Code::InvalidRequest, "`status` is a list, separated by commas, of PENDING, RUNNING, WAITING, PAUSED, COMPLETED, FAILED, CANCELLED.")
+                .with("path", "/status")
+        })
+    };
+    let statuses: Vec<_> = match filter.status.as_deref() {
+        Some(statuses) => statuses.split(',').map(named).collect::<Result<_, _>>()?,
+        None => Vec::new(),
+    };
+    let workflow = filter.workflow.as_deref().map(|name| Name::new("workflow name", name)).transpose();
+    let workflow = workflow.map_err(|invalid| of_invalid(&invalid))?;
+    let bound = format!("{:?} {:?}", filter.status, filter.workflow);
+    let list = app.list(&identity, "runs", &bound);
+    let before = list.open(filter.cursor.as_deref())?;
+    let before = before.map(|place: String| run_id(&place)).transpose()?;
+    let request = ListRuns { workspace: None, statuses, workflow, before, limit };
+    let page = app.engine_for(&identity).list(request).await.map_err(|error| problem_of(&error))?;
+    let items = page.runs.iter().map(|view| shown_run(view, definition_of(&app, view))).collect();
+    let next_cursor = page.next.map(|next| list.seal(&next.to_string()));
+    Ok(Json(api::Page { items, next_cursor }))
+}
+
+/// What a run ended with; waits for it if asked to.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-runs/{id}/result", tag = "runs", operation_id = "show_run_result",
+    params(
+        ("id" = String, Path, description = "The run"),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, at most 60, for the end"),
+    ),
+    responses(
+        (status = 200, description = "The output, as it was recorded", body = api::RawJson),
+        (status = 202, description = "It has not ended yet", body = api::Run),
+        (status = "4XX", description = "It failed, was cancelled, or is not there", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn result(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    let id = run_id(&id)?;
+    let wait = read_wait(&headers).unwrap_or_default();
+    let engine = app.engine_for(&identity);
+    let handle = engine.run(id).await.map_err(|error| problem_of(&error))?;
+    let ending = match tokio::time::timeout(wait, handle.ending()).await {
+        Ok(ending) => ending.map_err(|error| problem_of(&error))?,
+        Err(_) => {
+            let view = handle.view().await.map_err(|error| problem_of(&error))?;
+            match view.result.clone() {
+                Some(result) => result,
+                None => {
+                    let run = shown_run(&view, definition_of(&app, &view));
+                    let again = [(header::RETRY_AFTER, HeaderValue::from(1))];
+                    return Ok((StatusCode::ACCEPTED, again, Json(run)).into_response());
+                }
+            }
+        }
+    };
+    match ending {
+        RunResult::Completed(output) => {
+            let json = HeaderValue::from_static("application/json");
+            Ok(([(header::CONTENT_TYPE, json)], output.as_str().to_owned()).into_response())
+        }
+        RunResult::Failed(failure) => Err(ended(Code::RunFailed, id, &failure)),
+        RunResult::Cancelled(failure) => Err(ended(Code::RunCancelled, id, &failure)),
+    }
+}
+
+fn ended(code: Code, run: RunId, failure: &hapax_engine::Failure) -> Refused {
+    let failure = shown_failure(failure);
+    let detail = format!("Run {run} has no output: {}", failure.message);
+    Refused::new(code, detail).with("failure", serde_json::to_value(failure).unwrap_or_default())
+}

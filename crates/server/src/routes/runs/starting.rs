@@ -1,0 +1,233 @@
+//! Starting runs: one, or several of which each stands for itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use hapax_api as api;
+use hapax_api::{Code, Problem};
+use hapax_engine::Error;
+use hapax_engine::model::{IdempotencyKey, KeyKind, KeyTarget, Outline, Payload, Priority, RunId};
+use hapax_engine::store::RunView;
+use hapax_http_idempotency::{OperationId, Outcome};
+use http::{StatusCode, header};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::definition_of;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::{of_invalid, problem_of};
+use crate::identity::Identity;
+use crate::routes::request::Caller;
+use crate::strict_json::StrictJson;
+use crate::translate::shown_run;
+
+/// Starts a run, at most once per key.
+#[utoipa::path(
+    post, path = "/api/v1/workflow-runs", tag = "runs", operation_id = "create_run", request_body = api::CreateRun,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
+    responses(
+        (status = 201, description = "The run was made", body = api::CreatedRun),
+        (status = 200, description = "The key names this run, which was made before", body = api::CreatedRun),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    operation: Option<Extension<OperationId>>,
+    StrictJson { value: asked, .. }: StrictJson<api::CreateRun>,
+) -> Result<Response, Refused> {
+    let id = operation.map(|Extension(OperationId(id))| id.as_run());
+    let (created, is_new) = start(&app, &identity, asked, id).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let location = format!("/api/v1/workflow-runs/{}", created.run.id);
+    Ok((status, [(header::LOCATION, location)], Json(created)).into_response())
+}
+
+/// Starts several runs; each stands for itself, and gets the answer it would have got alone.
+#[utoipa::path(
+    post, path = "/api/v1/workflow-runs/batch", tag = "runs", operation_id = "create_run_batch", request_body = api::CreateRunBatch,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
+    responses(
+        (status = 200, description = "One answer per item, in order", body = api::CreatedRunBatch),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn create_batch(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    operation: Option<Extension<OperationId>>,
+    StrictJson { value: asked, text }: StrictJson<api::CreateRunBatch>,
+) -> Result<Response, Refused> {
+    check_items_are_objects(&text)?;
+    if asked.runs.is_empty() || asked.runs.len() > api::MAX_BATCH_RUNS {
+        let detail =
+            format!("A batch holds 1 to {} runs; this one holds {}.", api::MAX_BATCH_RUNS, asked.runs.len());
+        return Err(Refused::new(Code::InvalidRequest, detail).with("maxItems", api::MAX_BATCH_RUNS));
+    }
+    let operation = operation.map(|Extension(OperationId(id))| id.as_run());
+    // One after the other where they share a key, side by side in one commit otherwise: the store sees to both.
+    let starts = asked.runs.into_iter().enumerate().map(|(place, asked)| {
+        let (app, identity) = (&app, &identity);
+        let id = operation.map(|first| item_of(first, place));
+        async move {
+            match start(app, identity, asked, id).await {
+                Ok((created, _)) => api::BatchItem { created_run: Some(created), problem: None },
+                Err(refused) => {
+                    api::BatchItem { created_run: None, problem: Some(refused.problem().clone()) }
+                }
+            }
+        }
+    });
+    let items = futures_util::future::join_all(starts).await;
+    let outcome = outcome_of_batch(&items);
+    let mut response = Json(api::CreatedRunBatch { items }).into_response();
+    response.extensions_mut().insert(outcome);
+    Ok(response)
+}
+
+/// A batch is kept under its request key once nothing of it is worth another try. Until then the key stays held, if something of it was
+/// done: the next try finds what was made, because the items keep their ids, and makes the rest.
+fn outcome_of_batch(items: &[api::BatchItem]) -> Outcome {
+    let refusals = items.iter().filter_map(|item| item.problem.as_ref());
+    let mut unfinished = refusals.filter(|problem| problem.status >= 500 && problem.retryable).peekable();
+    if unfinished.peek().is_none() {
+        return Outcome::Store;
+    }
+    let is_unknown = unfinished.any(|problem| problem.code == Code::OutcomeUnknown);
+    match is_unknown || items.iter().any(|item| item.created_run.is_some()) {
+        true => Outcome::Unknown,
+        false => Outcome::Release,
+    }
+}
+
+/// As with a whole body, an item that lists its fields without their names is refused.
+fn check_items_are_objects(text: &[u8]) -> Result<(), Refused> {
+    #[derive(Deserialize)]
+    struct Items<'a> {
+        #[serde(borrow)]
+        runs: Vec<&'a RawValue>,
+    }
+    let items: Items<'_> = serde_json::from_slice(text)
+        .map_err(|_| Refused::new(Code::InvalidRequest, "`runs` cannot be read.").with("path", "runs"))?;
+    match items.runs.iter().position(|item| !item.get().starts_with('{')) {
+        Some(place) => Err(Refused::new(Code::InvalidRequest, "Each of `runs` is an object.")
+            .with("path", format!("runs[{place}]"))),
+        None => Ok(()),
+    }
+}
+
+/// The id of the run that the item at `place` of a batch makes: the same one whenever the batch is taken up again. The last bits of the first
+/// id are random, so that adding a small number keeps it unique and in its place.
+fn item_of(first: RunId, place: usize) -> RunId {
+    RunId::from_u128(first.as_u128().wrapping_add(place as u128))
+}
+
+async fn start(
+    app: &App,
+    identity: &Identity,
+    asked: api::CreateRun,
+    id: Option<RunId>,
+) -> Result<(api::CreatedRun, bool), Refused> {
+    let definition = app.definitions.get(&identity.workspace, &asked.definition_id).await?;
+    let input = Payload::parse(asked.input.text()).map_err(|invalid| of_invalid(&invalid))?;
+    let mut start = app
+        .engine_for(identity)
+        .start_payload(definition.name(), input.clone())
+        .version(definition.version())
+        .priority(match asked.priority {
+            api::Priority::Low => Priority::Low,
+            api::Priority::Normal => Priority::Normal,
+            api::Priority::High => Priority::High,
+        });
+    if let Some(id) = id {
+        start = start.run_id(id);
+    }
+    if let Some(key) = &asked.idempotency_key {
+        start = start.idempotency_key(key);
+    }
+    if let Some(subject) = asked.subject {
+        start = start.subject(subject);
+    }
+    if let Some(ms) = asked.delay_ms {
+        start = start.delay(Duration::from_millis(ms));
+    }
+    if let Some(ms) = asked.deadline_ms {
+        start = start.deadline(Duration::from_millis(ms));
+    }
+    match start.await {
+        Ok(handle) => {
+            let is_new = handle.created;
+            let (view, definition) = match handle.head() {
+                // What was just made is known, and so is what it runs. What was found is looked at, because it may have ended; so may a run that the first
+                // try of this request made before its process vanished.
+                Some(head) if is_new && !head.status().is_closed() => {
+                    let view = RunView { head: head.clone(), input, result: None };
+                    (view, Some(definition.id().to_string()))
+                }
+                _ => {
+                    let view = handle.view().await.map_err(|error| problem_of(&error))?;
+                    let definition = definition_of(app, &view);
+                    (view, definition)
+                }
+            };
+            let key = asked.idempotency_key.as_deref();
+            match is_new {
+                true => app.metrics.run_key_taken(identity, key),
+                false => app.metrics.run_key_replayed(identity, key),
+            }
+            let run = shown_run(&view, definition);
+            Ok((api::CreatedRun { run, created: is_new }, is_new))
+        }
+        Err(Error::KeyConflict { run, first_seen_at }) => {
+            app.metrics.run_key_conflicted(identity, asked.idempotency_key.as_deref());
+            Err(conflict(app, identity, run, first_seen_at.to_string(), &input, asked.idempotency_key)
+                .await
+                .into())
+        }
+        Err(error) => Err(problem_of(&error).into()),
+    }
+}
+
+/// What the key stands for, and where the input differs.
+async fn conflict(
+    app: &App,
+    identity: &Identity,
+    run: RunId,
+    first_seen_at: String,
+    input: &Payload,
+    key: Option<String>,
+) -> Problem {
+    let engine = app.engine_for(identity);
+    let mut stored = api::StoredRequest {
+        kind: api::KeyScope::Run,
+        id: Some(run.to_string()),
+        definition: None,
+        first_seen_at,
+        fingerprint: String::new(),
+        differing_paths: Vec::new(),
+    };
+    if let Some(Ok(key)) = key.as_deref().map(IdempotencyKey::new)
+        && let Ok(Some(record)) = app.store.find_key(&identity.workspace, KeyKind::Run, &key).await
+        && let KeyTarget::Run { fingerprint, .. } = record.target
+    {
+        stored.fingerprint = fingerprint.to_string();
+    }
+    if let Ok(view) = engine.get(run).await {
+        stored.definition = Some(view.head.facts.workflow.to_string());
+        let outline = |payload: &Payload| payload.to().map(|value| Outline::of(&value)).unwrap_or_default();
+        stored.differing_paths = outline(&view.input).differences(&outline(input));
+    }
+    let detail = format!(
+        "The key names run {run}, which was started with another definition or input; nothing was changed. Look at it with \
+         GET /api/v1/workflow-runs/{run}, or use a new key if a new run is meant."
+    );
+    let stored = serde_json::to_value(stored).unwrap_or_default();
+    Problem::new(Code::IdempotencyKeyConflict, detail).with("storedRequest", stored)
+}

@@ -1,0 +1,148 @@
+//! What people and programs tell runs: commands, and signals.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::model::{Payload, Steer, StepId};
+use hapax_http_idempotency::OperationId;
+use http::{HeaderMap, header};
+
+use super::{definition_of, etag, run_id};
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::{of_invalid, problem_of};
+use crate::identity::Identity;
+use crate::routes::request::{Caller, IfMatch, PathOf, if_match};
+use crate::strict_json::StrictJson;
+use crate::translate::shown_run;
+
+macro_rules! steers {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal, $command:expr) => {
+        $(#[$doc])*
+        #[utoipa::path(
+            post, path = $path, tag = "runs", operation_id = $operation, request_body(content = Option<api::SteerRun>),
+            params(
+                ("id" = String, Path, description = "The run"),
+                ("If-Match" = Option<String>, Header, description = "Only if the run still has this version"),
+                ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+            ),
+            responses(
+                (status = 200, description = "Where the run stands", body = api::Run),
+                (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+                (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+            ),
+        )]
+        pub(crate) async fn $name(
+            State(app): State<Arc<App>>,
+            Caller(identity): Caller,
+            PathOf(id): PathOf<String>,
+            headers: HeaderMap,
+            asked: Option<StrictJson<api::SteerRun>>,
+        ) -> Result<Response, Refused> {
+            let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason).unwrap_or_default();
+            let command: fn(String) -> Steer = $command;
+            steer(&app, &identity, &id, &headers, command(reason.clone()), &reason).await
+        }
+    };
+}
+
+steers! {
+    /// Asks a run to undo what it can and end.
+    cancel, "/api/v1/workflow-runs/{id}/cancel", "cancel_run", |reason| Steer::Cancel { reason }
+}
+steers! {
+    /// Asks a run to stop at the next boundary.
+    pause, "/api/v1/workflow-runs/{id}/pause", "pause_run", |_| Steer::Pause
+}
+steers! {
+    /// Lets a paused run go on.
+    resume, "/api/v1/workflow-runs/{id}/resume", "resume_run", |_| Steer::Resume
+}
+
+/// Reopens a failed run: what failed last runs again, or all from a step on.
+#[utoipa::path(
+    post, path = "/api/v1/workflow-runs/{id}/retry", tag = "runs", operation_id = "retry_run", request_body(content = Option<api::RetryRun>),
+    params(
+        ("id" = String, Path, description = "The run"),
+        ("If-Match" = Option<String>, Header, description = "Only if the run still has this version"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "Where the run stands", body = api::Run),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn retry(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    headers: HeaderMap,
+    asked: Option<StrictJson<api::RetryRun>>,
+) -> Result<Response, Refused> {
+    let asked = asked.map(|StrictJson { value: asked, .. }| asked).unwrap_or_default();
+    let from = asked.from_step.as_deref().map(StepId::from_stored);
+    let reason = asked.reason.unwrap_or_default();
+    steer(&app, &identity, &id, &headers, Steer::Retry { from }, &reason).await
+}
+
+async fn steer(
+    app: &App,
+    identity: &Identity,
+    id: &str,
+    headers: &HeaderMap,
+    command: Steer,
+    reason: &str,
+) -> Result<Response, Refused> {
+    let id = run_id(id)?;
+    let engine = app.engine_for(identity);
+    let expected = match if_match(headers)? {
+        IfMatch::Any => None,
+        IfMatch::Version(version) => Some(version),
+    };
+    let by = identity.actor(None);
+    engine.steer_by(id, command, expected, by, reason).await.map_err(|error| problem_of(&error))?;
+    let view = engine.get(id).await.map_err(|error| problem_of(&error))?;
+    let run = shown_run(&view, definition_of(app, &view));
+    Ok(([(header::ETAG, etag(view.head.version))], Json(run)).into_response())
+}
+
+/// Sends a run a signal; kept until it asks for it.
+#[utoipa::path(
+    post, path = "/api/v1/workflow-runs/{id}/signals", tag = "runs", operation_id = "send_signal", request_body = api::SendSignal,
+    params(
+        ("id" = String, Path, description = "The run"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "Its `signalId` was seen before, or it is stored", body = api::SentSignal),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn signal(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    operation: Option<Extension<OperationId>>,
+    StrictJson { value: asked, .. }: StrictJson<api::SendSignal>,
+) -> Result<Json<api::SentSignal>, Refused> {
+    let run = run_id(&id)?;
+    if asked.name.starts_with(hapax_documents::APPROVAL_SIGNAL) {
+        let detail = "Approvals are answered under the name of whoever answers: POST /api/v1/workflow-runs/{id}/approvals/{step}.";
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/name"));
+    }
+    let value = asked.value.as_ref().map_or("null", |value| value.text());
+    let payload = Payload::parse(value).map_err(|invalid| of_invalid(&invalid))?;
+    // A request that is taken up again after a crash must not send a second signal.
+    let own_id = operation.map(|Extension(OperationId(id))| id.to_string());
+    let signal_id = asked.signal_id.or(own_id);
+    let engine = app.engine_for(&identity);
+    let stored = engine.signal_payload(run, &asked.name, payload, signal_id.as_deref()).await;
+    let stored = stored.map_err(|error| problem_of(&error))?;
+    Ok(Json(api::SentSignal { run_id: run.to_string(), stored }))
+}
