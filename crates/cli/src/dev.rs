@@ -29,7 +29,7 @@ Examples:
   hapax dev --data /tmp/try --listen 127.0.0.1:0 --json   one JSON line on standard output once it is ready
 
 It listens on this machine only, keeps its data in a SQLite file, and lets http steps call this machine. Its key is kept in
-the folder as api-key. For production there is `hapax serve`.";
+the folder as api-key; secret://NAME is read from HAPAX_SECRET_DEV__NAME, or from secrets/dev/NAME in it. For production there is `hapax serve`.";
 
 /// The sample: it takes any object and gives it back, in two durable steps.
 const SAMPLE: &str = r#"{
@@ -88,6 +88,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         "hapax dev listens on this machine only; use `hapax serve` to be reached from others"
     );
     settings.is_dev = true;
+    settings.secrets_dir = Some(options.data.join("secrets"));
     settings.rules.allow_loopback = true;
     let data = &options.data;
     let mut folder = fs::DirBuilder::new();

@@ -10,5 +10,9 @@ pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
 pub(crate) const MAX_WORD_CHARS: usize = 1_024;
 /// Steps that are drawn at a time while a run is watched; a terminal has not more lines to spare.
 pub(crate) const MAX_LIVE_STEPS: usize = 20;
+/// Largest secret that documents name, in bytes.
+pub(crate) const MAX_SECRET_BYTES: u64 = 64 * 1024;
+/// Files of secrets that are warned about, each once, because others can read them.
+pub(crate) const MAX_SECRET_WARNINGS: usize = 1_000;
 /// Largest file that holds a sealing key, in bytes.
 pub(crate) const MAX_SEALING_KEY_BYTES: u64 = 64 * 1024;

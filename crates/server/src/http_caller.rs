@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use hapax_documents::{HttpAnswer, HttpCall, HttpCaller, HttpFault};
+use hapax_engine::model::WorkspaceId;
 use hapax_outgoing::{Fault, Outgoing, Request};
 use http::{HeaderName, HeaderValue, Method};
 
@@ -18,7 +19,7 @@ impl GuardedCaller {
 
 #[async_trait]
 impl HttpCaller for GuardedCaller {
-    async fn call(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
+    async fn call(&self, _: &WorkspaceId, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
         let request = request_of(&call).map_err(|why| HttpFault::Refused { why })?;
         match self.0.send(request).await {
             Ok(answer) => {

@@ -35,9 +35,9 @@ struct Safe;
 
 #[async_trait]
 impl Secrets for Safe {
-    async fn get_secret(&self, name: &str) -> Result<String, Failure> {
-        match name {
-            "stripe-webhook" => Ok(SECRET.to_owned()),
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure> {
+        match (workspace.as_str(), name) {
+            (WORKSPACE, "stripe-webhook") => Ok(SECRET.to_owned()),
             _ => Err(Failure::permanent(format!("there is no secret {name:?}"))),
         }
     }

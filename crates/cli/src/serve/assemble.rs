@@ -23,7 +23,7 @@ pub(crate) struct Assembly {
 pub(crate) async fn assemble(store: &str, settings: &Settings, draining: Draining) -> Result<Assembly> {
     let outgoing = Outgoing::new(settings.rules.clone())?;
     let engine = Hapax::builder(store).options(settings.engine.clone()).open().await?;
-    let secrets = NamedSecrets { folder: settings.secrets_dir.clone() };
+    let secrets = NamedSecrets::new(settings.secrets_dir.clone());
     let hands = Hands::new()
         .task("echo", |call| async move { Ok(call.input) })
         .http(Arc::new(GuardedCaller::new(outgoing.clone())))

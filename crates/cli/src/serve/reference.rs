@@ -38,8 +38,16 @@ fn render() -> String {
         page.push_str(&format!("| {name} | {flag} | {variable} | {} |\n", help.replace('|', "\\|")));
     }
     page.push_str(
-        "\nSecrets that documents name as `secret://NAME` come from `HAPAX_SECRET_<NAME>` (in capitals, `-` and `.` as `_`) or from a file of that name in\n\
-         `secrets-dir`. How much is logged is set by `--log` or `HAPAX_LOG`.\n",
+        "\n## Secrets\n\n\
+         A secret belongs to one workspace. `secret://bank-key` in a document of the workspace `acme` is looked for in this order:\n\n\
+         1. the variable `HAPAX_SECRET_ACME__BANK_KEY`: workspace and name in capitals, with two underscores between them, `-` and `.` as `_`;\n\
+         2. the file `acme/bank-key` in `secrets-dir`;\n\
+         3. the variable `HAPAX_SECRET__SHARED__BANK_KEY`;\n\
+         4. the file `_shared/bank-key` in `secrets-dir`.\n\n\
+         What stands under `_shared` every workspace may use, and send wherever its documents say. Variables are for workspaces whose names are\n\
+         made of lower-case letters, digits and single hyphens, so that no two of them share one; others have files. A line end at the end of a file is\n\
+         dropped. A file that others on the machine can read is warned about. `hapax dev` looks in `secrets/` in its folder; its workspace is `dev`.\n\n\
+         How much is logged is set by `--log` or `HAPAX_LOG`.\n",
     );
     page
 }

@@ -65,7 +65,7 @@ pub(crate) struct ServeOptions {
     /// Let http steps go nowhere but to what `allow` names.
     #[arg(long, env = "HAPAX_ONLY_ALLOWED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) only_allowed: Option<bool>,
-    /// A folder with one file per secret, for `secret://NAME` in documents; HAPAX_SECRET_<NAME> in the environment goes before it.
+    /// A folder with the secrets that documents name as `secret://NAME`: WORKSPACE/NAME in it, or _shared/NAME for all workspaces; the environment goes before it.
     #[arg(long, value_name = "FOLDER", env = "HAPAX_SECRETS_DIR")]
     pub(crate) secrets_dir: Option<PathBuf>,
     /// Files with keys that secrets in the store are sealed with, such as those that webhooks are signed with; the first seals, all open.

@@ -42,7 +42,7 @@ async fn carry_out(this: Weak<Entities>, delivery: Delivery, payload: Value) -> 
     let mut told = payload.clone();
     told["status"] = text("/entity/status").into();
     told["operation"] = json!({ "id": operation, "key": delivery.id() });
-    let (document, hands) = (workflow.document(), &entities.hands);
+    let (document, hands) = (workflow.document(), entities.hands.of(delivery.workspace()));
     let planning = document.plan_after_effect(step, requester.as_ref(), ended, &told, delivery.id(), hands);
     match planning.await? {
         PlannedAfterEffect::Http(call) => {
