@@ -1,6 +1,7 @@
 //! How effects are kept, what requests say, and how they are probed and undone.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hapax_engine::limits::MAX_ATTEMPTS;
 use hapax_engine::model::{EffectClass, OnDoubt};
@@ -110,11 +111,15 @@ impl Decoder<'_> {
     }
 
     pub(super) fn http_timeout(&mut self, place: Option<Place<'_>>) -> Option<Span> {
+        self.timeout_up_to(MAX_HTTP_TIMEOUT, place)
+    }
+
+    pub(super) fn timeout_up_to(&mut self, most: Duration, place: Option<Place<'_>>) -> Option<Span> {
         let span = self.span(place.clone());
         if let (Some(place), Some(span)) = (place, span)
-            && span.get() > MAX_HTTP_TIMEOUT
+            && span.get() > most
         {
-            let most = MAX_HTTP_TIMEOUT.as_secs();
+            let most = most.as_secs();
             self.error(
                 &place,
                 "out_of_range",

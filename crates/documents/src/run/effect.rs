@@ -8,8 +8,10 @@ use hapax_engine::model::{EffectClass, WorkspaceId};
 use serde_json::{Value, json};
 
 use super::Runner;
+use super::http::span_of;
 use crate::hands::{Hands, TaskCall};
 use crate::model::{Effect, Step, Task, Undo};
+use crate::limits::HTTP_GRACE;
 use crate::scope::Scope;
 
 impl<'a> Runner<'a> {
@@ -56,6 +58,7 @@ impl<'a> Runner<'a> {
         if let Some(probe) = effect.probe.as_deref() {
             taken =
                 taken.probe(move |key| async move { Ok::<_, Failure>(self.probe(probe, key, scope).await) });
+            taken = taken.probe_timeout(span_of(probe.timeout) + HTTP_GRACE);
         }
         if effect.non_idempotent {
             taken = taken.non_idempotent();

@@ -72,7 +72,7 @@ impl Runner<'_> {
     }
 }
 
-fn span_of(timeout: Option<Span>) -> Duration {
+pub(super) fn span_of(timeout: Option<Span>) -> Duration {
     timeout.map_or(DEFAULT_HTTP_TIMEOUT, Span::get)
 }
 

@@ -348,6 +348,10 @@ fn what_is_wrong_with_a_step_is_told() {
         ),
         (json!({ "success_after_effect": HTTP_TARGET }), "reserved_name at /steps/1/success_after_effect"),
         (
+            json!({ "success_after_effect": { "http": { "method": "POST", "url": "https://x", "timeout": "56s" } } }),
+            "out_of_range at /steps/1/success_after_effect/http/timeout",
+        ),
+        (
             json!({ "success_after_effect": { "handler": "x" } }),
             "reserved_requester at /steps/1/success_after_effect/handler",
         ),
