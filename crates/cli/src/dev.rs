@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::output;
 use crate::serve::assemble::assemble;
+use crate::serve::bound::Bound;
 use crate::serve::serve;
 use crate::serve::settings::{DEFAULT_LISTEN, ServeOptions, Settings};
 use crate::serve::stopping::Stopping;
@@ -96,10 +97,11 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     folder.create(data).with_context(|| format!("the folder {} cannot be made", data.display()))?;
     let store = format!("sqlite:{}", data.join("hapax.db").display());
     let stopping = Stopping::listen()?;
-    let assembly = assemble(&store, &settings, stopping.draining()).await?;
+    let bound = Bound::take(&settings)?;
+    let assembly = assemble(&store, &settings, bound.addresses(), stopping.draining()).await?;
     let key = admin_key(&assembly.server, &data.join("api-key")).await?;
     let sample = upload_sample(&assembly.server).await?;
-    serve(assembly, &settings, stopping, |address, _| {
+    serve(assembly, bound, &settings, stopping, |address, _| {
         let url = format!("http://{address}");
         match options.json {
             true => output::print_json_line(&Ready {

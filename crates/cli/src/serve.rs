@@ -1,22 +1,24 @@
 //! `hapax serve`: the server for production.
 
 pub(crate) mod assemble;
+pub(crate) mod bound;
 mod config_file;
 #[cfg(test)]
 mod reference;
 mod secrets;
 pub(crate) mod settings;
 pub(crate) mod stopping;
+mod ways_out;
 
 use anyhow::{Context, Result, bail};
 use hapax_server::exposure::{Protection, check_exposure};
 use hapax_server::listen::ListenOptions;
 use hapax_server::tls::load_tls;
-use tokio::net::TcpListener;
 
 use crate::output;
 use crate::store_url::without_secrets;
 use assemble::{Assembly, assemble};
+use bound::Bound;
 use settings::{ServeOptions, Settings};
 use stopping::Stopping;
 
@@ -38,8 +40,9 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         output::say("hapax: memory: keeps nothing; use it to try things out only");
     }
     let stopping = Stopping::listen()?;
-    let assembly = assemble(store, &settings, stopping.draining()).await?;
-    serve(assembly, &settings, stopping, |address, key| {
+    let bound = Bound::take(&settings)?;
+    let assembly = assemble(store, &settings, bound.addresses(), stopping.draining()).await?;
+    serve(assembly, bound, &settings, stopping, |address, key| {
         let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
         output::say(&format!("hapax: serving {} on {scheme}://{address}", without_secrets(store)));
         if let Some(key) = key {
@@ -55,6 +58,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
 /// Listens, tells that it does, and serves until told to stop. Whether the address is safe to listen on is the caller's to check.
 pub(crate) async fn serve(
     assembly: Assembly,
+    bound: Bound,
     settings: &Settings,
     stopping: Stopping,
     ready: impl FnOnce(std::net::SocketAddr, Option<String>) -> Result<()>,
@@ -63,12 +67,9 @@ pub(crate) async fn serve(
     if let (Some(chain), Some(key)) = (&settings.tls_cert, &settings.tls_key) {
         listen.tls = Some(load_tls(chain, key)?);
     }
-    let listener = TcpListener::bind(settings.listen).await;
-    let listener = listener.with_context(|| format!("{} cannot be listened on", settings.listen))?;
+    let (listener, metrics) = bound.listen()?;
     let address = listener.local_addr().context("the address that is listened on cannot be told")?;
-    if let Some(metrics) = settings.metrics_listen {
-        let listener = TcpListener::bind(metrics).await;
-        let listener = listener.with_context(|| format!("{metrics} cannot be listened on"))?;
+    if let Some(listener) = metrics {
         let server = assembly.server.clone();
         tokio::spawn(async move { server.serve_metrics(listener, ListenOptions::default()).await });
     }

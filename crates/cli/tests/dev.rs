@@ -102,6 +102,22 @@ fn a_server_that_could_not_be_safe_or_keep_anything_does_not_begin() {
     assert!(!folder.path().join("hapax.db").exists(), "what is refused leaves nothing behind");
 }
 
+/// RELIABILITY, SSRF: our own addresses are always denied, also at a port that was free to choose.
+#[test]
+fn a_document_may_call_this_machine_but_not_the_server_itself() {
+    let dev = Dev::start();
+    let upload = |url: &str| {
+        let document = format!(
+            r#"{{ "name": "calls", "version": 1, "steps": [{{ "name": "a", "type": "http", "method": "GET", "url": "{url}" }}] }}"#
+        );
+        dev.call("/api/v1/workflow-definitions", &format!("-H 'Content-Type: application/json' -d '{document}'"))
+    };
+    let refused = upload(&dev.told("url"));
+    assert_eq!(refused["code"], "address_not_allowed", "{refused}");
+    let made = upload("http://127.0.0.1:1/");
+    assert_eq!(made["name"], "calls", "{made}");
+}
+
 #[test]
 fn an_address_that_is_taken_is_told_so() {
     let dev = Dev::start();

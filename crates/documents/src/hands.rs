@@ -12,6 +12,8 @@ use hapax_engine::Failure;
 use hapax_engine::model::WorkspaceId;
 use serde_json::Value;
 
+use crate::check::{JudgeAddress, Known};
+
 type Handling = Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>;
 type Handler = Arc<dyn Fn(TaskCall) -> Handling + Send + Sync>;
 
@@ -98,6 +100,13 @@ pub enum HttpFault {
 pub trait HttpCaller: Send + Sync {
     /// Sends one for this workspace, once: trying again is for the engine. Redirects are answers.
     async fn call(&self, workspace: &WorkspaceId, call: HttpCall) -> Result<HttpAnswer, HttpFault>;
+
+    /// Why nothing would be sent to this address for this workspace, as far as that can be told beforehand: for whoever uploads a
+    /// document.
+    fn check_address(&self, workspace: &WorkspaceId, url: &str) -> Result<(), String> {
+        let _ = (workspace, url);
+        Ok(())
+    }
 }
 
 /// Knows what secrets are, by workspace and name.
@@ -189,6 +198,14 @@ pub struct WorkspaceHands<'a> {
 }
 
 impl WorkspaceHands<'_> {
+    /// What is there for documents of this workspace to use.
+    pub fn known(&self) -> Known {
+        let (caller, workspace) = (self.hands.http.clone(), self.workspace.clone());
+        let addresses = caller
+            .map(|caller| JudgeAddress::new(move |url: &str| caller.check_address(&workspace, url)));
+        Known { tasks: self.hands.known_tasks(), addresses, ..Known::default() }
+    }
+
     /// Sends a request, by whoever sends requests.
     pub async fn send(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
         match &self.hands.http {

@@ -18,7 +18,7 @@ pub mod source;
 mod span;
 mod template;
 
-pub use check::{Checked, Known, check, check_bytes};
+pub use check::{Checked, JudgeAddress, Known, check, check_bytes};
 pub use entity::{
     CheckedEntity, EntityCall, EntityDocument, check_entity, check_entity_bytes, draw_mermaid, draw_svg,
     is_entity,

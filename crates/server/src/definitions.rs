@@ -120,7 +120,7 @@ impl Definitions {
         identity: &Identity,
         uploaded: Uploaded,
     ) -> Result<(api::Definition, bool), Problem> {
-        let checked = uploaded.check(&self.hands)?;
+        let checked = uploaded.check(self.hands.of(&identity.workspace))?;
         let document = uploaded.document(&checked)?;
         let (name, version) = (&checked.document().name, checked.document().version);
         let digest = digest_of(&checked);

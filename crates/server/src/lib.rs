@@ -32,6 +32,7 @@ pub mod strict_json;
 pub mod tls;
 pub mod trace;
 pub mod uploaded;
+pub mod ways_out;
 
 mod app;
 mod base62;

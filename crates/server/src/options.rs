@@ -9,10 +9,10 @@ use hapax_engine::model::WorkspaceId;
 use hapax_http_idempotency::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Policy, RELEASING,
 };
-use hapax_outgoing::Outgoing;
 
 use crate::drain::Draining;
 use crate::sealing::SealingKey;
+use crate::ways_out::WaysOut;
 
 /// How a server is set up.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct ServerOptions {
     /// How long runs in flight may take to come to a boundary when the server stops.
     pub grace: Duration,
     /// Sends webhooks, within the same rules as http steps.
-    pub outgoing: Outgoing,
+    pub outgoing: WaysOut,
     /// What secrets in the store are sealed with: the first seals, all of them open. If there are none, a key that lies in the store is
     /// used, which keeps secrets from those who see a part of it, not from those who have all of it.
     pub sealing_keys: Vec<SealingKey>,

@@ -66,7 +66,7 @@ impl Shop {
             keys: Default::default(),
             draining,
             grace: Duration::from_secs(5),
-            outgoing: Outgoing::new(Rules::default())?,
+            outgoing: Outgoing::new(Rules::default())?.into(),
             sealing_keys: Vec::new(),
             modules: Vec::new(),
             entity_tables: Default::default(),

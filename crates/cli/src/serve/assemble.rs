@@ -1,11 +1,11 @@
 //! A server from its settings: store, engine, hands.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
 use hapax::{Answer, Hapax, StepCall};
 use hapax_documents::Hands;
-use hapax_outgoing::Outgoing;
 use hapax_server::drain::Draining;
 use hapax_server::http_caller::GuardedCaller;
 use hapax_server::{Server, ServerOptions};
@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::secrets::NamedSecrets;
 use super::settings::Settings;
+use super::ways_out::ways_out;
 
 /// A server, and the engine under it, which lives as long as this does.
 pub(crate) struct Assembly {
@@ -20,8 +21,14 @@ pub(crate) struct Assembly {
     pub(crate) engine: Hapax,
 }
 
-pub(crate) async fn assemble(store: &str, settings: &Settings, draining: Draining) -> Result<Assembly> {
-    let outgoing = Outgoing::new(settings.rules.clone())?;
+/// `own` are the addresses that it will listen on.
+pub(crate) async fn assemble(
+    store: &str,
+    settings: &Settings,
+    own: Vec<SocketAddr>,
+    draining: Draining,
+) -> Result<Assembly> {
+    let outgoing = ways_out(settings, store, own).await?;
     let engine = Hapax::builder(store).options(settings.engine.clone()).open().await?;
     let secrets = NamedSecrets::new(settings.secrets_dir.clone());
     let hands = Hands::new()

@@ -38,7 +38,11 @@ fn render() -> String {
         page.push_str(&format!("| {name} | {flag} | {variable} | {} |\n", help.replace('|', "\\|")));
     }
     page.push_str(
-        "\n## Secrets\n\n\
+        "\n## Where requests go\n\n\
+         Requests of documents and webhooks go to public addresses, to what `allow` opens to all workspaces, and to what `workspace-allow` opens to\n\
+         theirs, such as `acme:10.8.0.0/16`. The server's own addresses and those of its database are closed whatever is said; the name of the database\n\
+         is looked up when the server starts.\n\n\
+         ## Secrets\n\n\
          A secret belongs to one workspace. `secret://bank-key` in a document of the workspace `acme` is looked for in this order:\n\n\
          1. the variable `HAPAX_SECRET_ACME__BANK_KEY`: workspace and name in capitals, with two underscores between them, `-` and `.` as `_`;\n\
          2. the file `acme/bank-key` in `secrets-dir`;\n\

@@ -13,6 +13,7 @@ use hapax_documents::Secrets;
 use crate::api_key::is_open_to_others;
 use crate::bounded_file;
 use crate::limits::{MAX_SECRET_BYTES, MAX_SECRET_WARNINGS};
+use crate::output::say;
 
 /// What stands in the place of a workspace for secrets that all of them may use.
 const SHARED: &str = "_shared";
@@ -97,7 +98,10 @@ impl Sources {
     fn warn(&self, path: PathBuf) {
         let mut warned = self.warned.lock().expect("no holder panics");
         if warned.len() < MAX_SECRET_WARNINGS && !warned.contains(&path) {
-            tracing::warn!(file = %path.display(), "others on this machine can read this secret; close it with chmod 600");
+            say(&format!(
+                "hapax: warning: others on this machine can read {0}; close it with: chmod 600 {0}",
+                path.display()
+            ));
             warned.insert(path);
         }
     }

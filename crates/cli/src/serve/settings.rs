@@ -1,5 +1,6 @@
 //! What a server can be told: flags before the environment before the configuration file before the defaults.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +63,9 @@ pub(crate) struct ServeOptions {
     /// Where http steps may not go though it is public, in the same form.
     #[arg(long, value_name = "PLACES", env = "HAPAX_DENY", value_delimiter = ',')]
     pub(crate) deny: Option<Vec<String>>,
+    /// Where http steps and webhooks of one workspace may go beside that: WORKSPACE:PLACE; separated by commas.
+    #[arg(long, value_name = "PLACES", env = "HAPAX_WORKSPACE_ALLOW", value_delimiter = ',')]
+    pub(crate) workspace_allow: Option<Vec<String>>,
     /// Let http steps go nowhere but to what `allow` names.
     #[arg(long, env = "HAPAX_ONLY_ALLOWED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) only_allowed: Option<bool>,
@@ -124,6 +128,7 @@ pub(crate) struct Settings {
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) behind_proxy: bool,
     pub(crate) rules: Rules,
+    pub(crate) workspace_allow: BTreeMap<WorkspaceId, Vec<Place>>,
     pub(crate) secrets_dir: Option<PathBuf>,
     pub(crate) sealing_keys: Vec<SealingKey>,
     pub(crate) keys: Policy,
@@ -174,7 +179,6 @@ impl Settings {
             allow: places("allow", said.allow.or(file.allow))?,
             deny: places("deny", said.deny.or(file.deny))?,
             only_allowed: said.only_allowed.or(file.only_allowed).unwrap_or(false),
-            denied_addresses: [listen].into_iter().chain(metrics_listen).collect(),
             ..Rules::default()
         };
         let retention = span("key-retention", said.key_retention.or(file.key_retention))?.unwrap_or(DAY);
@@ -210,6 +214,7 @@ impl Settings {
             tls_key,
             behind_proxy: said.behind_proxy.or(file.behind_proxy).unwrap_or(false),
             rules,
+            workspace_allow: workspace_places(&said.workspace_allow.or(file.workspace_allow).unwrap_or_default())?,
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
             sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
             keys,
@@ -284,6 +289,20 @@ fn entity_tables(texts: &[String]) -> Result<EntityTables> {
         tables.allow(workspace, table.table);
     }
     Ok(tables)
+}
+
+/// Places as people open them to one workspace: `acme:10.8.0.0/16`, `acme:billing.internal:8443`.
+fn workspace_places(texts: &[String]) -> Result<BTreeMap<WorkspaceId, Vec<Place>>> {
+    let mut places: BTreeMap<WorkspaceId, Vec<Place>> = BTreeMap::new();
+    for text in texts {
+        let Some((workspace, place)) = text.split_once(':') else {
+            bail!("workspace-allow: {text:?} is not WORKSPACE:PLACE, such as acme:10.8.0.0/16");
+        };
+        let about = || format!("workspace-allow: {text:?}");
+        let workspace = WorkspaceId::new(workspace.trim()).with_context(about)?;
+        places.entry(workspace).or_default().push(place.trim().parse().with_context(about)?);
+    }
+    Ok(places)
 }
 
 /// A span of time as people write it: `24h`, `5m`, `1h30m`.
@@ -361,6 +380,9 @@ mod tests {
             ("modules = [\"billing:2m\"]", "NAME:EVERY:STALE-AFTER"),
             ("modules = [\"billing:soon:5m\"]", "modules"),
             ("modules = [\"billing:0s:5m\"]", "modules"),
+            ("workspace-allow = [\"10.0.0.1\"]", "workspace-allow"),
+            ("workspace-allow = [\"acme:exa mple\"]", "workspace-allow"),
+            ("workspace-allow = [\"a b:10.0.0.1\"]", "workspace-allow"),
             ("entity-tables = [\"invoices\"]", "entity-tables"),
             ("entity-tables = [\"acme:invoices; drop\"]", "entity-tables"),
             ("entity-tables = [\"acme:hapax_runs\"]", "entity-tables"),

@@ -185,8 +185,15 @@ impl Decoder<'_> {
                     let message = "a URL holds no password; send a header with secret://name";
                     self.error(place, "inline_secret", message);
                 }
-                if host.is_empty() && fixed.len() == text.len() {
+                let is_fixed = fixed.len() == text.len();
+                if host.is_empty() && is_fixed {
                     self.error(place, "bad_url", "the URL has no host");
+                }
+                // Of one that goes on with an expression the host is known once something else has ended it.
+                if (is_fixed || host.len() < rest.len())
+                    && let Some(Err(why)) = self.known.addresses.as_ref().map(|judge| judge.judge(fixed))
+                {
+                    self.error(place, "address_not_allowed", format!("nothing may be sent there: {why}"));
                 }
             }
         }

@@ -26,7 +26,7 @@ fn own(hands: &Hands) -> WorkspaceHands<'_> {
 
 fn known() -> Known {
     let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<BTreeSet<_>>());
-    Known { tasks: None, workflows: names(&["w"]), secrets: names(&["s"]) }
+    Known { tasks: None, workflows: names(&["w"]), secrets: names(&["s"]), addresses: None }
 }
 
 fn judge(text: &str) -> Result<CheckedEntity, Vec<Problem>> {

@@ -1,8 +1,9 @@
 //! Definitions that are no good. RELIABILITY, "Config files, workflow definitions".
 
+use hapax_outgoing::Rules;
 use serde_json::{Value, json};
 
-use super::support::{Answer, TestServer};
+use super::support::{Answer, Setup, TestServer};
 
 const DEFINITIONS: &str = "/api/v1/workflow-definitions";
 
@@ -33,6 +34,35 @@ async fn all_problems_are_told_at_once() {
         assert!(paths.contains(&expected), "{expected} is not in {paths:?}");
     }
     assert_eq!(server.get(DEFINITIONS).await.json()["items"], json!([]));
+}
+
+/// RELIABILITY, SSRF: an address that would be refused is told at upload, of steps and of entity workflows, unless its workspace is let
+/// there.
+#[tokio::test]
+async fn an_address_that_may_not_be_called_is_told_at_upload() {
+    let rules = Rules { allow: vec!["10.1.0.0/16".parse().unwrap()], ..Rules::default() };
+    let server = TestServer::memory_with(Setup { rules, ..Setup::default() }).await;
+    let document = |url: &str| {
+        let call = json!({ "name": "call", "type": "http", "method": "POST", "url": url });
+        json!({ "name": "calls", "version": 1, "steps": [call] })
+    };
+    for closed in ["http://127.0.0.1/", "http://169.254.169.254/{{ input.path }}", "http://10.8.0.1/", "http://x:25/"] {
+        let refused = server.post(DEFINITIONS, &document(closed), &[]).await;
+        assert_eq!(refused.told(), (422, "address_not_allowed".into()), "{closed}: {}", refused.text());
+        assert_eq!(refused.json()["problems"][0]["path"], "/steps/0/url");
+    }
+    let workflow = json!({
+        "name": "invoices", "module": "billing", "entity": "invoice", "status_types": ["open", "closing", "closed"],
+        "steps": [{ "step_id": 1, "step_key": "close", "status": "open", "successful_state": "closed",
+                    "claim_state": ["closing", "open"],
+                    "action": { "http": { "method": "POST", "url": "http://[::1]/close" } } }],
+    });
+    let refused = server.post("/api/v1/entity-workflows", &workflow, &[]).await;
+    assert_eq!(refused.told(), (422, "address_not_allowed".into()), "{}", refused.text());
+    let mut both = document("http://127.0.0.1/");
+    both["colour"] = json!("red");
+    assert_eq!(server.post(DEFINITIONS, &both, &[]).await.told(), (422, "definition_invalid".into()));
+    server.upload(&document("http://10.1.0.1/{{ input.path }}")).await;
 }
 
 /// Too much, too deep, aliases that grow, two documents, not UTF-8: refused quickly, and the server lives.

@@ -228,7 +228,7 @@ impl TestServer {
             keys: setup.keys,
             draining,
             grace: Duration::from_secs(5),
-            outgoing,
+            outgoing: outgoing.into(),
             sealing_keys: setup.sealing_keys,
             modules: setup.modules,
             entity_tables: setup.entity_tables,
