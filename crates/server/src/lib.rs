@@ -46,6 +46,7 @@ mod installation_secret;
 mod metrics;
 mod observed;
 mod options;
+mod paced_streams;
 mod pages;
 mod problems;
 mod pulse;
