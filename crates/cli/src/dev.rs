@@ -98,9 +98,13 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let store = format!("sqlite:{}", data.join("hapax.db").display());
     let stopping = Stopping::listen()?;
     let bound = Bound::take(&settings)?;
-    let assembly = assemble(&store, &settings, bound.addresses(), stopping.draining()).await?;
-    let key = admin_key(&assembly.server, &data.join("api-key")).await?;
-    let sample = upload_sample(&assembly.server).await?;
+    let starting = async {
+        let assembly = assemble(&store, &settings, bound.addresses(), stopping.draining()).await?;
+        let key = admin_key(&assembly.server, &data.join("api-key")).await?;
+        let sample = upload_sample(&assembly.server).await?;
+        Ok((assembly, key, sample))
+    };
+    let (assembly, key, sample) = stopping.starting(starting).await?;
     serve(assembly, bound, &settings, stopping, |address, _| {
         let url = format!("http://{address}");
         match options.json {

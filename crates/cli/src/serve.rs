@@ -10,7 +10,7 @@ pub(crate) mod settings;
 pub(crate) mod stopping;
 mod ways_out;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use hapax_server::exposure::{Protection, check_exposure};
 use hapax_server::listen::ListenOptions;
 use hapax_server::tls::load_tls;
@@ -41,7 +41,8 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     }
     let stopping = Stopping::listen()?;
     let bound = Bound::take(&settings)?;
-    let assembly = assemble(store, &settings, bound.addresses(), stopping.draining()).await?;
+    let assembly = assemble(store, &settings, bound.addresses(), stopping.draining());
+    let assembly = stopping.starting(assembly).await?;
     serve(assembly, bound, &settings, stopping, |address, key| {
         let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
         output::say(&format!("hapax: serving {} on {scheme}://{address}", without_secrets(store)));
@@ -75,12 +76,15 @@ pub(crate) async fn serve(
     }
     let key = match settings.is_dev {
         true => None,
-        false => assembly.server.bootstrap().await?,
+        false => stopping.starting(async { Ok(assembly.server.bootstrap().await?) }).await?,
     };
     ready(address, key.map(|key| key.reveal().to_owned()))?;
     let drained = tokio::select! {
         drained = assembly.server.serve(listener, listen) => drained?,
-        () = stopping.insisted() => bail!("stopped at once; what was in flight is taken up by the next start"),
+        signal = stopping.insisted() => {
+            let told = "stopped at once; what was in flight is taken up by the next start";
+            return Err(Error::from(signal).context(told));
+        }
     };
     match drained.cut {
         0 => output::say("hapax: stopped in good order"),

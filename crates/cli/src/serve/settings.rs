@@ -31,7 +31,8 @@ Examples:
   hapax serve --config /etc/hapax/hapax.toml
 
 Flags go before the environment, the environment before the configuration file (TOML, with the names of the flags as keys), the
-file before the defaults. docs/configuration.md lists everything. SIGTERM or Ctrl-C stops in good order; a second one at once.";
+file before the defaults. docs/configuration.md lists everything. SIGTERM, SIGHUP or Ctrl-C stops in good order, and it exits with
+0; a second one, or one while it starts, stops at once, and it exits with 128 and the number of the signal.";
 
 /// One place for all settings: as flags, as environment variables, and as keys of the configuration file.
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
