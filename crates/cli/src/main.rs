@@ -78,6 +78,10 @@ fn run(arguments: Arguments) -> Result<()> {
     }
     let server = arguments.server;
     server.check()?;
+    let given: Vec<String> = std::env::args_os().map(|given| given.to_string_lossy().into_owned()).collect();
+    if let Some(warning) = store_url::find_warning(given.iter().map(String::as_str)) {
+        output::say(warning);
+    }
     match arguments.command {
         Command::Dev(options) => serving(&logs("warn"), dev::run(options)),
         Command::Serve(options) => serving(&logs("info"), serve::run(*options)),

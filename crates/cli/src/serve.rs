@@ -10,6 +10,8 @@ pub(crate) mod settings;
 pub(crate) mod stopping;
 mod ways_out;
 
+use std::path::Path;
+
 use anyhow::{Context, Error, Result, bail};
 use hapax_server::exposure::{Protection, check_exposure};
 use hapax_server::listen::ListenOptions;
@@ -22,8 +24,11 @@ use bound::Bound;
 use settings::{ServeOptions, Settings};
 use stopping::Stopping;
 
+/// What is read if no other configuration is named.
+const CONFIG: &str = "hapax.toml";
+
 pub(crate) async fn run(options: ServeOptions) -> Result<()> {
-    let settings = Settings::gather(options)?;
+    let settings = Settings::gather(with_config_of_folder(options))?;
     let Some(store) = &settings.store else {
         bail!(
             "say which store: --store sqlite:PATH or --store postgres://… (or HAPAX_STORE, or `store` in the configuration)"
@@ -54,6 +59,16 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// The options, with the configuration that lies in the working directory if no other is named.
+fn with_config_of_folder(options: ServeOptions) -> ServeOptions {
+    let path = Path::new(CONFIG);
+    if options.config.is_some() || !path.exists() {
+        return options;
+    }
+    output::say(&format!("hapax: settings are read from {CONFIG} in the working directory"));
+    ServeOptions { config: Some(path.to_owned()), ..options }
 }
 
 /// Listens, tells that it does, and serves until told to stop. Whether the address is safe to listen on is the caller's to check.

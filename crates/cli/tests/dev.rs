@@ -168,6 +168,33 @@ fn a_document_may_call_this_machine_but_not_the_server_itself() {
     assert_eq!(made["name"], "calls", "{made}");
 }
 
+/// DESIGN: flags > environment > hapax.toml > defaults. RELIABILITY, config files: a variable set but empty.
+#[test]
+fn a_setting_is_taken_from_the_flag_then_the_environment_then_the_file_in_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("hapax.toml"), "store = \"memory:\"\nlisten = \"in-the-file\"\n").unwrap();
+    let other = folder.path().join("other.toml");
+    fs::write(&other, "store = \"memory:\"\nlisten = \"in-the-other\"\n").unwrap();
+    let refused = |listen: Option<&str>, arguments: &[&str]| {
+        let mut command = hapax();
+        command.arg("serve").args(arguments).current_dir(folder.path());
+        if let Some(listen) = listen {
+            command.env("HAPAX_LISTEN", listen);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let in_the_file = refused(None, &[]);
+    assert!(in_the_file.contains("\"in-the-file\"") && in_the_file.contains("hapax.toml in the working"));
+    let named = refused(None, &["--config", other.to_str().unwrap()]);
+    assert!(named.contains("\"in-the-other\"") && !named.contains("working directory"), "{named}");
+    assert!(refused(Some("in-the-environment"), &[]).contains("\"in-the-environment\""));
+    assert!(refused(Some("in-the-environment"), &["--listen", "a-flag"]).contains("\"a-flag\""));
+    let empty = refused(Some(""), &[]);
+    assert!(empty.contains("listen: \"\" is not an address"), "it counts as given: {empty}");
+}
+
 #[test]
 fn an_address_that_is_taken_is_told_so() {
     let dev = Dev::start();

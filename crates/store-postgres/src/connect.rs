@@ -74,6 +74,7 @@ pub(crate) struct Address {
 /// The address that `url` stands for.
 pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     check_schema(&options.schema)?;
+    check_pools(options)?;
     let (url, taken) = Taken::out_of(url)?;
     let mut config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
     if config.get_hosts().is_empty() {
@@ -106,6 +107,15 @@ fn complete(mut config: Config, options: &PostgresOptions, settings: Vec<(&'stat
     config.tcp_user_timeout(options.deadline);
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     config
+}
+
+fn check_pools(options: &PostgresOptions) -> Result<(), OpenError> {
+    let PostgresOptions { committers, readers, transactions, .. } = *options;
+    let pools = [("committers", committers), ("readers", readers), ("transactions", transactions)];
+    match pools.iter().find(|(_, connections)| *connections == 0) {
+        Some((name, _)) => Err(OpenError::NoConnections(name)),
+        None => Ok(()),
+    }
 }
 
 fn check_schema(schema: &str) -> Result<(), OpenError> {
@@ -200,6 +210,19 @@ mod tests {
         );
         assert!(hosts("postgres:///x?host=/run/postgresql").is_empty());
         assert!(list_hosts("postgres://h:port/x").is_err());
+    }
+
+    /// RELIABILITY, config files: a pool of 0 is refused with the reason.
+    #[test]
+    fn a_pool_without_connections_is_refused() {
+        let refused = |options| match configure("postgres://h/x", &options) {
+            Err(OpenError::NoConnections(which)) => which,
+            _ => panic!("it must be refused"),
+        };
+        let options = PostgresOptions::default;
+        assert_eq!(refused(options().committers(0)), "committers");
+        assert_eq!(refused(options().readers(0)), "readers");
+        assert_eq!(refused(options().transactions(0)), "transactions");
     }
 
     #[test]

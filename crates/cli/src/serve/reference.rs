@@ -11,16 +11,18 @@ fn render() -> String {
         "# Configuration\n\n\
          <!-- made from the command line's own description: HAPAX_UPDATE=1 cargo test -p hapax-cli reference -->\n\n\
          Every setting of `hapax serve`. Flags go before the environment, the environment before the configuration file, the file before the\n\
-         defaults. The file is TOML, with the names below as keys; an unknown key, a wrong type or a value that cannot work is refused with its\n\
-         line or its name before anything is opened. A variable that is set but empty counts as given. Spans of time are written `500ms`, `30s`,\n\
-         `5m`, `24h`, `7d`, `1h30m`.\n\n\
+         defaults. The file is the one that `--config` names, or else `hapax.toml` in the working directory if it is there, which is told on\n\
+         standard error. It is TOML, with the names below as keys; an unknown key, a wrong type or a value that cannot work is refused with its line or\n\
+         its name before anything is opened. A variable that is set but empty counts as given. A password does not belong on the command line,\n\
+         where everybody on the machine can see it: give the URL of the store in `HAPAX_STORE` or in the file. Spans of time are written `500ms`,\n\
+         `30s`, `5m`, `24h`, `7d`, `1h30m`.\n\n\
          ```toml\n\
          store = \"postgres://hapax@db.internal/hapax?sslmode=verify-full\"\n\
          listen = \"0.0.0.0:7171\"\n\
          tls-cert = \"/etc/hapax/chain.pem\"\n\
          tls-key = \"/etc/hapax/key.pem\"\n\
          allow = [\"10.8.0.0/16\", \"billing.internal:8443\"]\n\
-         key-retention = \"7d\"\n\
+         key-preset = \"money\"\n\
          ```\n\n\
          | name | flag | environment | what it does |\n|---|---|---|---|\n",
     );

@@ -22,13 +22,13 @@ use crate::limits::MAX_SEALING_KEY_BYTES;
 
 /// Where `hapax serve` and `hapax dev` listen unless told otherwise.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7171";
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 const EXAMPLES: &str = "\
 Examples:
   hapax serve --store sqlite:/var/lib/hapax/hapax.db
   hapax serve --store postgres://hapax@db/hapax --listen 0.0.0.0:7171 --tls-cert chain.pem --tls-key key.pem
   hapax serve --config /etc/hapax/hapax.toml
+  hapax serve                                       with hapax.toml in the working directory
 
 Flags go before the environment, the environment before the configuration file (TOML, with the names of the flags as keys), the
 file before the defaults. docs/configuration.md lists everything. SIGTERM, SIGHUP or Ctrl-C stops in good order, and it exits with
@@ -39,7 +39,7 @@ file before the defaults. docs/configuration.md lists everything. SIGTERM, SIGHU
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeOptions {
-    /// Read what the command line and the environment do not say from this file.
+    /// Read what the command line and the environment do not say from this file [default: hapax.toml in the working directory, if it is there].
     #[arg(long, value_name = "FILE", env = "HAPAX_CONFIG")]
     #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
@@ -79,6 +79,9 @@ pub(crate) struct ServeOptions {
     /// How long answers under a request key are given again, at least a day [default: 24h].
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_RETENTION")]
     pub(crate) key_retention: Option<String>,
+    /// In place of `key-retention`: standard for a day, money for 7 days.
+    #[arg(long, value_name = "NAME", env = "HAPAX_KEY_PRESET")]
+    pub(crate) key_preset: Option<KeyPreset>,
     /// Say that less than a day is meant, which breaks what callers may count on.
     #[arg(long, env = "HAPAX_SHORT_KEY_RETENTION", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) short_key_retention: Option<bool>,
@@ -118,6 +121,26 @@ pub(crate) struct ServeOptions {
     /// How long requests and runs in flight may take to end when the server stops [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_DRAIN")]
     pub(crate) drain: Option<String>,
+}
+
+/// How long request keys live, by what they are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KeyPreset {
+    /// A day.
+    #[default]
+    Standard,
+    /// Seven days, for those who move money.
+    Money,
+}
+
+impl KeyPreset {
+    fn keep_for(self) -> Duration {
+        match self {
+            KeyPreset::Standard => Policy::default().keep_for,
+            KeyPreset::Money => Policy::money().keep_for,
+        }
+    }
 }
 
 /// What holds in the end.
@@ -182,7 +205,13 @@ impl Settings {
             only_allowed: said.only_allowed.or(file.only_allowed).unwrap_or(false),
             ..Rules::default()
         };
-        let retention = span("key-retention", said.key_retention.or(file.key_retention))?.unwrap_or(DAY);
+        let retention = span("key-retention", said.key_retention.or(file.key_retention))?;
+        let preset = said.key_preset.or(file.key_preset);
+        ensure!(
+            retention.is_none() || preset.is_none(),
+            "key-retention and key-preset say the same thing; give one of them"
+        );
+        let retention = retention.unwrap_or_else(|| preset.unwrap_or_default().keep_for());
         let keys = Policy {
             grace: span("key-grace", said.key_grace.or(file.key_grace))?.unwrap_or_default(),
             max_wait: span("key-wait", said.key_wait.or(file.key_wait))?
@@ -323,6 +352,8 @@ fn span(name: &str, text: Option<String>) -> Result<Option<Duration>> {
 mod tests {
     use super::*;
 
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
     fn gathered(said: ServeOptions) -> Result<Settings> {
         Settings::gather(said)
     }
@@ -344,6 +375,14 @@ mod tests {
         assert_eq!(settings.rules.allow.len(), 1);
         assert_eq!(settings.drain, Duration::from_secs(30));
         assert_eq!(gathered(ServeOptions::default()).unwrap().listen.to_string(), DEFAULT_LISTEN);
+    }
+
+    /// S2.11, CONTRACT §4: 24 hours unless told otherwise, 7 days for money.
+    #[test]
+    fn keys_are_kept_for_a_day_and_for_seven_where_money_moves() {
+        let kept = |file: &str| with_file(file, ServeOptions::default()).unwrap().keys.keep_for;
+        assert_eq!((kept(""), kept("key-preset = \"standard\"")), (DAY, DAY));
+        assert_eq!(kept("key-preset = \"money\""), 7 * DAY);
     }
 
     /// S1.39, S1.40: every 2 minutes, and stale after 5, unless told otherwise.
@@ -369,6 +408,8 @@ mod tests {
             ("listen = \"localhost\"", "listen"),
             ("key-retention = \"1h\"", "24 hours"),
             ("key-retention = \"-1h\"", "key-retention"),
+            ("key-retention = \"7d\"\nkey-preset = \"money\"", "one of them"),
+            ("key-preset = \"gold\"", "key-preset"),
             ("key-grace = \"99999999999d\"", "key-grace"),
             ("lease = \"0s\"", "lease_for"),
             ("max-active = 0", "max_active"),
