@@ -99,6 +99,8 @@ pub const LAST_USED_RESOLUTION: Duration = Duration::from_secs(3600);
 pub const MAX_DOCUMENT_BYTES: usize = 512 * 1024;
 /// Most definitions of one installation: each claim looks for due runs of each.
 pub const MAX_DEFINITIONS: usize = 2_000;
+/// Most definitions of a workspace, so that one cannot take the room of all.
+pub const MAX_DEFINITIONS_PER_WORKSPACE: usize = 500;
 /// How often definitions that other nodes were given are looked for.
 pub const DEFINITION_POLL: Duration = Duration::from_secs(1);
 /// How far back that look goes: longer than any write takes to become visible.

@@ -1,6 +1,7 @@
 //! How a server is set up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use hapax_api as api;
@@ -25,6 +26,8 @@ pub struct ServerOptions {
     pub grace: Duration,
     /// Sends webhooks, within the same rules as http steps.
     pub outgoing: WaysOut,
+    /// Most requests of one credential in a second, with as many at once; no limit if absent.
+    pub requests_per_second: Option<NonZeroU32>,
     /// What secrets in the store are sealed with: the first seals, all of them open. If there are none, a key that lies in the store is
     /// used, which keeps secrets from those who see a part of it, not from those who have all of it.
     pub sealing_keys: Vec<SealingKey>,

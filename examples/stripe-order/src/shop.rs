@@ -67,6 +67,7 @@ impl Shop {
             draining,
             grace: Duration::from_secs(5),
             outgoing: Outgoing::new(Rules::default())?.into(),
+            requests_per_second: None,
             sealing_keys: Vec::new(),
             modules: Vec::new(),
             entity_tables: Default::default(),

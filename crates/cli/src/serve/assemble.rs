@@ -40,6 +40,7 @@ pub(crate) async fn assemble(
         draining,
         grace: settings.drain,
         outgoing,
+        requests_per_second: settings.requests_per_second,
         sealing_keys: settings.sealing_keys.clone(),
         modules: settings.modules.clone(),
         entity_tables: settings.entity_tables.clone(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -103,6 +104,9 @@ pub(crate) struct ServeOptions {
     /// Most connections at once [default: 4096].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<usize>,
+    /// Most requests of one credential in a second, with as many at once; more are answered with 429. No limit if absent.
+    #[arg(long, value_name = "COUNT", env = "HAPAX_REQUESTS_PER_SECOND")]
+    pub(crate) requests_per_second: Option<u32>,
     /// Tell Prometheus what is counted on this address of this machine as well, without a key.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
     pub(crate) metrics_listen: Option<String>,
@@ -160,6 +164,7 @@ pub(crate) struct Settings {
     pub(crate) entity_tables: EntityTables,
     pub(crate) engine: EngineOptions,
     pub(crate) max_connections: Option<usize>,
+    pub(crate) requests_per_second: Option<NonZeroU32>,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) drain: Duration,
     pub(crate) is_dev: bool,
@@ -237,6 +242,8 @@ impl Settings {
         engine.check()?;
         let max_connections = said.max_connections.or(file.max_connections);
         ensure!(max_connections != Some(0), "max-connections is 0, so nobody could ever ask");
+        let requests_per_second = said.requests_per_second.or(file.requests_per_second).map(NonZeroU32::new);
+        ensure!(requests_per_second != Some(None), "requests-per-second is 0, so nobody could ever ask");
         Ok(Settings {
             store: said.store.or(file.store),
             listen,
@@ -252,6 +259,7 @@ impl Settings {
             entity_tables: entity_tables(&said.entity_tables.or(file.entity_tables).unwrap_or_default())?,
             engine,
             max_connections,
+            requests_per_second: requests_per_second.flatten(),
             metrics_listen,
             drain: span("drain", said.drain.or(file.drain))?.unwrap_or(Duration::from_secs(30)),
             is_dev: false,
@@ -414,6 +422,7 @@ mod tests {
             ("lease = \"0s\"", "lease_for"),
             ("max-active = 0", "max_active"),
             ("max-connections = 0", "max-connections"),
+            ("requests-per-second = 0", "requests-per-second"),
             ("tls-cert = \"chain.pem\"", "tls-key"),
             ("allow = [\"exa mple\"]", "allow"),
             ("sealing-key-file = [\"/nowhere/key\"]", "sealing-key-file"),

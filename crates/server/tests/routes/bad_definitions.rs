@@ -1,9 +1,10 @@
 //! Definitions that are no good. RELIABILITY, "Config files, workflow definitions".
 
 use hapax_outgoing::Rules;
+use hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE;
 use serde_json::{Value, json};
 
-use super::support::{Answer, Setup, TestServer};
+use super::support::{Answer, Role, Setup, TestServer};
 
 const DEFINITIONS: &str = "/api/v1/workflow-definitions";
 
@@ -63,6 +64,26 @@ async fn an_address_that_may_not_be_called_is_told_at_upload() {
     both["colour"] = json!("red");
     assert_eq!(server.post(DEFINITIONS, &both, &[]).await.told(), (422, "definition_invalid".into()));
     server.upload(&document("http://10.1.0.1/{{ input.path }}")).await;
+}
+
+/// RELIABILITY, resource limits: one workspace cannot take the room of all.
+#[tokio::test]
+async fn a_workspace_that_has_its_share_of_definitions_leaves_the_rest_to_others() {
+    let server = TestServer::memory().await;
+    let named = |version: usize| {
+        let steps = json!([{ "name": "a", "type": "task", "task": "echo" }]);
+        json!({ "name": "one-of-many", "version": version, "steps": steps }).to_string()
+    };
+    for version in 1..=MAX_DEFINITIONS_PER_WORKSPACE {
+        assert_eq!(upload(&server, "application/json", named(version)).await.status, 201, "{version}");
+    }
+    let refused = upload(&server, "application/json", named(MAX_DEFINITIONS_PER_WORKSPACE + 1)).await;
+    assert_eq!(refused.told(), (429, "quota_exceeded".into()), "{}", refused.text());
+    assert_eq!(refused.json()["quota"], "definitions");
+    assert_eq!(upload(&server, "application/json", named(1)).await.status, 200, "what is there is found");
+    let globex = server.key("globex", Role::Admin).await;
+    let made = server.send("POST", DEFINITIONS, Some(named(1)), &globex, &[]).await;
+    assert_eq!(made.status, 201, "{}", made.text());
 }
 
 /// Too much, too deep, aliases that grow, two documents, not UTF-8: refused quickly, and the server lives.
