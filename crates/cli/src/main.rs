@@ -120,6 +120,7 @@ fn serving(logs: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<
     let outcome = runtime.block_on(async {
         let exporter = Exporter::from_env()?;
         logging::start(logs, exporter.as_ref())?;
+        logging::log_panics();
         let outcome = work.await;
         if let Some(exporter) = exporter {
             exporter.flush().await;

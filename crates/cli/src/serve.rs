@@ -18,7 +18,7 @@ use hapax_server::listen::ListenOptions;
 use hapax_server::tls::load_tls;
 
 use crate::output;
-use crate::store_url::without_secrets;
+use crate::store_url::{is_shared, without_secrets};
 use assemble::{Assembly, assemble};
 use bound::Bound;
 use settings::{ServeOptions, Settings};
@@ -41,6 +41,9 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         allows_plain: settings.behind_proxy,
     };
     check_exposure(settings.listen, protection)?;
+    if is_shared(store) {
+        settings.check_for_several_nodes()?;
+    }
     if store == "memory:" {
         output::say("hapax: memory: keeps nothing; use it to try things out only");
     }

@@ -4,6 +4,11 @@ pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
+/// May several processes work on it at the same time?
+pub(crate) fn is_shared(url: &str) -> bool {
+    is_postgres(url) || (url.starts_with("sqlite:") && url.ends_with("?shared=true"))
+}
+
 /// The URL without what must not be shown: a password may stand before the host, or in the query.
 pub(crate) fn without_secrets(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };

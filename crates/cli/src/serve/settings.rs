@@ -266,6 +266,18 @@ impl Settings {
         })
     }
 
+    /// Refuses modules that would take a living holder for a gone one: what another node does is heard of as often as that node says it.
+    pub(crate) fn check_for_several_nodes(&self) -> Result<()> {
+        let least = hapax::limits::HEAR_AT_LEAST_EVERY * 3;
+        let hasty = self.modules.iter().find(|module| module.stale_after < least);
+        match hasty {
+            Some(ModuleOptions { name, stale_after, .. }) => bail!(
+                "modules: {name} counts a claim as left behind after {stale_after:?}; other nodes may be silent for longer and live: give it {least:?} at least"
+            ),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn listen_options(&self) -> ListenOptions {
         let defaults = ListenOptions::default();
         ListenOptions {
@@ -407,6 +419,17 @@ mod tests {
         assert!(settings.entity_tables.allows(&acme, "billing.invoices"));
         assert!(!settings.entity_tables.allows(&acme, "invoices"));
         assert!(!settings.entity_tables.allows(&WorkspaceId::new("globex").unwrap(), "billing.invoices"));
+    }
+
+    /// RELIABILITY, config files: TTL < 3 × heartbeat.
+    #[test]
+    fn on_a_store_for_several_nodes_a_janitor_waits_for_three_heartbeats() {
+        let checked = |modules: &str| {
+            let file = format!("modules = [{modules:?}]");
+            with_file(&file, ServeOptions::default()).unwrap().check_for_several_nodes()
+        };
+        assert!(checked("billing").is_ok() && checked("billing:1s:90s").is_ok());
+        assert!(checked("billing:1m:89s").unwrap_err().to_string().contains("billing"));
     }
 
     /// RELIABILITY, config files: what cannot work is refused with the reason.
