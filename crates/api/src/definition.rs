@@ -68,7 +68,7 @@ pub struct Definition {
     pub created_at: String,
 }
 
-/// One error of a document, in `problems` of `definition_invalid` and `input_invalid`.
+/// One error of a document, in `problems` of `definition_invalid`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionProblem {

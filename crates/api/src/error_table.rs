@@ -185,14 +185,12 @@ errors! {
         "An entity workflow may only use a table of the database that the operator has allowed for the workspace, in `entity_tables`. Ask the operator, or leave `table` away to keep the entities in Hapax.";
     StepRejected = "step_rejected", 422, false, "The step was rejected",
         "A validation, or the action itself, would not do it; `failure` says why. The entity is as before. Correct what it names, then take the step again, under a new key if `operation` is there.";
-    InputInvalid = "input_invalid", 422, false, "The input does not fit the definition",
-        "`problems` lists what does not fit the definition's input schema, with paths. Correct the input and send it again.";
     UnprotectedEffect = "unprotected_effect", 422, false, "A non-idempotent effect is not protected",
         "The step declares that its effect is not idempotent, and nothing keeps it from happening twice. Declare it claimed or transactional, or leave it to an after-effect.";
     UncoveredClaimState = "uncovered_claim_state", 422, false, "No janitor covers a claim state",
         "`workflow` claims into a status, and `module` has no janitor that would free it after a crash, so an entity could stay claimed for ever. Ask the operator to add the module to `modules`, or name one that is there.";
     AddressNotAllowed = "address_not_allowed", 422, false, "The address may not be called from here",
-        "The address of an http step points to a private or reserved network, or is not in the allow-list. Use another one, or ask the operator to allow it.";
+        "The address of a request in a document, or of a subscription, points to a private or reserved network, to a port that is closed, or is not in the allow-list; `problems` or `path` says which. Use another one, or ask the operator to allow it.";
 
     // Not now.
     RateLimited = "rate_limited", 429, true, "Too many requests",

@@ -50,7 +50,8 @@ fn from_file(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-fn is_open_to_others(path: &Path) -> bool {
+/// Whether anybody but its owner may look at it.
+pub(crate) fn is_open_to_others(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
 }

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::output;
 use crate::serve::assemble::assemble;
+use crate::serve::bound::Bound;
 use crate::serve::serve;
 use crate::serve::settings::{DEFAULT_LISTEN, ServeOptions, Settings};
 use crate::serve::stopping::Stopping;
@@ -29,7 +30,7 @@ Examples:
   hapax dev --data /tmp/try --listen 127.0.0.1:0 --json   one JSON line on standard output once it is ready
 
 It listens on this machine only, keeps its data in a SQLite file, and lets http steps call this machine. Its key is kept in
-the folder as api-key. For production there is `hapax serve`.";
+the folder as api-key; secret://NAME is read from HAPAX_SECRET_DEV__NAME, or from secrets/dev/NAME in it. For production there is `hapax serve`.";
 
 /// The sample: it takes any object and gives it back, in two durable steps.
 const SAMPLE: &str = r#"{
@@ -88,6 +89,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         "hapax dev listens on this machine only; use `hapax serve` to be reached from others"
     );
     settings.is_dev = true;
+    settings.secrets_dir = Some(options.data.join("secrets"));
     settings.rules.allow_loopback = true;
     let data = &options.data;
     let mut folder = fs::DirBuilder::new();
@@ -95,10 +97,15 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     folder.create(data).with_context(|| format!("the folder {} cannot be made", data.display()))?;
     let store = format!("sqlite:{}", data.join("hapax.db").display());
     let stopping = Stopping::listen()?;
-    let assembly = assemble(&store, &settings, stopping.draining()).await?;
-    let key = admin_key(&assembly.server, &data.join("api-key")).await?;
-    let sample = upload_sample(&assembly.server).await?;
-    serve(assembly, &settings, stopping, |address, _| {
+    let bound = Bound::take(&settings)?;
+    let starting = async {
+        let assembly = assemble(&store, &settings, bound.addresses(), stopping.draining()).await?;
+        let key = admin_key(&assembly.server, &data.join("api-key")).await?;
+        let sample = upload_sample(&assembly.server).await?;
+        Ok((assembly, key, sample))
+    };
+    let (assembly, key, sample) = stopping.starting(starting).await?;
+    serve(assembly, bound, &settings, stopping, |address, _| {
         let url = format!("http://{address}");
         match options.json {
             true => output::print_json_line(&Ready {

@@ -28,14 +28,14 @@ impl fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 /// The signals that ask a command to end.
-struct Signals {
+pub(crate) struct Signals {
     hangup: Signal,
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Signals {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -43,7 +43,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Interrupted {
+    pub(crate) async fn next(&mut self) -> Interrupted {
         let kind = tokio::select! {
             _ = self.hangup.recv() => SignalKind::hangup(),
             _ = self.interrupt.recv() => SignalKind::interrupt(),

@@ -1,4 +1,6 @@
-//! How much the command takes in.
+//! How much the command takes in, and how long it waits.
+
+use std::time::Duration;
 
 /// The largest file with an API key.
 pub(crate) const MAX_KEY_FILE_BYTES: u64 = 4 * 1024;
@@ -10,5 +12,13 @@ pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 * 1024 * 1024;
 pub(crate) const MAX_WORD_CHARS: usize = 1_024;
 /// Steps that are drawn at a time while a run is watched; a terminal has not more lines to spare.
 pub(crate) const MAX_LIVE_STEPS: usize = 20;
+/// Connections that wait to be accepted.
+pub(crate) const LISTEN_BACKLOG: u32 = 1_024;
+/// How long the name of the database may take to be looked up, before its name alone is closed to requests.
+pub(crate) const OWN_LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest secret that documents name, in bytes.
+pub(crate) const MAX_SECRET_BYTES: u64 = 64 * 1024;
+/// Files of secrets that are warned about, each once, because others can read them.
+pub(crate) const MAX_SECRET_WARNINGS: usize = 1_000;
 /// Largest file that holds a sealing key, in bytes.
 pub(crate) const MAX_SEALING_KEY_BYTES: u64 = 64 * 1024;

@@ -78,6 +78,10 @@ fn run(arguments: Arguments) -> Result<()> {
     }
     let server = arguments.server;
     server.check()?;
+    let given: Vec<String> = std::env::args_os().map(|given| given.to_string_lossy().into_owned()).collect();
+    if let Some(warning) = store_url::find_warning(given.iter().map(String::as_str)) {
+        output::say(warning);
+    }
     match arguments.command {
         Command::Dev(options) => serving(&logs("warn"), dev::run(options)),
         Command::Serve(options) => serving(&logs("info"), serve::run(*options)),
@@ -116,6 +120,7 @@ fn serving(logs: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<
     let outcome = runtime.block_on(async {
         let exporter = Exporter::from_env()?;
         logging::start(logs, exporter.as_ref())?;
+        logging::log_panics();
         let outcome = work.await;
         if let Some(exporter) = exporter {
             exporter.flush().await;

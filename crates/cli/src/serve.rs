@@ -1,27 +1,34 @@
 //! `hapax serve`: the server for production.
 
 pub(crate) mod assemble;
+pub(crate) mod bound;
 mod config_file;
 #[cfg(test)]
 mod reference;
 mod secrets;
 pub(crate) mod settings;
 pub(crate) mod stopping;
+mod ways_out;
 
-use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+use anyhow::{Context, Error, Result, bail};
 use hapax_server::exposure::{Protection, check_exposure};
 use hapax_server::listen::ListenOptions;
 use hapax_server::tls::load_tls;
-use tokio::net::TcpListener;
 
 use crate::output;
-use crate::store_url::without_secrets;
+use crate::store_url::{is_shared, without_secrets};
 use assemble::{Assembly, assemble};
+use bound::Bound;
 use settings::{ServeOptions, Settings};
 use stopping::Stopping;
 
+/// What is read if no other configuration is named.
+const CONFIG: &str = "hapax.toml";
+
 pub(crate) async fn run(options: ServeOptions) -> Result<()> {
-    let settings = Settings::gather(options)?;
+    let settings = Settings::gather(with_config_of_folder(options))?;
     let Some(store) = &settings.store else {
         bail!(
             "say which store: --store sqlite:PATH or --store postgres://… (or HAPAX_STORE, or `store` in the configuration)"
@@ -34,12 +41,17 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
         allows_plain: settings.behind_proxy,
     };
     check_exposure(settings.listen, protection)?;
+    if is_shared(store) {
+        settings.check_for_several_nodes()?;
+    }
     if store == "memory:" {
         output::say("hapax: memory: keeps nothing; use it to try things out only");
     }
     let stopping = Stopping::listen()?;
-    let assembly = assemble(store, &settings, stopping.draining()).await?;
-    serve(assembly, &settings, stopping, |address, key| {
+    let bound = Bound::take(&settings)?;
+    let assembly = assemble(store, &settings, bound.addresses(), stopping.draining());
+    let assembly = stopping.starting(assembly).await?;
+    serve(assembly, bound, &settings, stopping, |address, key| {
         let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
         output::say(&format!("hapax: serving {} on {scheme}://{address}", without_secrets(store)));
         if let Some(key) = key {
@@ -52,9 +64,20 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     .await
 }
 
+/// The options, with the configuration that lies in the working directory if no other is named.
+fn with_config_of_folder(options: ServeOptions) -> ServeOptions {
+    let path = Path::new(CONFIG);
+    if options.config.is_some() || !path.exists() {
+        return options;
+    }
+    output::say(&format!("hapax: settings are read from {CONFIG} in the working directory"));
+    ServeOptions { config: Some(path.to_owned()), ..options }
+}
+
 /// Listens, tells that it does, and serves until told to stop. Whether the address is safe to listen on is the caller's to check.
 pub(crate) async fn serve(
     assembly: Assembly,
+    bound: Bound,
     settings: &Settings,
     stopping: Stopping,
     ready: impl FnOnce(std::net::SocketAddr, Option<String>) -> Result<()>,
@@ -63,23 +86,23 @@ pub(crate) async fn serve(
     if let (Some(chain), Some(key)) = (&settings.tls_cert, &settings.tls_key) {
         listen.tls = Some(load_tls(chain, key)?);
     }
-    let listener = TcpListener::bind(settings.listen).await;
-    let listener = listener.with_context(|| format!("{} cannot be listened on", settings.listen))?;
+    let (listener, metrics) = bound.listen()?;
     let address = listener.local_addr().context("the address that is listened on cannot be told")?;
-    if let Some(metrics) = settings.metrics_listen {
-        let listener = TcpListener::bind(metrics).await;
-        let listener = listener.with_context(|| format!("{metrics} cannot be listened on"))?;
+    if let Some(listener) = metrics {
         let server = assembly.server.clone();
         tokio::spawn(async move { server.serve_metrics(listener, ListenOptions::default()).await });
     }
     let key = match settings.is_dev {
         true => None,
-        false => assembly.server.bootstrap().await?,
+        false => stopping.starting(async { Ok(assembly.server.bootstrap().await?) }).await?,
     };
     ready(address, key.map(|key| key.reveal().to_owned()))?;
     let drained = tokio::select! {
         drained = assembly.server.serve(listener, listen) => drained?,
-        () = stopping.insisted() => bail!("stopped at once; what was in flight is taken up by the next start"),
+        signal = stopping.insisted() => {
+            let told = "stopped at once; what was in flight is taken up by the next start";
+            return Err(Error::from(signal).context(told));
+        }
     };
     match drained.cut {
         0 => output::say("hapax: stopped in good order"),

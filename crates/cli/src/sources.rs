@@ -29,8 +29,8 @@ Examples:
   hapax sources events list --status failed
   hapax sources events reprocess stripe-payments evt_1
 
-`hapax validate FILE` looks for errors without a server. Secrets are named, never given: secret://stripe-webhook is read from
-HAPAX_SECRET_STRIPE_WEBHOOK, or from the server's folder of secrets.";
+`hapax validate FILE` looks for errors without a server. Secrets are named, never given: secret://stripe-webhook of the workspace
+acme is read by the server from HAPAX_SECRET_ACME__STRIPE_WEBHOOK, or from acme/stripe-webhook in its folder of secrets.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

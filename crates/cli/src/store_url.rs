@@ -4,6 +4,11 @@ pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
+/// May several processes work on it at the same time?
+pub(crate) fn is_shared(url: &str) -> bool {
+    is_postgres(url) || (url.starts_with("sqlite:") && url.ends_with("?shared=true"))
+}
+
 /// The URL without what must not be shown: a password may stand before the host, or in the query.
 pub(crate) fn without_secrets(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };
@@ -14,9 +19,51 @@ pub(crate) fn without_secrets(url: &str) -> String {
     }
 }
 
+/// Whether a password stands in it, before the host or in the query.
+fn has_password(url: &str) -> bool {
+    let Some((_, rest)) = url.split_once("://").filter(|_| is_postgres(url)) else { return false };
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let before_host = place.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
+    before_host.is_some_and(|(_, password)| !password.is_empty())
+        || query.split('&').any(|part| part.starts_with("password=") && part.len() > "password=".len())
+}
+
+/// What to say if somebody gave a password on the command line, where everybody on the machine can see it.
+pub(crate) fn find_warning<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
+    let url = |argument: &'a str| argument.split_once('=').filter(|(name, _)| name.starts_with('-'));
+    let is_open =
+        |argument: &&str| has_password(argument) || url(argument).is_some_and(|(_, url)| has_password(url));
+    arguments.into_iter().find(is_open).map(|_| {
+        "hapax: warning: a password on the command line can be seen by everybody on this machine, and stays in the history of the \
+         shell; give the URL in HAPAX_STORE, or as `store` in the configuration file"
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// RELIABILITY, CLI: a secret given on the command line is warned about.
+    #[test]
+    fn a_password_on_the_command_line_is_warned_about() {
+        for open in [
+            "postgres://u:secret@h/d",
+            "postgresql://u:s@c:ret@h/d",
+            "--store=postgres://u:secret@h/d",
+            "postgres://u@h/d?sslmode=require&password=secret",
+        ] {
+            assert!(find_warning(["serve", open]).is_some(), "{open}");
+        }
+        for fine in [
+            "postgres://u@h:5432/d",
+            "postgres://u:@h/d",
+            "sqlite:a:b@c.db",
+            "--store=postgres://h/d",
+            "a:b@c",
+        ] {
+            assert!(find_warning(["serve", fine]).is_none(), "{fine}");
+        }
+    }
 
     #[test]
     fn no_password_is_shown() {

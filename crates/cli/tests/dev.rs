@@ -2,13 +2,17 @@
 
 mod support {
     pub mod dev;
+    pub mod serve;
 }
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
 use support::dev::{Dev, hapax};
+use support::serve::Serve;
 
 const AN_HOUR_MS: u64 = 3_600_000;
 
@@ -58,11 +62,57 @@ fn every_signal_to_stop_is_heeded_in_bounded_time_with_work_in_hand() {
         let dev = Dev::start();
         dev.create_run("later", AN_HOUR_MS);
         let address = dev.told("url").replace("http://", "");
-        let idle = std::net::TcpStream::connect(address).unwrap();
+        let idle = TcpStream::connect(address).unwrap();
         let ended = dev.stop(signal);
         assert_eq!(ended.status.code(), Some(0), "{signal:?}");
         drop(idle);
     }
+}
+
+/// RELIABILITY, CLI: SIGINT. A database that does not answer is not waited for once somebody has had enough.
+#[test]
+fn a_signal_ends_a_server_that_has_not_started_yet() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let store = format!("postgres://ann@{}/orders", silent.local_addr().unwrap());
+        let starting = Serve::start(hapax().args(["serve", "--listen", "127.0.0.1:0", "--store", &store]));
+        let asked = silent.accept().unwrap();
+        starting.signal(signal);
+        let (exit, said) = starting.end();
+        assert_eq!(exit, Some(code), "{said}");
+        assert!(said.contains("stopped before it had started"), "{said}");
+        drop(asked);
+    }
+}
+
+/// RELIABILITY, CLI: SIGHUP stops in good order, as do the others; inv. 63: a second signal exits at once.
+#[test]
+fn serve_stops_in_good_order_at_the_first_signal_and_at_once_at_the_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("hapax.db").display());
+    let serve = || Serve::start(hapax().args(["serve", "--listen", "127.0.0.1:0", "--store", &store]));
+    let server = serve();
+    server.address();
+    server.signal(Signal::HUP);
+    let (exit, said) = server.end();
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(said.contains("stopped in good order"), "{said}");
+
+    let server = serve();
+    let mut busy = TcpStream::connect(server.address()).unwrap();
+    // Its body never comes, so it is in flight for as long as a body may take.
+    let head = "POST /api/v1/webhooks/acme/x HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+                content-length: 9\r\nexpect: 100-continue\r\n\r\n";
+    busy.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    busy.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100", "it waits for the body now");
+    server.signal(Signal::INT);
+    server.until_said("a second signal stops at once");
+    server.signal(Signal::INT);
+    let (exit, said) = server.end();
+    assert_eq!(exit, Some(130), "{said}");
+    assert!(said.contains("taken up by the next start"), "{said}");
 }
 
 fn refusal(arguments: &[&str]) -> String {
@@ -100,6 +150,52 @@ fn a_server_that_could_not_be_safe_or_keep_anything_does_not_begin() {
         assert!(said.contains(told), "{arguments:?} is not told {told:?}: {said}");
     }
     assert!(!folder.path().join("hapax.db").exists(), "what is refused leaves nothing behind");
+}
+
+/// RELIABILITY, SSRF: our own addresses are always denied, also at a port that was free to choose.
+#[test]
+fn a_document_may_call_this_machine_but_not_the_server_itself() {
+    let dev = Dev::start();
+    let upload = |url: &str| {
+        let document = format!(
+            r#"{{ "name": "calls", "version": 1, "steps": [{{ "name": "a", "type": "http", "method": "GET", "url": "{url}" }}] }}"#
+        );
+        dev.call(
+            "/api/v1/workflow-definitions",
+            &format!("-H 'Content-Type: application/json' -d '{document}'"),
+        )
+    };
+    let refused = upload(&dev.told("url"));
+    assert_eq!(refused["code"], "address_not_allowed", "{refused}");
+    let made = upload("http://127.0.0.1:1/");
+    assert_eq!(made["name"], "calls", "{made}");
+}
+
+/// DESIGN: flags > environment > hapax.toml > defaults. RELIABILITY, config files: a variable set but empty.
+#[test]
+fn a_setting_is_taken_from_the_flag_then_the_environment_then_the_file_in_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("hapax.toml"), "store = \"memory:\"\nlisten = \"in-the-file\"\n").unwrap();
+    let other = folder.path().join("other.toml");
+    fs::write(&other, "store = \"memory:\"\nlisten = \"in-the-other\"\n").unwrap();
+    let refused = |listen: Option<&str>, arguments: &[&str]| {
+        let mut command = hapax();
+        command.arg("serve").args(arguments).current_dir(folder.path());
+        if let Some(listen) = listen {
+            command.env("HAPAX_LISTEN", listen);
+        }
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let in_the_file = refused(None, &[]);
+    assert!(in_the_file.contains("\"in-the-file\"") && in_the_file.contains("hapax.toml in the working"));
+    let named = refused(None, &["--config", other.to_str().unwrap()]);
+    assert!(named.contains("\"in-the-other\"") && !named.contains("working directory"), "{named}");
+    assert!(refused(Some("in-the-environment"), &[]).contains("\"in-the-environment\""));
+    assert!(refused(Some("in-the-environment"), &["--listen", "a-flag"]).contains("\"a-flag\""));
+    let empty = refused(Some(""), &[]);
+    assert!(empty.contains("listen: \"\" is not an address"), "it counts as given: {empty}");
 }
 
 #[test]

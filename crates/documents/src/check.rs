@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use hapax_engine::model::canonical_json;
 
@@ -9,6 +10,27 @@ use crate::decode::decode;
 use crate::model::Document;
 use crate::node::{Format, read, text_of};
 use crate::problem::{Problem, Problems};
+
+/// Judges the address of a request as far as it is fixed: why nothing may be sent there.
+#[derive(Clone)]
+pub struct JudgeAddress(Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>);
+
+impl JudgeAddress {
+    /// Judges as this function does.
+    pub fn new(judge: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        JudgeAddress(Arc::new(judge))
+    }
+
+    pub(crate) fn judge(&self, url: &str) -> Result<(), String> {
+        (self.0)(url)
+    }
+}
+
+impl fmt::Debug for JudgeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JudgeAddress")
+    }
+}
 
 /// What is there for documents to use; what is `None` is not judged.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +41,8 @@ pub struct Known {
     pub workflows: Option<BTreeSet<String>>,
     /// Names of secrets. Another is a warning, since it may come later.
     pub secrets: Option<BTreeSet<String>>,
+    /// Where requests may go. Another address is an error, if the document says it and does not leave it to an expression.
+    pub addresses: Option<JudgeAddress>,
 }
 
 /// A document in which no error was found.

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_engine::Failure;
+use hapax_engine::model::WorkspaceId;
 use serde_json::Value;
+
+use crate::check::{JudgeAddress, Known};
 
 type Handling = Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>;
 type Handler = Arc<dyn Fn(TaskCall) -> Handling + Send + Sync>;
@@ -95,15 +98,23 @@ pub enum HttpFault {
 /// Sends requests.
 #[async_trait]
 pub trait HttpCaller: Send + Sync {
-    /// Sends one, once: trying again is for the engine. Redirects are answers.
-    async fn call(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault>;
+    /// Sends one for this workspace, once: trying again is for the engine. Redirects are answers.
+    async fn call(&self, workspace: &WorkspaceId, call: HttpCall) -> Result<HttpAnswer, HttpFault>;
+
+    /// Why nothing would be sent to this address for this workspace, as far as that can be told beforehand: for whoever uploads a
+    /// document.
+    fn check_address(&self, workspace: &WorkspaceId, url: &str) -> Result<(), String> {
+        let _ = (workspace, url);
+        Ok(())
+    }
 }
 
-/// Knows what secrets are, by name.
+/// Knows what secrets are, by workspace and name.
 #[async_trait]
 pub trait Secrets: Send + Sync {
-    /// The secret of this name. A failure is that of the step that needs it.
-    async fn get_secret(&self, name: &str) -> Result<String, Failure>;
+    /// What this workspace calls by this name: never what another does, because whoever writes its documents sends it wherever they
+    /// like. A failure is that of the step that needs it.
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure>;
 }
 
 /// All that a document may use.
@@ -173,18 +184,40 @@ impl Hands {
         }
     }
 
+    /// What they do for one workspace.
+    pub fn of<'a>(&'a self, workspace: &'a WorkspaceId) -> WorkspaceHands<'a> {
+        WorkspaceHands { hands: self, workspace }
+    }
+}
+
+/// What a document of one workspace may use of the outside world.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkspaceHands<'a> {
+    hands: &'a Hands,
+    workspace: &'a WorkspaceId,
+}
+
+impl WorkspaceHands<'_> {
+    /// What is there for documents of this workspace to use.
+    pub fn known(&self) -> Known {
+        let (caller, workspace) = (self.hands.http.clone(), self.workspace.clone());
+        let addresses =
+            caller.map(|caller| JudgeAddress::new(move |url: &str| caller.check_address(&workspace, url)));
+        Known { tasks: self.hands.known_tasks(), addresses, ..Known::default() }
+    }
+
     /// Sends a request, by whoever sends requests.
     pub async fn send(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
-        match &self.http {
-            Some(caller) => caller.call(call).await,
+        match &self.hands.http {
+            Some(caller) => caller.call(self.workspace, call).await,
             None => Err(HttpFault::Refused { why: "nobody here sends requests".into() }),
         }
     }
 
-    /// The secret of this name, from whoever knows the secrets.
+    /// The workspace's secret of this name, from whoever knows the secrets.
     pub async fn get_secret(&self, name: &str) -> Result<String, Failure> {
-        match &self.secrets {
-            Some(secrets) => secrets.get_secret(name).await,
+        match &self.hands.secrets {
+            Some(secrets) => secrets.get_secret(self.workspace, name).await,
             None => {
                 Err(Failure::permanent(format!("there is no secret {name:?}")).with_code("unknown_secret"))
             }

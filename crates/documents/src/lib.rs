@@ -18,13 +18,13 @@ pub mod source;
 mod span;
 mod template;
 
-pub use check::{Checked, Known, check, check_bytes};
+pub use check::{Checked, JudgeAddress, Known, check, check_bytes};
 pub use entity::{
     CheckedEntity, EntityCall, EntityDocument, check_entity, check_entity_bytes, draw_mermaid, draw_svg,
     is_entity,
 };
 pub use expression::Expression;
-pub use hands::{Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secrets, TaskCall};
+pub use hands::{Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secrets, TaskCall, WorkspaceHands};
 pub use model::Document;
 pub use node::Format;
 pub use problem::{Position, Problem, Severity};

@@ -53,6 +53,8 @@ pub const MAX_URL_BYTES: usize = 8 * 1024;
 pub const DEFAULT_HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest an `http` step may wait for its answer.
 pub const MAX_HTTP_TIMEOUT: Duration = Duration::from_secs(600);
+/// Longest an after-effect may wait for its answer: with the grace it is what the outbox gives an attempt.
+pub const MAX_AFTER_EFFECT_TIMEOUT: Duration = Duration::from_secs(55);
 /// How much longer than the caller the engine waits before it cuts an `http` attempt off.
 pub const HTTP_GRACE: Duration = Duration::from_secs(5);
 

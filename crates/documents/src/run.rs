@@ -15,7 +15,7 @@ use hapax_engine::{Ctx, Engine, Error, Failure};
 use serde_json::{Value, json};
 
 use crate::check::Checked;
-use crate::hands::Hands;
+use crate::hands::{Hands, WorkspaceHands};
 use crate::limits::MAX_ITEMS;
 use crate::model::{Child, Condition, ForEach, Parallel, Promise, Step, StepKind, Wait};
 use crate::scope::Scope;
@@ -69,6 +69,11 @@ struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
+    /// What the hands do for the workspace of the run.
+    fn own_hands(self) -> WorkspaceHands<'a> {
+        self.hands.of(self.ctx.workspace())
+    }
+
     /// One after another.
     fn steps<'s>(self, steps: &'s [Step], scope: &'s mut Scope) -> Steps<'s>
     where

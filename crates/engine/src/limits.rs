@@ -79,7 +79,7 @@ pub const MAX_STORE_WAIT: Duration = Duration::from_secs(30);
 pub const MAX_DELIVERY: Duration = Duration::from_secs(60);
 /// Most after-effects on their way to one target at once.
 pub const MAX_DELIVERIES_PER_TARGET: usize = 1_024;
-/// Longest wait for the answer of a probe, unless its step has a timeout.
+/// Longest wait for the answer of a probe, unless it or its step has a timeout.
 pub const MAX_PROBE: Duration = Duration::from_secs(30);
 /// How long after a probe that could not tell the provider is asked again, while people look into it; twice as long each time.
 pub const PROBE_EVERY: Duration = Duration::from_secs(300);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// From the call to the last byte of the answer, unless the rules say otherwise.
+/// From the call to the last byte of the answer of a request that does not say how long it may take, unless the rules say otherwise.
 pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most that rules may grant a request.
+/// The most that a request may ask for, and that rules may grant.
 pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// For the look-up, the connection and the TLS handshake together, unless the rules say otherwise.

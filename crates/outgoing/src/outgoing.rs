@@ -116,8 +116,7 @@ impl Outgoing {
         let target = Target::read(&request.url)?;
         let headers = self.head(&request, &target)?;
         let start = Instant::now();
-        let allowed =
-            request.timeout.map_or(self.rules.total_timeout, |own| own.min(self.rules.total_timeout));
+        let allowed = request.timeout.unwrap_or(self.rules.total_timeout).min(self.rules.longest_timeout);
         let deadline = start + allowed;
         let connected_by = start + self.rules.connect_timeout.min(allowed);
 
@@ -212,8 +211,11 @@ fn judge(rules: &Rules) -> Result<HeaderValue, Unusable> {
             what: "a timeout of zero lets no request through; give it at least a moment",
         });
     }
-    if rules.total_timeout > LONGEST_TIMEOUT {
-        return Err(Unusable::Limit { what: "total_timeout may be an hour at most" });
+    if rules.longest_timeout > LONGEST_TIMEOUT {
+        return Err(Unusable::Limit { what: "longest_timeout may be an hour at most" });
+    }
+    if rules.total_timeout > rules.longest_timeout {
+        return Err(Unusable::Limit { what: "total_timeout may be longest_timeout at most" });
     }
     if rules.max_response_headers == 0 {
         return Err(Unusable::Limit { what: "max_response_headers must be at least 1" });

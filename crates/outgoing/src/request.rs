@@ -16,7 +16,7 @@ pub struct Request {
     pub headers: HeaderMap,
     /// The body; empty for none.
     pub body: Bytes,
-    /// From the call to the last byte of the answer, if that is to be less than the rules grant.
+    /// From the call to the last byte of the answer; what the rules say if absent, and never more than their `longest_timeout`.
     pub timeout: Option<Duration>,
 }
 

@@ -29,8 +29,10 @@ pub struct Rules {
     /// Our own addresses (admin, metrics, database), always closed. One with an unspecified address (`0.0.0.0:9090`)
     /// closes that port on every address of this machine.
     pub denied_addresses: Vec<SocketAddr>,
-    /// From the call to the last byte of the answer. A request may ask for less.
+    /// From the call to the last byte of the answer, of a request that does not say how long it may take.
     pub total_timeout: Duration,
+    /// The most that a request may ask for instead.
+    pub longest_timeout: Duration,
     /// For look-up, connection and TLS handshake together.
     pub connect_timeout: Duration,
     /// Bytes of an answer's body.
@@ -84,6 +86,7 @@ impl Default for Rules {
             ports: Ports::default(),
             denied_addresses: Vec::new(),
             total_timeout: limits::TOTAL_TIMEOUT,
+            longest_timeout: limits::LONGEST_TIMEOUT,
             connect_timeout: limits::CONNECT_TIMEOUT,
             max_response_bytes: limits::MAX_RESPONSE_BYTES,
             max_response_headers: limits::MAX_RESPONSE_HEADERS,

@@ -139,7 +139,7 @@ async fn catch_panics(work: impl Future<Output = Result<Response, Infallible>>) 
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
         Err(_) => {
-            // The panic's own text may hold anything; the panic hook has written it where operators look.
+            // The panic's own text may hold anything; the hook (`logging::log_panics`) has written it where operators look.
             tracing::error!(trace_id = ?TraceId::current(), "a handler panicked");
             let detail = "The server failed; its logs have the cause under this traceId. If the request had an \
                           idempotency key, send it again under the same key.";

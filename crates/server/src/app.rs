@@ -16,7 +16,7 @@ use crate::identity::Identity;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
-use crate::rate_limit::FailedAuth;
+use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::subscriptions::Subscriptions;
 
 /// The server's parts, as handlers see them.
@@ -29,6 +29,8 @@ pub struct App {
     pub directory: Directory,
     /// Tells callers apart.
     pub authenticator: Authenticator,
+    /// How often credentials may ask.
+    pub request_rate: RequestRate,
     /// Those who came with a token that settles nothing.
     pub strangers: FailedAuth,
     /// Documents that can be run.

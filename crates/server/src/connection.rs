@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -23,8 +23,9 @@ use tower_service::Service;
 use crate::drain::Draining;
 use crate::limits;
 use crate::listen::ListenOptions;
+use crate::paced_streams::{AnswerBody, StreamExecutor};
 use crate::proxies::Proxies;
-use crate::pulse::{InFlight, Pulse, Verdict};
+use crate::pulse::{Pulse, Verdict};
 use crate::screen::screen;
 use crate::trace::TraceId;
 use crate::watched_io::WatchedIo;
@@ -91,9 +92,7 @@ pub(crate) async fn serve_connection<T, S>(
             let in_flight = pulse.begin_request();
             let peer = peer.told_by(&proxies, request.headers());
             let answer = answer(service.clone(), request, peer, max_uri_bytes, body_timeout);
-            async move {
-                Ok::<_, Infallible>(answer.await.map(|inner| CountedBody { inner, _in_flight: in_flight }))
-            }
+            async move { Ok::<_, Infallible>(answer.await.map(|inner| AnswerBody::new(inner, in_flight))) }
         })
     };
     let builder = protocols(options);
@@ -130,8 +129,8 @@ pub(crate) async fn serve_connection<T, S>(
     }
 }
 
-fn protocols(options: &ListenOptions) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn protocols(options: &ListenOptions) -> auto::Builder<StreamExecutor> {
+    let mut builder = auto::Builder::new(StreamExecutor { stall_timeout: options.write_stall_timeout });
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -198,32 +197,6 @@ impl http_body::Body for TimedBody {
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(end)));
         ready!(deadline.as_mut().poll(cx));
         Poll::Ready(Some(Err(BodyTimedOut.into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-/// A response's body that keeps its request in flight until it is sent.
-struct CountedBody {
-    inner: Body,
-    _in_flight: InFlight,
-}
-
-impl http_body::Body for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {

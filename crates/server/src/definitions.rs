@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::changed_items::each_changed_item;
 use crate::errors::{of_store, problem_of};
 use crate::identity::Identity;
-use crate::limits::{DEFINITION_OVERLAP, DEFINITION_POLL, MAX_DEFINITIONS};
+use crate::limits::{DEFINITION_OVERLAP, DEFINITION_POLL, MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::Uploaded;
 
 /// What is kept of a definition, beside its name and its times.
@@ -120,16 +120,15 @@ impl Definitions {
         identity: &Identity,
         uploaded: Uploaded,
     ) -> Result<(api::Definition, bool), Problem> {
-        let checked = uploaded.check(&self.hands)?;
+        let checked = uploaded.check(self.hands.of(&identity.workspace))?;
         let document = uploaded.document(&checked)?;
         let (name, version) = (&checked.document().name, checked.document().version);
         let digest = digest_of(&checked);
         let id = definition_id(&identity.workspace, name, version);
         let kept = Kept { digest: digest.clone(), document };
         let body = Payload::of(&kept).map_err(|invalid| crate::errors::of_invalid(&invalid))?;
-        if self.count() >= MAX_DEFINITIONS && self.find_known(&id).is_none() {
-            let detail = format!("This server holds at most {MAX_DEFINITIONS} definitions.");
-            return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "definitions"));
+        if self.find_known(&id).is_none() {
+            self.check_quota(&identity.workspace)?;
         }
         let what = Noted::SetUp { kind: "definition".into(), id: id.to_string(), change: "created".into() };
         let note =
@@ -159,6 +158,18 @@ impl Definitions {
             }
             PutOutcome::Stale(_) | PutOutcome::Missing => unreachable!("nothing was expected to be there"),
         }
+    }
+
+    fn check_quota(&self, workspace: &WorkspaceId) -> Result<(), Problem> {
+        let known = self.known.read().expect("no holder panics");
+        let here = known.values().filter(|one| one.workspace == *workspace).count();
+        let (most, of) = match () {
+            () if here >= MAX_DEFINITIONS_PER_WORKSPACE => (MAX_DEFINITIONS_PER_WORKSPACE, "workspace"),
+            () if known.len() >= MAX_DEFINITIONS => (MAX_DEFINITIONS, "server"),
+            () => return Ok(()),
+        };
+        let detail = format!("This {of} holds at most {most} definitions.");
+        Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "definitions"))
     }
 
     /// One definition of a workspace.

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
@@ -97,6 +98,7 @@ impl Guard {
         }
         let now = self.app.store.now();
         let identity = self.app.authenticator.identify(headers, address, now).await?;
+        self.app.request_rate.take(identity.credential.as_str(), Instant::now())?;
         if !self.access.allows(identity.role, identity.is_installation()) {
             let least = self.access.least_role();
             let detail =

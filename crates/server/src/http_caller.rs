@@ -2,25 +2,28 @@
 
 use async_trait::async_trait;
 use hapax_documents::{HttpAnswer, HttpCall, HttpCaller, HttpFault};
-use hapax_outgoing::{Fault, Outgoing, Request};
+use hapax_engine::model::WorkspaceId;
+use hapax_outgoing::{Fault, Refusal, Request};
 use http::{HeaderName, HeaderValue, Method};
+
+use crate::ways_out::WaysOut;
 
 /// Sends what http steps ask for.
 #[derive(Debug)]
-pub struct GuardedCaller(Outgoing);
+pub struct GuardedCaller(WaysOut);
 
 impl GuardedCaller {
     /// Sends within the rules of `outgoing`.
-    pub fn new(outgoing: Outgoing) -> Self {
-        GuardedCaller(outgoing)
+    pub fn new(outgoing: impl Into<WaysOut>) -> Self {
+        GuardedCaller(outgoing.into())
     }
 }
 
 #[async_trait]
 impl HttpCaller for GuardedCaller {
-    async fn call(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
+    async fn call(&self, workspace: &WorkspaceId, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
         let request = request_of(&call).map_err(|why| HttpFault::Refused { why })?;
-        match self.0.send(request).await {
+        match self.0.of(workspace).send(request).await {
             Ok(answer) => {
                 if answer.body.len() > call.max_response_bytes {
                     return Err(HttpFault::TooLarge { limit: call.max_response_bytes });
@@ -42,6 +45,14 @@ impl HttpCaller for GuardedCaller {
                 let headers = vec![("location".to_owned(), location)];
                 Ok(HttpAnswer { status, headers, body: Vec::new() })
             }
+        }
+    }
+
+    fn check_address(&self, workspace: &WorkspaceId, url: &str) -> Result<(), String> {
+        match self.0.of(workspace).check(&Request::get(url)) {
+            // What is no URL at all is the document's own to find.
+            Ok(()) | Err(Refusal::BadUrl { .. }) => Ok(()),
+            Err(why) => Err(why.to_string()),
         }
     }
 }

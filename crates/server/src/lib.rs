@@ -33,6 +33,7 @@ pub mod strict_json;
 pub mod tls;
 pub mod trace;
 pub mod uploaded;
+pub mod ways_out;
 
 mod app;
 mod base62;
@@ -46,6 +47,7 @@ mod installation_secret;
 mod metrics;
 mod observed;
 mod options;
+mod paced_streams;
 mod pages;
 mod problems;
 mod pulse;

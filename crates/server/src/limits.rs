@@ -15,7 +15,8 @@ pub const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 pub const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time to read a whole body.
 pub const BODY_READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time that bytes for a client may lie unsent because it does not read.
+/// Longest time that bytes for a client may lie unsent because it does not read, or leaves the window of a stream closed. Streams are
+/// looked at once in this time, so one may last up to twice as long.
 pub const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time a connection may be kept without a request. More than the 60 s of common load balancers, so that they, not
 /// we, are the ones to close.
@@ -36,6 +37,8 @@ pub const MAX_HTTP2_STREAMS: u32 = 128;
 pub const MAX_HTTP2_PENDING_RESETS: usize = 20;
 /// Most bytes held back for one HTTP/2 stream that its client does not read.
 pub const MAX_HTTP2_SEND_BUFFER: usize = 256 * 1024;
+/// Most bytes of an answer that an HTTP/2 client is handed at a time, and must take within [`WRITE_STALL_TIMEOUT`].
+pub const MAX_PIECE_BYTES: usize = 16 * 1024;
 /// How often an HTTP/2 client is asked whether it is still there.
 pub const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long it may take to say so.
@@ -94,6 +97,8 @@ pub const LAST_USED_RESOLUTION: Duration = Duration::from_secs(3600);
 pub const MAX_DOCUMENT_BYTES: usize = 512 * 1024;
 /// Most definitions of one installation: each claim looks for due runs of each.
 pub const MAX_DEFINITIONS: usize = 2_000;
+/// Most definitions of a workspace, so that one cannot take the room of all.
+pub const MAX_DEFINITIONS_PER_WORKSPACE: usize = 500;
 /// How often definitions that other nodes were given are looked for.
 pub const DEFINITION_POLL: Duration = Duration::from_secs(1);
 /// How far back that look goes: longer than any write takes to become visible.

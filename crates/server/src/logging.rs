@@ -98,6 +98,20 @@ pub fn start(options: &LogOptions, exporter: Option<&Exporter>) -> Result<(), Lo
     tracing_subscriber::registry().with(lines).with(spans).try_init().map_err(|_| LoggingError::Taken)
 }
 
+/// Has panics of this whole process written as one line of the log each, in place of the many lines without bound that Rust writes on
+/// standard error.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        write_panic(&place, panic.payload_as_str().unwrap_or("a value that is no text"));
+    }));
+}
+
+fn write_panic(place: &str, text: &str) {
+    let thread = std::thread::current();
+    tracing::error!(place, text, thread = thread.name().unwrap_or_default(), "a panic");
+}
+
 /// Is given each line whole.
 type WriteLine = dyn Fn(&[u8]) + Send + Sync;
 
@@ -130,5 +144,30 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut line = Line::begin(self.format, self.colour, now, *about.level(), about.target());
         event.record(&mut line);
         (self.write)(line.end().as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::limits::MAX_LOG_LINE_BYTES;
+
+    /// RELIABILITY, security, "Secrets and logs": whatever a panic says, it is one line, and a short one.
+    #[test]
+    fn a_panic_is_one_bounded_line() {
+        let written: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let into = written.clone();
+        let lines = Lines::new(&LogOptions::default(), move |line| {
+            into.lock().unwrap().extend_from_slice(line);
+        });
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            write_panic("src/a.rs:1:2", &"on\npurpose\u{1b}[2J ".repeat(10_000));
+        });
+        let written = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        assert!(written.contains("a panic") && written.contains("src/a.rs:1:2"), "{written}");
+        assert!(written.len() <= MAX_LOG_LINE_BYTES && written.matches('\n').count() == 1, "{written}");
+        assert!(!written.contains('\u{1b}'), "{written}");
     }
 }

@@ -149,7 +149,12 @@ pub fn text() -> &'static str {
 }
 
 /// The description as a page, without anything from elsewhere.
-pub fn page() -> String {
+pub fn page() -> &'static str {
+    static PAGE: LazyLock<String> = LazyLock::new(render_page);
+    &PAGE
+}
+
+fn render_page() -> String {
     let value: Value = serde_json::from_str(text()).expect("just written");
     let mut body = String::new();
     let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");

@@ -1,6 +1,7 @@
 //! How a server is set up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use hapax_api as api;
@@ -9,10 +10,10 @@ use hapax_engine::model::WorkspaceId;
 use hapax_http_idempotency::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, Policy, RELEASING,
 };
-use hapax_outgoing::Outgoing;
 
 use crate::drain::Draining;
 use crate::sealing::SealingKey;
+use crate::ways_out::WaysOut;
 
 /// How a server is set up.
 #[derive(Debug, Clone)]
@@ -24,7 +25,9 @@ pub struct ServerOptions {
     /// How long runs in flight may take to come to a boundary when the server stops.
     pub grace: Duration,
     /// Sends webhooks, within the same rules as http steps.
-    pub outgoing: Outgoing,
+    pub outgoing: WaysOut,
+    /// Most requests of one credential in a second, with as many at once; no limit if absent.
+    pub requests_per_second: Option<NonZeroU32>,
     /// What secrets in the store are sealed with: the first seals, all of them open. If there are none, a key that lies in the store is
     /// used, which keeps secrets from those who see a part of it, not from those who have all of it.
     pub sealing_keys: Vec<SealingKey>,

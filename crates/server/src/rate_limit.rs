@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -146,13 +147,17 @@ impl FailedAuth {
 }
 
 /// Counts requests by credential; without an allowance it lets everything through.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RequestRate(Option<Mutex<Buckets<String>>>);
 
 impl RequestRate {
-    /// With this allowance for each credential.
-    pub fn new(allowance: Allowance) -> Self {
-        RequestRate(Some(Mutex::new(Buckets::new(allowance, limits::MAX_RATE_LIMIT_ENTRIES))))
+    /// With so many requests a second for each credential, and as many at once; `None`: without a limit.
+    pub fn per_second(requests: Option<NonZeroU32>) -> Self {
+        RequestRate(requests.map(|requests| {
+            let allowance =
+                Allowance { burst: requests.get(), refill: Duration::from_secs(1) / requests.get() };
+            Mutex::new(Buckets::new(allowance, limits::MAX_RATE_LIMIT_ENTRIES))
+        }))
     }
 
     /// Counts one request, or refuses it.
@@ -207,12 +212,15 @@ mod tests {
     #[test]
     fn a_credential_without_an_allowance_is_never_refused() {
         let now = Instant::now();
-        let open = RequestRate::default();
+        let open = RequestRate::per_second(None);
         assert!((0..10_000).all(|_| open.take("c", now).is_ok()));
-        let narrow = RequestRate::new(TWO);
+        let narrow = RequestRate::per_second(NonZeroU32::new(2));
         assert!(narrow.take("c", now).is_ok() && narrow.take("c", now).is_ok());
-        assert!(narrow.take("c", now).is_err());
-        assert!(narrow.take("d", now).is_ok());
+        let refused = narrow.take("c", now).unwrap_err();
+        assert_eq!((refused.problem().status, refused.problem().retry_after_seconds), (429, Some(1)));
+        assert!(narrow.take("d", now).is_ok(), "another credential is another matter");
+        let half = Duration::from_millis(500);
+        assert!(narrow.take("c", now + half).is_ok() && narrow.take("c", now + half).is_err());
     }
 
     #[test]

@@ -106,12 +106,14 @@ impl Server {
         tokio::spawn(Hooks::keep_sweeping(Arc::downgrade(&hooks)));
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();
+        let request_rate = RequestRate::per_second(options.requests_per_second);
         let strangers = FailedAuth::default();
         let app = App {
             engine,
             store,
             directory,
             authenticator,
+            request_rate,
             strangers,
             definitions,
             hooks,

@@ -12,7 +12,6 @@ use hapax_engine::model::{Failure, Item, ItemKind, Name, RetryPolicy, Subscriber
 use hapax_engine::runtime::{Announcer, Delivery, TargetOptions};
 use hapax_engine::store::{Catalog, ListItems, Store};
 use hapax_engine::{Engine, Error};
-use hapax_outgoing::Outgoing;
 use hapax_webhooks::limits::{LONGEST_PAUSE, MAX_DELIVERY_ATTEMPTS};
 use serde_json::value::RawValue;
 
@@ -22,6 +21,7 @@ use crate::limits::{
     BURY_DELETED_FOR, DELIVERIES_AT_ONCE, SUBSCRIPTION_OVERLAP, SUBSCRIPTION_POLL, WEBHOOK_TIMEOUT,
 };
 use crate::sealing::Sealer;
+use crate::ways_out::WaysOut;
 
 pub(crate) use kept::{Subscription, subscription_of, target_of};
 
@@ -30,7 +30,7 @@ pub(crate) struct Subscriptions {
     this: Weak<Subscriptions>,
     engine: Engine,
     store: Arc<dyn Store>,
-    outgoing: Outgoing,
+    outgoing: WaysOut,
     sealer: Sealer,
     known: RwLock<Known>,
 }
@@ -44,12 +44,7 @@ struct Known {
 
 impl Subscriptions {
     /// The subscriptions in `store`; from now on the engine asks here who is told.
-    pub(crate) fn new(
-        engine: Engine,
-        store: Arc<dyn Store>,
-        outgoing: Outgoing,
-        sealer: Sealer,
-    ) -> Arc<Self> {
+    pub(crate) fn new(engine: Engine, store: Arc<dyn Store>, outgoing: WaysOut, sealer: Sealer) -> Arc<Self> {
         let subscriptions = Arc::new_cyclic(|this: &Weak<Subscriptions>| Subscriptions {
             this: this.clone(),
             engine,

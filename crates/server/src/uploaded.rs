@@ -3,7 +3,7 @@
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, CheckedEntity, CheckedSource, Format, Hands, Known, Severity};
+use hapax_documents::{Checked, CheckedEntity, CheckedSource, Format, Known, Severity, WorkspaceHands};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::value::RawValue;
 
@@ -25,15 +25,15 @@ impl Uploaded {
     }
 
     /// Checks it; all that is wrong is told at once.
-    pub(crate) fn check(&self, hands: &Hands) -> Result<Checked, Problem> {
-        let known = Known { tasks: hands.known_tasks(), ..Known::default() };
-        hapax_documents::check(&self.text, self.format, &known)
+    pub(crate) fn check(&self, hands: WorkspaceHands<'_>) -> Result<Checked, Problem> {
+        hapax_documents::check(&self.text, self.format, &hands.known())
             .map_err(|found| refusal(&found, Code::DefinitionInvalid))
     }
 
     /// Checks it as an entity workflow; all that is wrong is told at once.
-    pub(crate) fn check_entity(&self) -> Result<CheckedEntity, Problem> {
-        hapax_documents::check_entity(&self.text, self.format, &Known::default())
+    pub(crate) fn check_entity(&self, hands: WorkspaceHands<'_>) -> Result<CheckedEntity, Problem> {
+        let known = Known { tasks: None, ..hands.known() };
+        hapax_documents::check_entity(&self.text, self.format, &known)
             .map_err(|found| refusal(&found, Code::EntityWorkflowInvalid))
     }
 
@@ -69,13 +69,14 @@ impl<S: Send + Sync> FromRequest<S> for Uploaded {
     }
 }
 
-/// Refuses with all errors; if nothing but effects without protection is wrong, the code says so.
+/// Refuses with all errors; if all of them are of a kind that has a code of its own, the code says so.
 fn refusal(found: &[hapax_documents::Problem], code: Code) -> Problem {
     let (problems, detail) = told(found);
-    let is_unprotected = |problem: &api::DefinitionProblem| problem.rule == "unprotected_effect";
-    let code = match !problems.is_empty() && problems.iter().all(is_unprotected) {
-        true => Code::UnprotectedEffect,
-        false => code,
+    let all_are = |rule: &str| !problems.is_empty() && problems.iter().all(|problem| problem.rule == rule);
+    let code = match () {
+        () if all_are("unprotected_effect") => Code::UnprotectedEffect,
+        () if all_are("address_not_allowed") => Code::AddressNotAllowed,
+        () => code,
     };
     Problem::new(code, detail).with("problems", serde_json::to_value(problems).unwrap_or_default())
 }

@@ -74,6 +74,7 @@ pub(crate) struct Address {
 /// The address that `url` stands for.
 pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     check_schema(&options.schema)?;
+    check_pools(options)?;
     let (url, taken) = Taken::out_of(url)?;
     let mut config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
     if config.get_hosts().is_empty() {
@@ -108,6 +109,15 @@ fn complete(mut config: Config, options: &PostgresOptions, settings: Vec<(&'stat
     config
 }
 
+fn check_pools(options: &PostgresOptions) -> Result<(), OpenError> {
+    let PostgresOptions { committers, readers, transactions, .. } = *options;
+    let pools = [("committers", committers), ("readers", readers), ("transactions", transactions)];
+    match pools.iter().find(|(_, connections)| *connections == 0) {
+        Some((name, _)) => Err(OpenError::NoConnections(name)),
+        None => Ok(()),
+    }
+}
+
 fn check_schema(schema: &str) -> Result<(), OpenError> {
     let starts_well = schema.starts_with(|c: char| c.is_ascii_lowercase());
     let fits = schema.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
@@ -130,6 +140,22 @@ pub(crate) fn place(config: &Config) -> String {
     });
     let hosts: Vec<String> = hosts.collect();
     format!("{}/{}", hosts.join(","), config.get_dbname().or(config.get_user()).unwrap_or_default())
+}
+
+/// The hosts and ports that connections to `url` go to, sockets of this machine apart: for whoever sends requests for others, and must
+/// keep them away from here.
+pub fn list_hosts(url: &str) -> Result<Vec<(String, u16)>, OpenError> {
+    let (url, _) = Taken::out_of(url)?;
+    let config: Config = url.parse().map_err(|_| OpenError::BadUrl)?;
+    let port = |i: usize| config.get_ports().get(i).or(config.get_ports().first()).copied().unwrap_or(5432);
+    let named = config.get_hosts().iter().enumerate().filter_map(|(i, host)| match host {
+        Host::Tcp(name) => Some((name.clone(), port(i))),
+        #[cfg(unix)]
+        Host::Unix(_) => None,
+    });
+    let addressed =
+        config.get_hostaddrs().iter().enumerate().map(|(i, address)| (address.to_string(), port(i)));
+    Ok(named.chain(addressed).collect())
 }
 
 /// One connection outside the pools. It ends with its client.
@@ -168,6 +194,36 @@ mod tests {
             let Err(error) = configure(broken, &options) else { panic!("{broken}") };
             assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_hosts_of_a_url_are_those_that_connections_go_to() {
+        let hosts = |url: &str| {
+            let found = list_hosts(url).unwrap();
+            found.iter().map(|(host, port)| format!("{host} {port}")).collect::<Vec<_>>()
+        };
+        assert_eq!(hosts("postgres://u:p@db.example/x?sslmode=verify-full"), ["db.example 5432"]);
+        assert_eq!(hosts("postgres://one:1,two:2/x"), ["one 1", "two 2"]);
+        assert_eq!(
+            hosts("postgres://db:6000/x?hostaddr=10.0.0.7"),
+            ["db 6000", "10.0.0.7 6000"],
+            "by name and by address"
+        );
+        assert!(hosts("postgres:///x?host=/run/postgresql").is_empty());
+        assert!(list_hosts("postgres://h:port/x").is_err());
+    }
+
+    /// RELIABILITY, config files: a pool of 0 is refused with the reason.
+    #[test]
+    fn a_pool_without_connections_is_refused() {
+        let refused = |options| match configure("postgres://h/x", &options) {
+            Err(OpenError::NoConnections(which)) => which,
+            _ => panic!("it must be refused"),
+        };
+        let options = PostgresOptions::default;
+        assert_eq!(refused(options().committers(0)), "committers");
+        assert_eq!(refused(options().readers(0)), "readers");
+        assert_eq!(refused(options().transactions(0)), "transactions");
     }
 
     #[test]

@@ -102,6 +102,7 @@ mod transaction_step;
 mod user_tables;
 mod user_work;
 
+pub use connect::list_hosts;
 pub use migrate::{Migrated, find_schema, migrate};
 pub use open_error::OpenError;
 pub use options::PostgresOptions;

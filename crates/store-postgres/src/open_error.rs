@@ -20,6 +20,9 @@ pub enum OpenError {
     /// The schema name cannot be used.
     #[error("{0:?} is not a schema name: use 1 to 40 of a-z, 0-9 and _, beginning with a letter")]
     BadSchema(String),
+    /// There would be nobody to do a part of the work.
+    #[error("{0} is 0, so that nothing of its kind could ever be done: give it at least 1")]
+    NoConnections(&'static str),
     /// Nobody answers.
     #[error(
         "no PostgreSQL answers at {place} ({detail}): check the address, that the server runs, and the firewall"

@@ -63,25 +63,25 @@ impl PostgresOptions {
         self
     }
 
-    /// How many connections write at the same time. While one waits for the server's disk, the next fills its batch.
+    /// How many connections write at the same time, at least one. While one waits for the server's disk, the next fills its batch.
     #[must_use]
     pub fn committers(mut self, committers: usize) -> Self {
-        self.committers = committers.max(1);
+        self.committers = committers;
         self
     }
 
-    /// How many reads may be under way at the same time.
+    /// How many reads may be under way at the same time, at least one.
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
-        self.readers = readers.max(1);
+        self.readers = readers;
         self
     }
 
-    /// How many steps may do work of yours in the store's transaction at the same time. Their connections are made when they are
-    /// first needed.
+    /// How many steps may do work of yours in the store's transaction at the same time, at least one. Their connections are made when
+    /// they are first needed.
     #[must_use]
     pub fn transactions(mut self, transactions: usize) -> Self {
-        self.transactions = transactions.max(1);
+        self.transactions = transactions;
         self
     }
 

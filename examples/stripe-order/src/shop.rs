@@ -35,9 +35,9 @@ struct Safe;
 
 #[async_trait]
 impl Secrets for Safe {
-    async fn get_secret(&self, name: &str) -> Result<String, Failure> {
-        match name {
-            "stripe-webhook" => Ok(SECRET.to_owned()),
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure> {
+        match (workspace.as_str(), name) {
+            (WORKSPACE, "stripe-webhook") => Ok(SECRET.to_owned()),
             _ => Err(Failure::permanent(format!("there is no secret {name:?}"))),
         }
     }
@@ -66,7 +66,8 @@ impl Shop {
             keys: Default::default(),
             draining,
             grace: Duration::from_secs(5),
-            outgoing: Outgoing::new(Rules::default())?,
+            outgoing: Outgoing::new(Rules::default())?.into(),
+            requests_per_second: None,
             sealing_keys: Vec::new(),
             modules: Vec::new(),
             entity_tables: Default::default(),

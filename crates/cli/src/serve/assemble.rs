@@ -1,11 +1,11 @@
 //! A server from its settings: store, engine, hands.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
 use hapax::{Answer, Hapax, StepCall};
 use hapax_documents::Hands;
-use hapax_outgoing::Outgoing;
 use hapax_server::drain::Draining;
 use hapax_server::http_caller::GuardedCaller;
 use hapax_server::{Server, ServerOptions};
@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::secrets::NamedSecrets;
 use super::settings::Settings;
+use super::ways_out::ways_out;
 
 /// A server, and the engine under it, which lives as long as this does.
 pub(crate) struct Assembly {
@@ -20,10 +21,16 @@ pub(crate) struct Assembly {
     pub(crate) engine: Hapax,
 }
 
-pub(crate) async fn assemble(store: &str, settings: &Settings, draining: Draining) -> Result<Assembly> {
-    let outgoing = Outgoing::new(settings.rules.clone())?;
+/// `own` are the addresses that it will listen on.
+pub(crate) async fn assemble(
+    store: &str,
+    settings: &Settings,
+    own: Vec<SocketAddr>,
+    draining: Draining,
+) -> Result<Assembly> {
+    let outgoing = ways_out(settings, store, own).await?;
     let engine = Hapax::builder(store).options(settings.engine.clone()).open().await?;
-    let secrets = NamedSecrets { folder: settings.secrets_dir.clone() };
+    let secrets = NamedSecrets::new(settings.secrets_dir.clone());
     let hands = Hands::new()
         .task("echo", |call| async move { Ok(call.input) })
         .http(Arc::new(GuardedCaller::new(outgoing.clone())))
@@ -33,6 +40,7 @@ pub(crate) async fn assemble(store: &str, settings: &Settings, draining: Drainin
         draining,
         grace: settings.drain,
         outgoing,
+        requests_per_second: settings.requests_per_second,
         sealing_keys: settings.sealing_keys.clone(),
         modules: settings.modules.clone(),
         entity_tables: settings.entity_tables.clone(),

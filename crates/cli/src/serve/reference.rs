@@ -11,16 +11,18 @@ fn render() -> String {
         "# Configuration\n\n\
          <!-- made from the command line's own description: HAPAX_UPDATE=1 cargo test -p hapax-cli reference -->\n\n\
          Every setting of `hapax serve`. Flags go before the environment, the environment before the configuration file, the file before the\n\
-         defaults. The file is TOML, with the names below as keys; an unknown key, a wrong type or a value that cannot work is refused with its\n\
-         line or its name before anything is opened. A variable that is set but empty counts as given. Spans of time are written `500ms`, `30s`,\n\
-         `5m`, `24h`, `7d`, `1h30m`.\n\n\
+         defaults. The file is the one that `--config` names, or else `hapax.toml` in the working directory if it is there, which is told on\n\
+         standard error. It is TOML, with the names below as keys; an unknown key, a wrong type or a value that cannot work is refused with its line or\n\
+         its name before anything is opened. A variable that is set but empty counts as given. A password does not belong on the command line,\n\
+         where everybody on the machine can see it: give the URL of the store in `HAPAX_STORE` or in the file. Spans of time are written `500ms`,\n\
+         `30s`, `5m`, `24h`, `7d`, `1h30m`.\n\n\
          ```toml\n\
          store = \"postgres://hapax@db.internal/hapax?sslmode=verify-full\"\n\
          listen = \"0.0.0.0:7171\"\n\
          tls-cert = \"/etc/hapax/chain.pem\"\n\
          tls-key = \"/etc/hapax/key.pem\"\n\
          allow = [\"10.8.0.0/16\", \"billing.internal:8443\"]\n\
-         key-retention = \"7d\"\n\
+         key-preset = \"money\"\n\
          ```\n\n\
          | name | flag | environment | what it does |\n|---|---|---|---|\n",
     );
@@ -38,8 +40,20 @@ fn render() -> String {
         page.push_str(&format!("| {name} | {flag} | {variable} | {} |\n", help.replace('|', "\\|")));
     }
     page.push_str(
-        "\nSecrets that documents name as `secret://NAME` come from `HAPAX_SECRET_<NAME>` (in capitals, `-` and `.` as `_`) or from a file of that name in\n\
-         `secrets-dir`. How much is logged is set by `--log` or `HAPAX_LOG`.\n",
+        "\n## Where requests go\n\n\
+         Requests of documents and webhooks go to public addresses, to what `allow` opens to all workspaces, and to what `workspace-allow` opens to\n\
+         theirs, such as `acme:10.8.0.0/16`. The server's own addresses and those of its database are closed whatever is said; the name of the database\n\
+         is looked up when the server starts.\n\n\
+         ## Secrets\n\n\
+         A secret belongs to one workspace. `secret://bank-key` in a document of the workspace `acme` is looked for in this order:\n\n\
+         1. the variable `HAPAX_SECRET_ACME__BANK_KEY`: workspace and name in capitals, with two underscores between them, `-` and `.` as `_`;\n\
+         2. the file `acme/bank-key` in `secrets-dir`;\n\
+         3. the variable `HAPAX_SECRET__SHARED__BANK_KEY`;\n\
+         4. the file `_shared/bank-key` in `secrets-dir`.\n\n\
+         What stands under `_shared` every workspace may use, and send wherever its documents say. Variables are for workspaces whose names are\n\
+         made of lower-case letters, digits and single hyphens, so that no two of them share one; others have files. A line end at the end of a file is\n\
+         dropped. A file that others on the machine can read is warned about. `hapax dev` looks in `secrets/` in its folder; its workspace is `dev`.\n\n\
+         How much is logged is set by `--log` or `HAPAX_LOG`.\n",
     );
     page
 }

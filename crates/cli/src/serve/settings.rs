@@ -1,6 +1,8 @@
 //! What a server can be told: flags before the environment before the configuration file before the defaults.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,23 +25,24 @@ use crate::limits::MAX_SEALING_KEY_BYTES;
 
 /// Where `hapax serve` and `hapax dev` listen unless told otherwise.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:7171";
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 const EXAMPLES: &str = "\
 Examples:
   hapax serve --store sqlite:/var/lib/hapax/hapax.db
   hapax serve --store postgres://hapax@db/hapax --listen 0.0.0.0:7171 --tls-cert chain.pem --tls-key key.pem
   hapax serve --config /etc/hapax/hapax.toml
+  hapax serve                                       with hapax.toml in the working directory
 
 Flags go before the environment, the environment before the configuration file (TOML, with the names of the flags as keys), the
-file before the defaults. docs/configuration.md lists everything. SIGTERM or Ctrl-C stops in good order; a second one at once.";
+file before the defaults. docs/configuration.md lists everything. SIGTERM, SIGHUP or Ctrl-C stops in good order, and it exits with
+0; a second one, or one while it starts, stops at once, and it exits with 128 and the number of the signal.";
 
 /// One place for all settings: as flags, as environment variables, and as keys of the configuration file.
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeOptions {
-    /// Read what the command line and the environment do not say from this file.
+    /// Read what the command line and the environment do not say from this file [default: hapax.toml in the working directory, if it is there].
     #[arg(long, value_name = "FILE", env = "HAPAX_CONFIG")]
     #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
@@ -67,10 +70,13 @@ pub(crate) struct ServeOptions {
     /// Where http steps may not go though it is public, in the same form.
     #[arg(long, value_name = "PLACES", env = "HAPAX_DENY", value_delimiter = ',')]
     pub(crate) deny: Option<Vec<String>>,
+    /// Where http steps and webhooks of one workspace may go beside that: WORKSPACE:PLACE; separated by commas.
+    #[arg(long, value_name = "PLACES", env = "HAPAX_WORKSPACE_ALLOW", value_delimiter = ',')]
+    pub(crate) workspace_allow: Option<Vec<String>>,
     /// Let http steps go nowhere but to what `allow` names.
     #[arg(long, env = "HAPAX_ONLY_ALLOWED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) only_allowed: Option<bool>,
-    /// A folder with one file per secret, for `secret://NAME` in documents; HAPAX_SECRET_<NAME> in the environment goes before it.
+    /// A folder with the secrets that documents name as `secret://NAME`: WORKSPACE/NAME in it, or _shared/NAME for all workspaces; the environment goes before it.
     #[arg(long, value_name = "FOLDER", env = "HAPAX_SECRETS_DIR")]
     pub(crate) secrets_dir: Option<PathBuf>,
     /// Files with keys that secrets in the store are sealed with, such as those that webhooks are signed with; the first seals, all open.
@@ -79,6 +85,9 @@ pub(crate) struct ServeOptions {
     /// How long answers under a request key are given again, at least a day [default: 24h].
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEY_RETENTION")]
     pub(crate) key_retention: Option<String>,
+    /// In place of `key-retention`: standard for a day, money for 7 days.
+    #[arg(long, value_name = "NAME", env = "HAPAX_KEY_PRESET")]
+    pub(crate) key_preset: Option<KeyPreset>,
     /// Say that less than a day is meant, which breaks what callers may count on.
     #[arg(long, env = "HAPAX_SHORT_KEY_RETENTION", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) short_key_retention: Option<bool>,
@@ -100,6 +109,9 @@ pub(crate) struct ServeOptions {
     /// Most connections at once [default: 4096].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<usize>,
+    /// Most requests of one credential in a second, with as many at once; more are answered with 429. No limit if absent.
+    #[arg(long, value_name = "COUNT", env = "HAPAX_REQUESTS_PER_SECOND")]
+    pub(crate) requests_per_second: Option<u32>,
     /// Tell Prometheus what is counted on this address of this machine as well, without a key.
     #[arg(long, value_name = "ADDRESS", env = "HAPAX_METRICS_LISTEN")]
     pub(crate) metrics_listen: Option<String>,
@@ -120,6 +132,26 @@ pub(crate) struct ServeOptions {
     pub(crate) drain: Option<String>,
 }
 
+/// How long request keys live, by what they are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KeyPreset {
+    /// A day.
+    #[default]
+    Standard,
+    /// Seven days, for those who move money.
+    Money,
+}
+
+impl KeyPreset {
+    fn keep_for(self) -> Duration {
+        match self {
+            KeyPreset::Standard => Policy::default().keep_for,
+            KeyPreset::Money => Policy::money().keep_for,
+        }
+    }
+}
+
 /// What holds in the end.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -130,6 +162,7 @@ pub(crate) struct Settings {
     pub(crate) behind_proxy: bool,
     pub(crate) proxies: Proxies,
     pub(crate) rules: Rules,
+    pub(crate) workspace_allow: BTreeMap<WorkspaceId, Vec<Place>>,
     pub(crate) secrets_dir: Option<PathBuf>,
     pub(crate) sealing_keys: Vec<SealingKey>,
     pub(crate) keys: Policy,
@@ -137,6 +170,7 @@ pub(crate) struct Settings {
     pub(crate) entity_tables: EntityTables,
     pub(crate) engine: EngineOptions,
     pub(crate) max_connections: Option<usize>,
+    pub(crate) requests_per_second: Option<NonZeroU32>,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) drain: Duration,
     pub(crate) is_dev: bool,
@@ -180,10 +214,15 @@ impl Settings {
             allow: places("allow", said.allow.or(file.allow))?,
             deny: places("deny", said.deny.or(file.deny))?,
             only_allowed: said.only_allowed.or(file.only_allowed).unwrap_or(false),
-            denied_addresses: [listen].into_iter().chain(metrics_listen).collect(),
             ..Rules::default()
         };
-        let retention = span("key-retention", said.key_retention.or(file.key_retention))?.unwrap_or(DAY);
+        let retention = span("key-retention", said.key_retention.or(file.key_retention))?;
+        let preset = said.key_preset.or(file.key_preset);
+        ensure!(
+            retention.is_none() || preset.is_none(),
+            "key-retention and key-preset say the same thing; give one of them"
+        );
+        let retention = retention.unwrap_or_else(|| preset.unwrap_or_default().keep_for());
         let keys = Policy {
             grace: span("key-grace", said.key_grace.or(file.key_grace))?.unwrap_or_default(),
             max_wait: span("key-wait", said.key_wait.or(file.key_wait))?
@@ -215,6 +254,8 @@ impl Settings {
             None if behind_proxy => Proxies::WhoeverConnects,
             None => Proxies::None,
         };
+        let requests_per_second = said.requests_per_second.or(file.requests_per_second).map(NonZeroU32::new);
+        ensure!(requests_per_second != Some(None), "requests-per-second is 0, so nobody could ever ask");
         Ok(Settings {
             store: said.store.or(file.store),
             listen,
@@ -223,6 +264,9 @@ impl Settings {
             behind_proxy,
             proxies,
             rules,
+            workspace_allow: workspace_places(
+                &said.workspace_allow.or(file.workspace_allow).unwrap_or_default(),
+            )?,
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
             sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
             keys,
@@ -230,10 +274,23 @@ impl Settings {
             entity_tables: entity_tables(&said.entity_tables.or(file.entity_tables).unwrap_or_default())?,
             engine,
             max_connections,
+            requests_per_second: requests_per_second.flatten(),
             metrics_listen,
             drain: span("drain", said.drain.or(file.drain))?.unwrap_or(Duration::from_secs(30)),
             is_dev: false,
         })
+    }
+
+    /// Refuses modules that would take a living holder for a gone one: what another node does is heard of as often as that node says it.
+    pub(crate) fn check_for_several_nodes(&self) -> Result<()> {
+        let least = hapax::limits::HEAR_AT_LEAST_EVERY * 3;
+        let hasty = self.modules.iter().find(|module| module.stale_after < least);
+        match hasty {
+            Some(ModuleOptions { name, stale_after, .. }) => bail!(
+                "modules: {name} counts a claim as left behind after {stale_after:?}; other nodes may be silent for longer and live: give it {least:?} at least"
+            ),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn listen_options(&self) -> ListenOptions {
@@ -300,6 +357,20 @@ fn entity_tables(texts: &[String]) -> Result<EntityTables> {
     Ok(tables)
 }
 
+/// Places as people open them to one workspace: `acme:10.8.0.0/16`, `acme:billing.internal:8443`.
+fn workspace_places(texts: &[String]) -> Result<BTreeMap<WorkspaceId, Vec<Place>>> {
+    let mut places: BTreeMap<WorkspaceId, Vec<Place>> = BTreeMap::new();
+    for text in texts {
+        let Some((workspace, place)) = text.split_once(':') else {
+            bail!("workspace-allow: {text:?} is not WORKSPACE:PLACE, such as acme:10.8.0.0/16");
+        };
+        let about = || format!("workspace-allow: {text:?}");
+        let workspace = WorkspaceId::new(workspace.trim()).with_context(about)?;
+        places.entry(workspace).or_default().push(place.trim().parse().with_context(about)?);
+    }
+    Ok(places)
+}
+
 /// A span of time as people write it: `24h`, `5m`, `1h30m`.
 fn span(name: &str, text: Option<String>) -> Result<Option<Duration>> {
     let Some(text) = text else { return Ok(None) };
@@ -316,6 +387,8 @@ fn span(name: &str, text: Option<String>) -> Result<Option<Duration>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
 
     fn gathered(said: ServeOptions) -> Result<Settings> {
         Settings::gather(said)
@@ -354,6 +427,14 @@ mod tests {
         }
     }
 
+    /// S2.11, CONTRACT §4: 24 hours unless told otherwise, 7 days for money.
+    #[test]
+    fn keys_are_kept_for_a_day_and_for_seven_where_money_moves() {
+        let kept = |file: &str| with_file(file, ServeOptions::default()).unwrap().keys.keep_for;
+        assert_eq!((kept(""), kept("key-preset = \"standard\"")), (DAY, DAY));
+        assert_eq!(kept("key-preset = \"money\""), 7 * DAY);
+    }
+
     /// S1.39, S1.40: every 2 minutes, and stale after 5, unless told otherwise.
     #[test]
     fn modules_and_tables_are_read_from_the_file() {
@@ -370,6 +451,17 @@ mod tests {
         assert!(!settings.entity_tables.allows(&WorkspaceId::new("globex").unwrap(), "billing.invoices"));
     }
 
+    /// RELIABILITY, config files: TTL < 3 × heartbeat.
+    #[test]
+    fn on_a_store_for_several_nodes_a_janitor_waits_for_three_heartbeats() {
+        let checked = |modules: &str| {
+            let file = format!("modules = [{modules:?}]");
+            with_file(&file, ServeOptions::default()).unwrap().check_for_several_nodes()
+        };
+        assert!(checked("billing").is_ok() && checked("billing:1s:90s").is_ok());
+        assert!(checked("billing:1m:89s").unwrap_err().to_string().contains("billing"));
+    }
+
     /// RELIABILITY, config files: what cannot work is refused with the reason.
     #[test]
     fn what_cannot_work_is_refused_with_its_name() {
@@ -377,10 +469,13 @@ mod tests {
             ("listen = \"localhost\"", "listen"),
             ("key-retention = \"1h\"", "24 hours"),
             ("key-retention = \"-1h\"", "key-retention"),
+            ("key-retention = \"7d\"\nkey-preset = \"money\"", "one of them"),
+            ("key-preset = \"gold\"", "key-preset"),
             ("key-grace = \"99999999999d\"", "key-grace"),
             ("lease = \"0s\"", "lease_for"),
             ("max-active = 0", "max_active"),
             ("max-connections = 0", "max-connections"),
+            ("requests-per-second = 0", "requests-per-second"),
             ("tls-cert = \"chain.pem\"", "tls-key"),
             ("allow = [\"exa mple\"]", "allow"),
             ("trusted-proxies = [\"10.0.0.0/8\", \"proxy.internal\"]", "trusted-proxies"),
@@ -390,6 +485,9 @@ mod tests {
             ("modules = [\"billing:2m\"]", "NAME:EVERY:STALE-AFTER"),
             ("modules = [\"billing:soon:5m\"]", "modules"),
             ("modules = [\"billing:0s:5m\"]", "modules"),
+            ("workspace-allow = [\"10.0.0.1\"]", "workspace-allow"),
+            ("workspace-allow = [\"acme:exa mple\"]", "workspace-allow"),
+            ("workspace-allow = [\"a b:10.0.0.1\"]", "workspace-allow"),
             ("entity-tables = [\"invoices\"]", "entity-tables"),
             ("entity-tables = [\"acme:invoices; drop\"]", "entity-tables"),
             ("entity-tables = [\"acme:hapax_runs\"]", "entity-tables"),

@@ -1,51 +1,56 @@
-//! The word to stop: a first signal asks, a second one insists.
+//! The word to stop: a first signal asks, a second one insists. While the server starts, the first is enough.
 
-use anyhow::{Context, Result};
+use std::future::Future;
+
+use anyhow::{Context, Error, Result};
 use hapax_server::drain::{Draining, drain};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+
+use crate::interrupts::{Interrupted, Signals};
 
 /// Listens for SIGINT, SIGTERM and SIGHUP.
 pub(crate) struct Stopping {
     draining: Draining,
-    insisted: watch::Receiver<bool>,
+    asked: watch::Receiver<Option<Interrupted>>,
+    insisted: watch::Receiver<Option<Interrupted>>,
 }
 
 impl Stopping {
     pub(crate) fn listen() -> Result<Self> {
         let (drain, draining) = drain();
-        let (insist, insisted) = watch::channel(false);
-        let about = "signals cannot be listened for";
-        let mut interrupt = signal(SignalKind::interrupt()).context(about)?;
-        let mut terminate = signal(SignalKind::terminate()).context(about)?;
-        let mut hang_up = signal(SignalKind::hangup()).context(about)?;
+        let (ask, asked) = watch::channel(None);
+        let (insist, insisted) = watch::channel(None);
+        let mut signals = Signals::listen().context("signals cannot be listened for")?;
         tokio::spawn(async move {
-            for is_first in [true, false] {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hang_up.recv() => {}
-                }
-                match is_first {
-                    true => {
-                        crate::output::say("hapax: stopping; a second signal stops at once");
-                        drain.begin();
-                    }
-                    false => drop(insist.send(true)),
-                }
-            }
+            ask.send_replace(Some(signals.next().await));
+            crate::output::say("hapax: stopping; a second signal stops at once");
+            drain.begin();
+            insist.send_replace(Some(signals.next().await));
         });
-        Ok(Stopping { draining, insisted })
+        Ok(Stopping { draining, asked, insisted })
     }
 
     pub(crate) fn draining(&self) -> Draining {
         self.draining.clone()
     }
 
-    /// Waits for the second signal.
-    pub(crate) async fn insisted(mut self) {
-        if self.insisted.wait_for(|insisted| *insisted).await.is_err() {
-            std::future::pending().await
+    /// Does a part of the start, which may take as long as a database is out of reach, unless a signal ends it.
+    pub(crate) async fn starting<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            outcome = work => outcome,
+            signal = heard(self.asked.clone()) => Err(Error::from(signal).context("stopped before it had started")),
         }
+    }
+
+    /// Waits for the second signal.
+    pub(crate) async fn insisted(self) -> Interrupted {
+        heard(self.insisted).await
+    }
+}
+
+async fn heard(mut signal: watch::Receiver<Option<Interrupted>>) -> Interrupted {
+    match signal.wait_for(Option::is_some).await.map(|heard| *heard) {
+        Ok(Some(heard)) => heard,
+        Ok(None) | Err(_) => std::future::pending().await,
     }
 }

@@ -1,6 +1,7 @@
 //! How effects are kept, what requests say, and how they are probed and undone.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hapax_engine::limits::MAX_ATTEMPTS;
 use hapax_engine::model::{EffectClass, OnDoubt};
@@ -110,11 +111,15 @@ impl Decoder<'_> {
     }
 
     pub(super) fn http_timeout(&mut self, place: Option<Place<'_>>) -> Option<Span> {
+        self.timeout_up_to(MAX_HTTP_TIMEOUT, place)
+    }
+
+    pub(super) fn timeout_up_to(&mut self, most: Duration, place: Option<Place<'_>>) -> Option<Span> {
         let span = self.span(place.clone());
         if let (Some(place), Some(span)) = (place, span)
-            && span.get() > MAX_HTTP_TIMEOUT
+            && span.get() > most
         {
-            let most = MAX_HTTP_TIMEOUT.as_secs();
+            let most = most.as_secs();
             self.error(
                 &place,
                 "out_of_range",
@@ -180,8 +185,15 @@ impl Decoder<'_> {
                     let message = "a URL holds no password; send a header with secret://name";
                     self.error(place, "inline_secret", message);
                 }
-                if host.is_empty() && fixed.len() == text.len() {
+                let is_fixed = fixed.len() == text.len();
+                if host.is_empty() && is_fixed {
                     self.error(place, "bad_url", "the URL has no host");
+                }
+                // Of one that goes on with an expression the host is known once something else has ended it.
+                if (is_fixed || host.len() < rest.len())
+                    && let Some(Err(why)) = self.known.addresses.as_ref().map(|judge| judge.judge(fixed))
+                {
+                    self.error(place, "address_not_allowed", format!("nothing may be sent there: {why}"));
                 }
             }
         }

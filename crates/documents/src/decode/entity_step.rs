@@ -12,7 +12,7 @@ use crate::entity::{
     OF_ANSWER, RunOf, StepAction, StepDetails, Validation, WORKFLOW_TARGET,
 };
 use crate::fields;
-use crate::limits::{MAX_REQUESTERS, MAX_STEP_ID, MAX_VALIDATIONS};
+use crate::limits::{MAX_AFTER_EFFECT_TIMEOUT, MAX_REQUESTERS, MAX_STEP_ID, MAX_VALIDATIONS};
 use crate::node::Kind;
 use crate::problem::{below, excerpt};
 
@@ -299,7 +299,7 @@ impl Decoder<'_> {
                 let mut fields = self.object(given)?;
                 let request = self.request(&mut fields, more);
                 let timeout = fields.take("timeout");
-                let timeout = self.http_timeout(timeout);
+                let timeout = self.timeout_up_to(MAX_AFTER_EFFECT_TIMEOUT, timeout);
                 self.finish(fields, "a request", &[fields::REQUEST, fields::AFTER_REQUEST]);
                 Some(AfterEffect::Http(Box::new(AfterRequest { request: request?, timeout })))
             }

@@ -5,7 +5,7 @@ use hapax_engine::model::{Name, OperationEnd, Payload, PerRequester};
 use serde_json::{Value, json};
 
 use super::{ActionRequest, AfterEffect, EntityDocument, RunOf, StepAction, Validation};
-use crate::hands::{Hands, HttpAnswer, HttpCall, HttpFault};
+use crate::hands::{HttpAnswer, HttpCall, HttpFault, WorkspaceHands};
 use crate::limits::MAX_REJECTION_CHARS;
 use crate::run::http::{failure_of, judge, prepare};
 use crate::scope::Scope;
@@ -91,7 +91,7 @@ impl EntityDocument {
         requester: Option<&Name>,
         call: &EntityCall,
         key: &str,
-        hands: &Hands,
+        hands: WorkspaceHands<'_>,
     ) -> Result<HttpCall, Failure> {
         let action = self.get_request(step, requester)?;
         prepare(hands, &action.request, &call.scope(), key, action.timeout).await
@@ -132,7 +132,7 @@ impl EntityDocument {
         requester: Option<&Name>,
         call: &EntityCall,
         key: &str,
-        hands: &Hands,
+        hands: WorkspaceHands<'_>,
     ) -> OperationEnd {
         match self.plan_http(step, requester, call, key, hands).await {
             Ok(sent) => {
@@ -173,7 +173,7 @@ impl EntityDocument {
         ended: Ended,
         payload: &Value,
         key: &str,
-        hands: &Hands,
+        hands: WorkspaceHands<'_>,
     ) -> Result<PlannedAfterEffect, Failure> {
         let scope = scope_of(payload, ended);
         match self.get_after_effect(step, requester, ended)? {

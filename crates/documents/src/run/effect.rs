@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use hapax_engine::Failure;
 use hapax_engine::ctx::{Attempt, Step as EngineStep};
-use hapax_engine::model::EffectClass;
+use hapax_engine::model::{EffectClass, WorkspaceId};
 use serde_json::{Value, json};
 
 use super::Runner;
+use super::http::span_of;
 use crate::hands::{Hands, TaskCall};
+use crate::limits::HTTP_GRACE;
 use crate::model::{Effect, Step, Task, Undo};
 use crate::scope::Scope;
 
@@ -56,6 +58,7 @@ impl<'a> Runner<'a> {
         if let Some(probe) = effect.probe.as_deref() {
             taken =
                 taken.probe(move |key| async move { Ok::<_, Failure>(self.probe(probe, key, scope).await) });
+            taken = taken.probe_timeout(span_of(probe.timeout) + HTTP_GRACE);
         }
         if effect.non_idempotent {
             taken = taken.non_idempotent();
@@ -65,6 +68,7 @@ impl<'a> Runner<'a> {
                 let undoing = Undoing {
                     undo: Arc::new((**undo).clone()),
                     hands: self.hands.clone(),
+                    workspace: self.ctx.workspace().clone(),
                     scope: Arc::new(scope.clone()),
                     step: step.name.as_str().into(),
                 };
@@ -100,6 +104,7 @@ pub(super) fn mapped<const N: usize>(
 struct Undoing {
     undo: Arc<Undo>,
     hands: Arc<Hands>,
+    workspace: WorkspaceId,
     scope: Arc<Scope>,
     step: Arc<str>,
 }
@@ -120,7 +125,8 @@ impl Undoing {
                 self.hands.call_task(call).await.map(drop)
             }
             Undo::Http { request, timeout } => {
-                super::http::ask(&self.hands, request, &scope, &key, *timeout, false).await.map(drop)
+                let hands = self.hands.of(&self.workspace);
+                super::http::ask(hands, request, &scope, &key, *timeout, false).await.map(drop)
             }
         }
     }

@@ -12,7 +12,7 @@ use super::Runner;
 use super::effect::mapped;
 use crate::decode::KEY_HEADER;
 use crate::expression::Failed;
-use crate::hands::{Hands, HttpAnswer, HttpCall, HttpFault};
+use crate::hands::{HttpAnswer, HttpCall, HttpFault, WorkspaceHands};
 use crate::limits::{
     DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES, MAX_URL_BYTES,
 };
@@ -33,7 +33,7 @@ const NOT_KEPT: &[&str] = &["set-cookie", "www-authenticate", "proxy-authenticat
 impl Runner<'_> {
     pub(super) async fn http(self, step: &Step, http: &Http, scope: &Scope) -> Result<Value, Failure> {
         let name = scope.name(&step.name);
-        let hands = self.hands;
+        let hands = self.own_hands();
         let is_claimed = http.effect.class == EffectClass::Claimed;
         let timeout = http.effect.timeout;
         let code = |attempt: Attempt| {
@@ -51,11 +51,11 @@ impl Runner<'_> {
     /// What the provider says became of an effect. What cannot be asked or understood is not known.
     pub(super) async fn probe(self, probe: &Probe, key: String, scope: &Scope) -> Probed<Value> {
         let scope = scope.with("key", Value::String(key.clone()));
-        let call = match prepare(self.hands, &probe.request, &scope, &key, probe.timeout).await {
+        let call = match prepare(self.own_hands(), &probe.request, &scope, &key, probe.timeout).await {
             Ok(call) => call,
             Err(_) => return Probed::Unknown,
         };
-        let Ok(answer) = self.hands.send(call).await else { return Probed::Unknown };
+        let Ok(answer) = self.own_hands().send(call).await else { return Probed::Unknown };
         let response = response_of(&answer);
         let scope = scope.with("response", response.clone());
         if probe.happened.holds(&scope) == Ok(true) {
@@ -72,13 +72,13 @@ impl Runner<'_> {
     }
 }
 
-fn span_of(timeout: Option<Span>) -> Duration {
+pub(super) fn span_of(timeout: Option<Span>) -> Duration {
     timeout.map_or(DEFAULT_HTTP_TIMEOUT, Span::get)
 }
 
 /// Sends a request and judges its answer.
 pub(super) async fn ask(
-    hands: &Hands,
+    hands: WorkspaceHands<'_>,
     request: &Request,
     scope: &Scope,
     key: &str,
@@ -112,7 +112,7 @@ fn excerpt_of(why: &str) -> String {
 
 /// Fills in the templates of a request. Whatever is wrong with it here, it has not been sent.
 pub(crate) async fn prepare(
-    hands: &Hands,
+    hands: WorkspaceHands<'_>,
     request: &Request,
     scope: &Scope,
     key: &str,

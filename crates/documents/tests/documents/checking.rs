@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use hapax_documents::limits::{MAX_DOCUMENT_BYTES, MAX_STEP_NESTING, MAX_STEPS};
-use hapax_documents::{Checked, Format, Known, Problem, Severity, check, check_bytes};
+use hapax_documents::{Checked, Format, JudgeAddress, Known, Problem, Severity, check, check_bytes};
 use serde_json::{Value, json};
 
 fn known() -> Known {
     let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<BTreeSet<_>>());
-    Known { tasks: names(&["t"]), workflows: names(&["w"]), secrets: names(&["s"]) }
+    Known { tasks: names(&["t"]), workflows: names(&["w"]), secrets: names(&["s"]), addresses: None }
 }
 
 fn judge(text: &str) -> Result<Checked, Vec<Problem>> {
@@ -474,6 +474,47 @@ fn what_means_the_same_is_the_same_however_it_is_written() {
     assert_eq!(one.canonical(), other.canonical());
     assert_ne!(one.canonical(), judge(&json.replace("90s", "91s")).unwrap().canonical());
     assert_eq!(judge(one.canonical()).unwrap().canonical(), one.canonical());
+}
+
+/// RELIABILITY, SSRF: what a document says of its addresses is judged when it is checked; what expressions give, when it is sent.
+#[test]
+fn an_address_that_may_not_be_called_is_told_wherever_it_stands() {
+    let judge = JudgeAddress::new(|url| match url.contains("inside") {
+        true => Err(format!("{url} is ours")),
+        false => Ok(()),
+    });
+    let known = Known { addresses: Some(judge), ..known() };
+    let told = |text: &str| match check(text, Format::Any, &known) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(|found| format!("{} at {}", found.code, found.path)).collect(),
+    };
+    for open in
+        ["https://x/", "https://x/{{ input.inside }}", "https://inside{{ input.a }}/", "{{ input.inside }}"]
+    {
+        assert_eq!(told(&with_step(http(json!({ "url": open })))), Vec::<String>::new(), "{open}");
+    }
+    for closed in [
+        "https://inside",
+        "http://inside/a",
+        "https://inside/{{ input.a }}",
+        "https://inside?a={{ input.a }}",
+    ] {
+        let problems = told(&with_step(http(json!({ "url": closed }))));
+        assert_eq!(problems, ["address_not_allowed at /steps/0/url"], "{closed}");
+    }
+    let request = json!({ "method": "GET", "url": "https://inside/" });
+    let deep = http(json!({
+        "effect": "claimed", "probe": extended(request.clone(), json!({ "happened": "true" })),
+        "compensate": extended(request, json!({ "type": "http" })),
+    }));
+    let nested = json!([{ "name": "p", "type": "parallel", "branches": [[deep]] }]);
+    assert_eq!(
+        told(&with_steps(nested)),
+        [
+            "address_not_allowed at /steps/0/branches/0/0/probe/url",
+            "address_not_allowed at /steps/0/branches/0/0/compensate/url"
+        ]
+    );
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! Entity workflows: what is wrong with one is told all at once, each with its place and rule; what is in order can be used.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use crate::support::World;
 use hapax_documents::entity::{Ended, HTTP_TARGET, PlannedAfterEffect, Rejection, WORKFLOW_TARGET};
 use hapax_documents::limits::{MAX_ENTITY_STEPS, MAX_REQUESTERS, MAX_STATUSES};
 use hapax_documents::{
-    CheckedEntity, EntityCall, EntityDocument, Format, HttpAnswer, HttpFault, Known, Problem, check_entity,
-    check_entity_bytes, entity_schema, is_entity,
+    CheckedEntity, EntityCall, EntityDocument, Format, Hands, HttpAnswer, HttpFault, Known, Problem,
+    WorkspaceHands, check_entity, check_entity_bytes, entity_schema, is_entity,
 };
-use hapax_engine::model::{Action, FailureClass, Name, OperationEnd, RevertRule};
+use hapax_engine::model::{Action, FailureClass, Name, OperationEnd, RevertRule, WorkspaceId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -17,9 +18,15 @@ fn name(text: &str) -> Name {
     Name::new("test", text).unwrap()
 }
 
+/// What the hands do for the workspace of these documents.
+fn own(hands: &Hands) -> WorkspaceHands<'_> {
+    static ACME: LazyLock<WorkspaceId> = LazyLock::new(|| WorkspaceId::new("acme").unwrap());
+    hands.of(&ACME)
+}
+
 fn known() -> Known {
     let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<BTreeSet<_>>());
-    Known { tasks: None, workflows: names(&["w"]), secrets: names(&["s"]) }
+    Known { tasks: None, workflows: names(&["w"]), secrets: names(&["s"]), addresses: None }
 }
 
 fn judge(text: &str) -> Result<CheckedEntity, Vec<Problem>> {
@@ -341,6 +348,10 @@ fn what_is_wrong_with_a_step_is_told() {
         ),
         (json!({ "success_after_effect": HTTP_TARGET }), "reserved_name at /steps/1/success_after_effect"),
         (
+            json!({ "success_after_effect": { "http": { "method": "POST", "url": "https://x", "timeout": "56s" } } }),
+            "out_of_range at /steps/1/success_after_effect/http/timeout",
+        ),
+        (
             json!({ "success_after_effect": { "handler": "x" } }),
             "reserved_requester at /steps/1/success_after_effect/handler",
         ),
@@ -543,17 +554,22 @@ async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
     let hands =
         world.hands(|_, _| Ok(json!({})), |_, _| crate::support::answer(200, json!({ "id": "cap_1" })));
     let payment = example("payment.yaml");
-    let end = payment.call_http("capture", None, &call(json!({})), "op_1:capture", &hands).await;
+    let end = payment.call_http("capture", None, &call(json!({})), "op_1:capture", own(&hands)).await;
     let OperationEnd::Done { result, data } = end else { panic!("{end:?}") };
     assert_eq!(result.as_str(), r#"{"capture_id":"cap_1"}"#);
     assert_eq!(data.unwrap().as_str(), r#"{"capture_id":"cap_1"}"#);
     assert_eq!(world.names(), ["POST https://payments.example/v1/authorizations/au_1/capture"]);
     let sent =
-        payment.plan_http("authorize", None, &call(json!({})), "op_1:authorize", &hands).await.unwrap();
+        payment.plan_http("authorize", None, &call(json!({})), "op_1:authorize", own(&hands)).await.unwrap();
     assert!(sent.headers.contains(&("Idempotency-Key".to_string(), "op_1:authorize".to_string())));
+    let bearer = "Bearer s3cr3t-of-acme-payments";
+    assert!(
+        sent.headers.contains(&("Authorization".to_string(), bearer.to_string())),
+        "the secret of its workspace"
+    );
     assert_eq!(sent.body.unwrap(), br#"{"amount":500,"reference":"p/1"}"#);
     assert_eq!(sent.timeout.as_secs(), 20);
-    let failure = payment.plan_http("settle", None, &call(json!({})), "k", &hands).await.unwrap_err();
+    let failure = payment.plan_http("settle", None, &call(json!({})), "k", own(&hands)).await.unwrap_err();
     assert_eq!(failure.code(), Some("document_changed"));
 }
 
@@ -616,7 +632,7 @@ async fn after_effects_are_filled_in_from_what_the_outbox_carries() {
     });
     let payment = example("payment.yaml");
     let planned =
-        payment.plan_after_effect("capture", None, Ended::Success, &payload, "op_1:after", &hands).await;
+        payment.plan_after_effect("capture", None, Ended::Success, &payload, "op_1:after", own(&hands)).await;
     let PlannedAfterEffect::Http(call) = planned.unwrap() else { panic!("a request") };
     assert_eq!(call.body.unwrap(), br#"{"capture":"cap_1","payment":"p/1"}"#);
     assert!(call.headers.contains(&("Idempotency-Key".to_string(), "op_1:after".to_string())));
@@ -630,14 +646,14 @@ async fn after_effects_are_filled_in_from_what_the_outbox_carries() {
         FailureClass::Retryable,
         "the outbox tries again under the same key"
     );
-    let none = payment.plan_after_effect("capture", None, Ended::Failure, &payload, "k", &hands).await;
+    let none = payment.plan_after_effect("capture", None, Ended::Failure, &payload, "k", own(&hands)).await;
     assert_eq!(none.unwrap_err().code(), Some("document_changed"));
 
     let refund = example("refund.yaml");
     let payload =
         json!({ "entity": { "id": "R123" }, "requester": "support", "failure": { "message": "no" } });
     let planned = refund
-        .plan_after_effect("refund", Some(&name("support")), Ended::Failure, &payload, "k", &hands)
+        .plan_after_effect("refund", Some(&name("support")), Ended::Failure, &payload, "k", own(&hands))
         .await;
     let input = json!({ "refund": "R123", "why": { "message": "no" } });
     assert_eq!(planned.unwrap(), PlannedAfterEffect::Workflow { workflow: name("look-at-refund"), input });

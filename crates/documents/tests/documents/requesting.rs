@@ -1,8 +1,9 @@
 //! Requests as steps: what is sent, what its answer means, and what is done when there is none.
 
 use crate::support::{Running, World, answer, steps};
-use hapax_documents::HttpFault;
-use hapax_engine::model::StepStatus;
+use hapax_documents::{HttpFault, register};
+use hapax_engine::model::{RunStatus, StepStatus, WorkspaceId};
+use hapax_engine::testing::Lab;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -30,6 +31,55 @@ async fn a_request_carries_the_key_its_secrets_and_what_the_templates_say() {
         "secrets are in no record"
     );
     running.check().await;
+}
+
+/// RELIABILITY, tenancy: whoever writes a document decides where its requests go, so it is given the secrets of its own workspace.
+#[tokio::test]
+async fn steps_probes_and_compensations_are_given_the_secrets_of_their_own_workspace() {
+    let headers = json!({ "Authorization": "secret://bank" });
+    let document = steps(json!([
+        { "name": "book", "type": "http", "method": "POST", "url": "https://bank/bookings", "headers": headers,
+          "compensate": { "type": "http", "method": "DELETE", "url": "https://bank/bookings", "headers": headers } },
+        { "name": "wire", "type": "http", "method": "POST", "url": "https://bank/wires", "headers": headers, "effect": "claimed",
+          "probe": { "method": "GET", "url": "https://bank/wires", "headers": headers, "happened": "true" } },
+        { "name": "stop", "type": "http", "method": "GET", "url": "https://bank/stop", "headers": headers },
+    ]));
+    let lab = Lab::new();
+    let world = World::default();
+    let hands = world.hands(
+        |_, _| Ok(Value::Null),
+        |call, _| match (call.method.as_str(), call.url.as_str()) {
+            ("POST", "https://bank/wires") => Err(HttpFault::Unknown { why: "cut".into() }),
+            ("GET", "https://bank/stop") => answer(422, json!({})),
+            _ => answer(200, json!({})),
+        },
+    );
+    register(lab.engine(), document, hands).unwrap();
+    for workspace in ["acme", "globex"] {
+        let engine = lab.engine().workspace(WorkspaceId::new(workspace).unwrap());
+        let run = engine.start("tried", &json!({})).await.unwrap();
+        let before = world.asked().len();
+        while !engine.get(run.id()).await.unwrap().head.status().is_closed() {
+            lab.advance(std::time::Duration::from_secs(1)).await;
+        }
+        assert_eq!(engine.get(run.id()).await.unwrap().head.status(), RunStatus::Failed);
+        let asked = world.asked().split_off(before);
+        let what: Vec<&str> = asked.iter().map(|asked| asked.what.as_str()).collect();
+        assert_eq!(
+            what,
+            [
+                "POST https://bank/bookings",
+                "POST https://bank/wires",
+                "GET https://bank/wires",
+                "GET https://bank/stop",
+                "DELETE https://bank/bookings"
+            ]
+        );
+        let given = format!("s3cr3t-of-{workspace}-bank");
+        for asked in asked {
+            assert!(asked.headers.contains(&("Authorization".into(), given.clone())), "{}", asked.what);
+        }
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 fn known() -> Known {
     let names = |names: &[&str]| Some(names.iter().map(|name| name.to_string()).collect::<BTreeSet<_>>());
-    Known { tasks: None, workflows: names(&["w"]), secrets: names(&["s", "s2"]) }
+    Known { tasks: None, workflows: names(&["w"]), secrets: names(&["s", "s2"]), addresses: None }
 }
 
 fn judge(text: &str) -> Result<CheckedSource, Vec<Problem>> {

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde::Serialize;
@@ -33,12 +34,14 @@ type ProbeCode<'a, T> = Box<
 /// What is to be done when nobody knows whether the effect happened.
 pub(super) struct Claim<'a, T> {
     pub(super) probe: Option<ProbeCode<'a, T>>,
+    /// How long one question of it may take.
+    pub(super) probe_timeout: Option<Duration>,
     pub(super) on_doubt: OnDoubt,
 }
 
 impl<T> Default for Claim<'_, T> {
     fn default() -> Self {
-        Claim { probe: None, on_doubt: OnDoubt::default() }
+        Claim { probe: None, probe_timeout: None, on_doubt: OnDoubt::default() }
     }
 }
 
@@ -484,7 +487,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 asked += 1;
                 let asking =
                     AssertUnwindSafe(async { probe(self.key.as_str().to_string()).await }).catch_unwind();
-                let patience = effect.timeout.unwrap_or(MAX_PROBE);
+                let patience = self.claim.probe_timeout.or(effect.timeout).unwrap_or(MAX_PROBE);
                 let clock = &activation.engine.clock;
                 let answer = tokio::select! {
                     biased;

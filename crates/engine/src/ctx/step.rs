@@ -162,6 +162,12 @@ impl<'a, T, C> Step<'a, T, C> {
         self
     }
 
+    /// Give up one question of the probe after this long; unless said otherwise after as long as a try of the step may take.
+    pub fn probe_timeout(mut self, timeout: Duration) -> Self {
+        self.claim.get_or_insert_with(Claim::default).probe_timeout = Some(timeout);
+        self
+    }
+
     /// What to do with a [`claimed`](Step::claimed) effect in doubt that no probe could settle; it is held for people unless
     /// said otherwise.
     pub fn on_doubt(mut self, on_doubt: OnDoubt) -> Self {

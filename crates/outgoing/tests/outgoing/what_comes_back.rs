@@ -12,7 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const SOON: Duration = Duration::from_millis(700);
 
 fn hurried() -> Outgoing {
-    Outgoing::new(Rules { total_timeout: SOON, connect_timeout: Duration::MAX, ..dev() }).unwrap()
+    let hurried =
+        Rules { total_timeout: SOON, longest_timeout: SOON, connect_timeout: Duration::MAX, ..dev() };
+    Outgoing::new(hurried).unwrap()
 }
 
 #[tokio::test]
@@ -160,6 +162,30 @@ async fn a_request_may_ask_for_less_time_and_not_for_more() {
     assert!(matches!(hurried().send(request).await, Err(Fault::Unknown { .. })));
 }
 
+/// What a request asks for goes before what the rules grant to those that say nothing.
+#[tokio::test]
+async fn a_request_that_asks_for_more_time_than_most_gets_it() {
+    let (answer, answered) = tokio::sync::watch::channel(false);
+    let server = Server::after_reading(move |mut stream| {
+        let mut answered = answered.clone();
+        async move {
+            let _ = answered.wait_for(|answered| *answered).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    })
+    .await;
+    let outgoing = Outgoing::new(Rules { total_timeout: SOON, ..dev() }).unwrap();
+    let patient = Request { timeout: Some(SOON * 100), ..Request::get(server.url("/")) };
+    let patient = tokio::spawn({
+        let outgoing = outgoing.clone();
+        async move { outgoing.send(patient).await }
+    });
+    let other = outgoing.send(Request::get(server.url("/"))).await;
+    assert!(matches!(other, Err(Fault::Unknown { .. })), "{other:?}");
+    answer.send_replace(true);
+    assert_eq!(patient.await.unwrap().unwrap().status, 200);
+}
+
 #[tokio::test]
 async fn a_body_without_end_is_cut_at_its_limit() {
     let endless = Server::after_reading(|mut stream| async move {
@@ -295,6 +321,8 @@ fn rules_that_cannot_be_worked_by_are_refused() {
         Rules { connect_timeout: zero, ..Rules::default() },
         Rules { max_response_headers: 0, ..Rules::default() },
         Rules { total_timeout: Duration::MAX, ..Rules::default() },
+        Rules { longest_timeout: Duration::MAX, ..Rules::default() },
+        Rules { longest_timeout: Duration::from_secs(29), ..Rules::default() },
     ] {
         assert!(matches!(Outgoing::new(rules), Err(Unusable::Limit { .. })));
     }

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Weak};
 
 use hapax_documents::entity::{Ended, HTTP_TARGET, PlannedAfterEffect, WORKFLOW_TARGET};
+use hapax_documents::limits::{HTTP_GRACE, MAX_AFTER_EFFECT_TIMEOUT};
 use hapax_engine::model::{Name, OperationId, Payload, RunId};
-use hapax_engine::runtime::Delivery;
+use hapax_engine::runtime::{Delivery, TargetOptions};
 use hapax_engine::{Error, Failure};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -18,7 +19,9 @@ impl Entities {
             let this = Arc::downgrade(self);
             let receive =
                 move |delivery: Delivery, payload: Value| carry_out(this.clone(), delivery, payload);
-            self.engine.register_target(target, receive)?;
+            let timeout = MAX_AFTER_EFFECT_TIMEOUT + HTTP_GRACE;
+            let options = TargetOptions { timeout, ..TargetOptions::default() };
+            self.engine.register_target_with(target, options, receive)?;
         }
         Ok(())
     }
@@ -42,7 +45,7 @@ async fn carry_out(this: Weak<Entities>, delivery: Delivery, payload: Value) -> 
     let mut told = payload.clone();
     told["status"] = text("/entity/status").into();
     told["operation"] = json!({ "id": operation, "key": delivery.id() });
-    let (document, hands) = (workflow.document(), &entities.hands);
+    let (document, hands) = (workflow.document(), entities.hands.of(delivery.workspace()));
     let planning = document.plan_after_effect(step, requester.as_ref(), ended, &told, delivery.id(), hands);
     match planning.await? {
         PlannedAfterEffect::Http(call) => {

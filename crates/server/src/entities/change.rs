@@ -153,7 +153,7 @@ impl Entities {
 
     /// Checks the document by itself, and by what there is here: the operator's tables, actions, janitors.
     async fn check(&self, workspace: &WorkspaceId, uploaded: &Uploaded) -> Result<CheckedEntity, Problem> {
-        let checked = uploaded.check_entity()?;
+        let checked = uploaded.check_entity(self.hands.of(workspace))?;
         let workflow = checked.document().workflow();
         if let Some(table) = workflow.home.table() {
             self.check_allowed(workspace, table)?;

@@ -35,7 +35,8 @@ impl EntityHost for DocumentHost {
     async fn act(&self, call: StepCall) -> Result<Answer, Failure> {
         let (seen, key) = (seen(&call), call.idempotency_key());
         let (step, requester) = (call.step.as_str(), call.requester.as_ref());
-        match self.document().call_http(step, requester, &seen, key.as_str(), &self.hands).await {
+        let hands = self.hands.of(&call.workspace);
+        match self.document().call_http(step, requester, &seen, key.as_str(), hands).await {
             OperationEnd::Done { result, data } => {
                 Ok(Answer::Done { result: value_of(&result), data: data.as_ref().map(value_of) })
             }

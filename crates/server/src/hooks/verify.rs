@@ -115,9 +115,10 @@ impl Hooks {
         now: Timestamp,
     ) -> Result<(), Disbelieved> {
         let document = source.source();
+        let hands = self.hands.of(&source.workspace);
         let (mut secrets, mut missing) = (Vec::new(), Vec::new());
         for name in &document.secrets {
-            match self.hands.get_secret(name).await {
+            match hands.get_secret(name).await {
                 Ok(secret) => match Verifier::new(document.signature.clone(), &[&secret]) {
                     Ok(_) => secrets.push(SecretString::from(secret)),
                     Err(bad) => missing.push(format!("{name}: {bad}")),

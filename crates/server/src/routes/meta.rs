@@ -115,6 +115,6 @@ pub(crate) async fn entity_schema() -> Response {
     get, path = "/docs", tag = "about",
     responses((status = 200, description = "A page", body = String, content_type = "text/html")),
 )]
-pub(crate) async fn docs() -> Html<String> {
+pub(crate) async fn docs() -> Html<&'static str> {
     Html(crate::openapi::page())
 }

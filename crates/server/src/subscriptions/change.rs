@@ -32,7 +32,7 @@ impl Subscriptions {
         asked: api::CreateSubscription,
         by: Actor,
     ) -> Result<(Arc<Subscription>, SecretString), Problem> {
-        self.check(&asked)?;
+        self.check(workspace, &asked)?;
         self.check_quota(workspace)?;
         let id = fresh_id()?;
         let (secret, sealed) = self.fresh_secret(&place_of(workspace, &id))?;
@@ -185,7 +185,7 @@ impl Subscriptions {
         Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
     }
 
-    fn check(&self, asked: &api::CreateSubscription) -> Result<(), Problem> {
+    fn check(&self, workspace: &WorkspaceId, asked: &api::CreateSubscription) -> Result<(), Problem> {
         check_text("/name", &asked.name, 128)?;
         check_text("/url", &asked.url, MAX_WEBHOOK_URL_CHARS)?;
         if let Some(description) = &asked.description {
@@ -196,7 +196,7 @@ impl Subscriptions {
             let detail = format!("Say what is to be told: {known}.");
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/events"));
         }
-        match self.outgoing.check(&Request::post(asked.url.clone(), "")) {
+        match self.outgoing.of(workspace).check(&Request::post(asked.url.clone(), "")) {
             Ok(()) => Ok(()),
             Err(why @ (Refusal::BadUrl { .. } | Refusal::Scheme { .. } | Refusal::Credentials)) => {
                 Err(Problem::new(Code::InvalidRequest, format!("The address cannot be used: {why}."))

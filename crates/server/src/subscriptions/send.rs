@@ -92,7 +92,7 @@ impl Subscriptions {
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         request.timeout = Some(WEBHOOK_TIMEOUT);
         let begun = Instant::now();
-        let answer = self.outgoing.send(request).await;
+        let answer = self.outgoing.of(&to.workspace).send(request).await;
         let took = begun.elapsed();
         let (status, headers) = match &answer {
             Ok(answer) => (Some(answer.status), Some(&answer.headers)),

@@ -68,6 +68,22 @@ async fn what_is_not_believed_is_refused_in_one_way_and_nothing_is_stored() {
     assert_eq!(told(&shop.send(&path, &good).await).0, 200, "the good one is as good as ever");
 }
 
+/// RELIABILITY, tenancy: a source names secrets of its own workspace, so nobody can have webhooks believed for what another signs.
+#[tokio::test]
+async fn a_source_of_another_workspace_does_not_use_the_secrets_of_this_one() {
+    let shop = Shop::open().await;
+    let own = shop.source(STRIPE_SOURCE).await;
+    let globex = shop.server.key("globex", Role::Admin).await;
+    let yaml = [("content-type", "application/yaml")];
+    let made = shop.server.send("POST", SOURCES, Some(STRIPE_SOURCE.into()), &globex, &yaml).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let foreign = made.json()["path"].as_str().unwrap().to_owned();
+    let paid = shop.paid("evt_1", "ch_1");
+    let refused = shop.send(&foreign, &paid).await;
+    assert_eq!(refused.told(), (401, "webhook_signature_invalid".into()), "{}", refused.text());
+    assert_eq!(shop.send(&own, &paid).await.status, 200);
+}
+
 /// Issue 6, must hold: a body of 10 MiB is 413, whoever sends it.
 #[tokio::test]
 async fn a_body_of_ten_mebibytes_is_refused_and_nothing_is_stored() {

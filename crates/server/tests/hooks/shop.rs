@@ -19,13 +19,14 @@ pub const EVENTS: &str = "/api/v1/webhook-events";
 /// The example of the documents.
 pub const STRIPE_SOURCE: &str = include_str!("../../../documents/examples/sources/stripe.yaml");
 
-/// Secrets that a test knows.
+/// Secrets that a test knows, all of them of `acme`.
 pub struct Safe(BTreeMap<String, String>);
 
 #[async_trait]
 impl Secrets for Safe {
-    async fn get_secret(&self, name: &str) -> Result<String, Failure> {
-        self.0.get(name).cloned().ok_or_else(|| Failure::permanent(format!("there is no secret {name:?}")))
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure> {
+        let found = self.0.get(name).filter(|_| *workspace == acme()).cloned();
+        found.ok_or_else(|| Failure::permanent(format!("there is no secret {name:?}")))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who is not let in, and that all of them are told the same. RELIABILITY, HTTP: "Auth: …".
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use hapax_server::credentials::key::{ApiKey, KeyId};
@@ -11,7 +12,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::RUNS;
-use super::support::{Role, TestServer};
+use super::support::{Role, Setup, TestServer};
 
 /// Missing, of another scheme, twice, garbled, unknown, revoked, expired: one answer for all.
 #[tokio::test]
@@ -83,6 +84,28 @@ async fn a_key_with_a_newline_behind_it_lets_nobody_else_in() {
         let _ = stream.read_to_string(&mut answer).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{tail:?}: {answer}");
     }
+}
+
+/// RELIABILITY, resource limits: requests per key. A credential that asks too often waits, and others do not.
+#[tokio::test]
+async fn a_credential_may_ask_as_often_as_the_operator_says() {
+    let setup = Setup { requests_per_second: NonZeroU32::new(2), ..Setup::default() };
+    let server = TestServer::memory_with(setup).await;
+    let other = server.key("acme", Role::Viewer).await;
+    // On a slow machine one more is earned meanwhile.
+    let mut asked = 0;
+    let refused = loop {
+        let answer = server.get(RUNS).await;
+        if answer.status != 200 {
+            break answer;
+        }
+        asked += 1;
+        assert!(asked < 100, "nobody is told to wait");
+    };
+    assert!(asked >= 2, "{asked}");
+    assert_eq!(refused.told(), (429, "rate_limited".into()));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(server.send("GET", RUNS, None, &other, &[]).await.status, 200);
 }
 
 /// Whoever fails too often is told to wait; a good key is let in wherever it comes from, whatever others try from there or with its id.

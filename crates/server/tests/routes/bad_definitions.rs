@@ -1,8 +1,10 @@
 //! Definitions that are no good. RELIABILITY, "Config files, workflow definitions".
 
+use hapax_outgoing::Rules;
+use hapax_server::limits::MAX_DEFINITIONS_PER_WORKSPACE;
 use serde_json::{Value, json};
 
-use super::support::{Answer, TestServer};
+use super::support::{Answer, Role, Setup, TestServer};
 
 const DEFINITIONS: &str = "/api/v1/workflow-definitions";
 
@@ -33,6 +35,57 @@ async fn all_problems_are_told_at_once() {
         assert!(paths.contains(&expected), "{expected} is not in {paths:?}");
     }
     assert_eq!(server.get(DEFINITIONS).await.json()["items"], json!([]));
+}
+
+/// RELIABILITY, SSRF: an address that would be refused is told at upload, of steps and of entity workflows, unless its workspace is let
+/// there.
+#[tokio::test]
+async fn an_address_that_may_not_be_called_is_told_at_upload() {
+    let rules = Rules { allow: vec!["10.1.0.0/16".parse().unwrap()], ..Rules::default() };
+    let server = TestServer::memory_with(Setup { rules, ..Setup::default() }).await;
+    let document = |url: &str| {
+        let call = json!({ "name": "call", "type": "http", "method": "POST", "url": url });
+        json!({ "name": "calls", "version": 1, "steps": [call] })
+    };
+    for closed in
+        ["http://127.0.0.1/", "http://169.254.169.254/{{ input.path }}", "http://10.8.0.1/", "http://x:25/"]
+    {
+        let refused = server.post(DEFINITIONS, &document(closed), &[]).await;
+        assert_eq!(refused.told(), (422, "address_not_allowed".into()), "{closed}: {}", refused.text());
+        assert_eq!(refused.json()["problems"][0]["path"], "/steps/0/url");
+    }
+    let workflow = json!({
+        "name": "invoices", "module": "billing", "entity": "invoice", "status_types": ["open", "closing", "closed"],
+        "steps": [{ "step_id": 1, "step_key": "close", "status": "open", "successful_state": "closed",
+                    "claim_state": ["closing", "open"],
+                    "action": { "http": { "method": "POST", "url": "http://[::1]/close" } } }],
+    });
+    let refused = server.post("/api/v1/entity-workflows", &workflow, &[]).await;
+    assert_eq!(refused.told(), (422, "address_not_allowed".into()), "{}", refused.text());
+    let mut both = document("http://127.0.0.1/");
+    both["colour"] = json!("red");
+    assert_eq!(server.post(DEFINITIONS, &both, &[]).await.told(), (422, "definition_invalid".into()));
+    server.upload(&document("http://10.1.0.1/{{ input.path }}")).await;
+}
+
+/// RELIABILITY, resource limits: one workspace cannot take the room of all.
+#[tokio::test]
+async fn a_workspace_that_has_its_share_of_definitions_leaves_the_rest_to_others() {
+    let server = TestServer::memory().await;
+    let named = |version: usize| {
+        let steps = json!([{ "name": "a", "type": "task", "task": "echo" }]);
+        json!({ "name": "one-of-many", "version": version, "steps": steps }).to_string()
+    };
+    for version in 1..=MAX_DEFINITIONS_PER_WORKSPACE {
+        assert_eq!(upload(&server, "application/json", named(version)).await.status, 201, "{version}");
+    }
+    let refused = upload(&server, "application/json", named(MAX_DEFINITIONS_PER_WORKSPACE + 1)).await;
+    assert_eq!(refused.told(), (429, "quota_exceeded".into()), "{}", refused.text());
+    assert_eq!(refused.json()["quota"], "definitions");
+    assert_eq!(upload(&server, "application/json", named(1)).await.status, 200, "what is there is found");
+    let globex = server.key("globex", Role::Admin).await;
+    let made = server.send("POST", DEFINITIONS, Some(named(1)), &globex, &[]).await;
+    assert_eq!(made.status, 201, "{}", made.text());
 }
 
 /// Too much, too deep, aliases that grow, two documents, not UTF-8: refused quickly, and the server lives.

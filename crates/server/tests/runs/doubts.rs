@@ -1,9 +1,12 @@
 //! Effects of which nobody knows whether they happened, over HTTP: CONTRACT §6.
 
+use std::time::Duration;
+
+use hapax_outgoing::{Fault, Outgoing, Request, Rules};
 use serde_json::{Value, json};
 
 use super::RUNS;
-use super::support::{Provider, Role, TestServer};
+use super::support::{Provider, Role, Setup, TestServer};
 
 struct Bank {
     server: TestServer,
@@ -44,6 +47,45 @@ impl Bank {
             .clone();
         (run, doubt)
     }
+}
+
+/// A provider may take as long as the document says: its request is not cut before, and so it does not come into doubt.
+#[tokio::test]
+async fn the_timeout_of_a_step_and_of_its_probe_is_the_one_in_the_document() {
+    let moment = Duration::from_millis(300);
+    let rules = Rules { allow_loopback: true, total_timeout: moment, ..Rules::default() };
+    let outgoing = Outgoing::new(rules.clone()).unwrap();
+    let server = TestServer::memory_with(Setup { rules, ..Setup::default() }).await;
+    let provider = Provider::start().await;
+    let wire = |name: &str, path: &str, probed: &str| {
+        json!({
+            "name": name, "version": 1,
+            "steps": [{
+                "name": "send", "type": "http", "method": "POST", "url": provider.url(path), "timeout": "10m",
+                "effect": "claimed", "output": { "id": "{{ response.body.id }}" },
+                "probe": {
+                    "method": "GET", "url": provider.url(probed), "timeout": "10m", "happened": "true",
+                    "output": { "id": "{{ response.body.id }}" },
+                },
+            }],
+        })
+    };
+    let slow = server.upload(&wire("slow", "/held/step", "/never")).await;
+    let probed = server.upload(&wire("probed", "/cut", "/held/probe")).await;
+    let runs = [server.start(&slow, json!({})).await, server.start(&probed, json!({})).await];
+    for path in ["/held/step", "/held/probe"] {
+        provider.until_asked(path, 1).await;
+    }
+    // As long as those get that do not say how long they wait.
+    let other = outgoing.send(Request::get(provider.url("/held/other"))).await;
+    assert!(matches!(other, Err(Fault::Unknown { .. })), "{other:?}");
+    provider.release();
+    for run in runs {
+        let ended = server.until(&run, "COMPLETED").await;
+        assert!(ended["run"]["output"]["id"].is_string(), "{ended}");
+    }
+    let asked = |path: &str| provider.asked().iter().filter(|asked| asked.path == path).count();
+    assert_eq!((asked("/held/step"), asked("/held/probe"), asked("/never")), (1, 1, 0));
 }
 
 /// IN_DOUBT is listed with all that is needed to decide, is decided once by who may, and is never run again by itself.

@@ -7,6 +7,7 @@ mod provider;
 mod receiver;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,6 +107,8 @@ pub struct Setup {
     pub keys: Policy,
     /// By which the engine drives.
     pub clock: Arc<dyn Clock>,
+    /// Of one credential.
+    pub requests_per_second: Option<NonZeroU32>,
     pub sealing_keys: Vec<SealingKey>,
     /// Modules beside the one that is always there.
     pub modules: Vec<ModuleOptions>,
@@ -121,6 +124,7 @@ impl Default for Setup {
             rules,
             keys: Policy::default(),
             clock,
+            requests_per_second: None,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
             entity_tables: EntityTables::default(),
@@ -228,7 +232,8 @@ impl TestServer {
             keys: setup.keys,
             draining,
             grace: Duration::from_secs(5),
-            outgoing,
+            outgoing: outgoing.into(),
+            requests_per_second: setup.requests_per_second,
             sealing_keys: setup.sealing_keys,
             modules: setup.modules,
             entity_tables: setup.entity_tables,

@@ -1,11 +1,12 @@
 //! A provider for http steps: notes what it is asked, and answers, fails or hangs up by the path.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// One request as it came.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,33 +16,48 @@ pub struct Asked {
     pub body: Value,
 }
 
-/// The provider. `/cut…` reads the request and hangs up, `/fail…` answers 500, all else is done and answered 200.
+/// The provider. `/cut…` reads the request and hangs up, `/fail…` answers 500, `/held…` answers when it is told to, all else is done
+/// and answered 200.
 pub struct Provider {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<watch::Sender<Vec<Asked>>>,
+    released: watch::Sender<bool>,
 }
 
 impl Provider {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::new(watch::Sender::new(Vec::new()));
         let noted = asked.clone();
+        let (released, release) = watch::channel(false);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let noted = noted.clone();
-                tokio::spawn(async move { serve(stream, &noted).await });
+                let (noted, release) = (noted.clone(), release.clone());
+                tokio::spawn(async move { serve(stream, &noted, release).await });
             }
         });
-        Provider { address, asked }
+        Provider { address, asked, released }
     }
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
+    /// Answers all that is held.
+    pub fn release(&self) {
+        self.released.send_replace(true);
+    }
+
     pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+        self.asked.borrow().clone()
+    }
+
+    /// Waits until it has been asked for this path as often.
+    pub async fn until_asked(&self, path: &str, times: usize) {
+        let mut asked = self.asked.subscribe();
+        let is_so = |asked: &Vec<Asked>| asked.iter().filter(|asked| asked.path == path).count() >= times;
+        tokio::time::timeout(super::PATIENCE, asked.wait_for(is_so)).await.unwrap().unwrap();
     }
 
     /// A document of one http step that charges `input.amount` here.
@@ -56,7 +72,11 @@ impl Provider {
     }
 }
 
-async fn serve(mut stream: TcpStream, noted: &Mutex<Vec<Asked>>) -> Option<()> {
+async fn serve(
+    mut stream: TcpStream,
+    noted: &watch::Sender<Vec<Asked>>,
+    mut release: watch::Receiver<bool>,
+) -> Option<()> {
     let mut read = Vec::new();
     let head_end = loop {
         if let Some(at) = read.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -79,13 +99,17 @@ async fn serve(mut stream: TcpStream, noted: &Mutex<Vec<Asked>>) -> Option<()> {
     }
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
     let body = serde_json::from_slice(&read[head_end..]).unwrap_or(Value::Null);
-    let number = {
-        let mut all = noted.lock().unwrap();
-        all.push(Asked { path: path.clone(), key: header("idempotency-key"), body });
-        all.len()
-    };
+    let asked = Asked { path: path.clone(), key: header("idempotency-key"), body };
+    let mut number = 0;
+    noted.send_modify(|all| {
+        all.push(asked);
+        number = all.len();
+    });
     if path.starts_with("/cut") {
         return None;
+    }
+    if path.starts_with("/held") {
+        release.wait_for(|released| *released).await.ok()?;
     }
     let status = if path.starts_with("/fail") { "500 Internal Server Error" } else { "200 OK" };
     let body = json!({ "id": format!("ch_{number}") }).to_string();

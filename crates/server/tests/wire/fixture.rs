@@ -63,6 +63,13 @@ pub async fn start(options: ListenOptions) -> Server {
             }),
         )
         .route(
+            "/endless",
+            get(|| async {
+                let events = futures_util::stream::repeat_with(|| Ok::<_, std::io::Error>("event\n"));
+                axum::body::Body::from_stream(events)
+            }),
+        )
+        .route(
             "/slow",
             get(move || async move {
                 slow_begun.notify_one();

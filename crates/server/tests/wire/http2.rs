@@ -1,10 +1,13 @@
 //! HTTP/2 from a client that keeps the rules, and one that does not.
 
+use std::time::Duration;
+
 use h2::client::{self, SendRequest};
 use hapax_server::limits::MAX_HTTP2_STREAMS;
 use hapax_server::listen::ListenOptions;
 use http::{Request, Version};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -74,9 +77,106 @@ async fn floods_of_frames_that_say_nothing_do_not_hurt_others() {
         let mut socket = server.connect().await;
         let bytes = [open.clone(), flood].concat();
         // The client never reads, so whatever the server answers piles up on its side.
-        let _ = timeout(std::time::Duration::from_millis(500), socket.write_all(&bytes)).await;
+        let _ = timeout(Duration::from_millis(500), socket.write_all(&bytes)).await;
         assert!(server.is_well().await);
     }
+}
+
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const DATA: u8 = 0;
+const END_STREAM: u8 = 1;
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
+
+/// A client that says by itself how much of an answer it will take.
+struct Miser {
+    socket: TcpStream,
+}
+
+impl Miser {
+    /// Opens the window of each stream by so much to begin with.
+    async fn connect(server: &Server, window: u32) -> Self {
+        let mut socket = server.connect().await;
+        let settings = [&[0, 4][..], &window.to_be_bytes()].concat();
+        socket.write_all(&[PREFACE, &frame(4, 0, 0, &settings)].concat()).await.unwrap();
+        Miser { socket }
+    }
+
+    async fn get(&mut self, stream: u32, path: &str) {
+        let length = u8::try_from(path.len()).unwrap();
+        let head = [&[0x82, 0x86, 0x41, 0x01, b'h', 0x04, length][..], path.as_bytes()].concat();
+        self.socket.write_all(&frame(HEADERS, 0x5, stream, &head)).await.unwrap();
+    }
+
+    async fn take_more(&mut self, stream: u32, bytes: u32) {
+        self.socket.write_all(&frame(8, 0, stream, &bytes.to_be_bytes())).await.unwrap();
+    }
+
+    /// The next frame of this stream: its kind, flags and payload.
+    async fn next(&mut self, stream: u32) -> (u8, u8, Vec<u8>) {
+        let next = async {
+            loop {
+                let mut head = [0; 9];
+                self.socket.read_exact(&mut head).await.unwrap();
+                let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+                let mut payload = vec![0; length as usize];
+                self.socket.read_exact(&mut payload).await.unwrap();
+                if u32::from_be_bytes([head[5], head[6], head[7], head[8]]) == stream {
+                    return (head[3], head[4], payload);
+                }
+            }
+        };
+        timeout(PATIENCE, next).await.expect("a frame in time")
+    }
+}
+
+/// RELIABILITY, HTTP: 1-byte windows. Whoever never opens the window of a stream is not waited for longer than whoever does not read, be the
+/// answer short or without end; the connection and its other streams live on.
+#[tokio::test]
+async fn a_client_that_leaves_its_window_closed_has_the_stream_reset() {
+    for window in [0, 1] {
+        let server = start(ListenOptions {
+            write_stall_timeout: Duration::from_millis(200),
+            ..ListenOptions::default()
+        })
+        .await;
+        let mut miser = Miser::connect(&server, window).await;
+        miser.get(1, "/slow").await;
+        server.begun.notified().await;
+        for (stream, path) in [(3, "/hello"), (5, "/endless"), (7, "/hello")] {
+            miser.get(stream, path).await;
+            assert_eq!(miser.next(stream).await.0, HEADERS, "{path}");
+            if window == 1 {
+                let (kind, flags, bytes) = miser.next(stream).await;
+                assert_eq!((kind, flags & END_STREAM, bytes.len()), (DATA, 0, 1), "{path}");
+            }
+            let (kind, _, why) = miser.next(stream).await;
+            assert_eq!((kind, why), (RESET, CANCEL.to_vec()), "{path}");
+        }
+        server.may_end.add_permits(1);
+        assert_eq!(miser.next(1).await.0, HEADERS, "its handler was slow, not its client");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_an_answer_byte_by_byte_gets_all_of_it() {
+    let server =
+        start(ListenOptions { write_stall_timeout: Duration::from_secs(5), ..ListenOptions::default() })
+            .await;
+    let mut miser = Miser::connect(&server, 1).await;
+    miser.get(1, "/hello").await;
+    assert_eq!(miser.next(1).await.0, HEADERS);
+    let mut read = Vec::new();
+    loop {
+        let (kind, flags, bytes) = miser.next(1).await;
+        assert_eq!(kind, DATA);
+        read.extend(bytes);
+        if flags & END_STREAM != 0 {
+            break;
+        }
+        miser.take_more(1, 1).await;
+    }
+    assert_eq!(read, b"hello");
 }
 
 #[tokio::test]

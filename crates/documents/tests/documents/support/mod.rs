@@ -8,7 +8,7 @@ use hapax_documents::{
     Checked, Format, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Known, Secrets, TaskCall, check,
     register,
 };
-use hapax_engine::model::{RunStatus, StepStatus};
+use hapax_engine::model::{RunStatus, StepStatus, WorkspaceId};
 use hapax_engine::testing::Lab;
 use hapax_engine::{Failure, RunHandle};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ struct Caller {
 
 #[async_trait]
 impl HttpCaller for Caller {
-    async fn call(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
+    async fn call(&self, _: &WorkspaceId, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
         let what = format!("{} {}", call.method, call.url);
         let given = call
             .body
@@ -61,10 +61,12 @@ struct Vault;
 
 #[async_trait]
 impl Secrets for Vault {
-    async fn get_secret(&self, name: &str) -> Result<String, Failure> {
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure> {
         match name {
             "lost" => Err(Failure::permanent("there is no such secret").with_code("unknown_secret")),
-            name => Ok(format!("s3cr3t-of-{name}")),
+            // Which workspace asks shows in the secret, but for the one that most tests use.
+            name if *workspace == WorkspaceId::default() => Ok(format!("s3cr3t-of-{name}")),
+            name => Ok(format!("s3cr3t-of-{workspace}-{name}")),
         }
     }
 }
