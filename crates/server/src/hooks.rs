@@ -22,6 +22,7 @@ use hapax_engine::Engine;
 use hapax_engine::model::{Name, WorkspaceId};
 use hapax_engine::store::{Catalog, HookBook, Store};
 
+use crate::changed_items::Looked;
 use crate::definitions::Definitions;
 use crate::metrics::Metrics;
 use crate::rate_limit::FailedAuth;
@@ -42,6 +43,7 @@ pub(crate) struct Hooks {
     hands: Arc<Hands>,
     metrics: Arc<Metrics>,
     known: RwLock<Known>,
+    looked: Looked,
     /// Those who sent what was not believed.
     strangers: FailedAuth,
     decoy: Decoy,
@@ -70,6 +72,7 @@ impl Hooks {
             hands,
             metrics,
             known: RwLock::default(),
+            looked: Looked::default(),
             strangers: FailedAuth::default(),
             decoy: Decoy::default(),
         })

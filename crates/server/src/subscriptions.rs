@@ -7,8 +7,9 @@ mod send;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock, Weak};
 
+use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Failure, Item, ItemKind, Name, RetryPolicy, Subscribers, Timestamp, WorkspaceId};
+use hapax_engine::model::{Failure, Item, ItemKind, Name, RetryPolicy, Subscribers, WorkspaceId};
 use hapax_engine::runtime::{Announcer, Delivery, TargetOptions};
 use hapax_engine::store::{Catalog, ListItems, Store};
 use hapax_engine::{Engine, Error};
@@ -16,11 +17,9 @@ use hapax_outgoing::Outgoing;
 use hapax_webhooks::limits::{LONGEST_PAUSE, MAX_DELIVERY_ATTEMPTS};
 use serde_json::value::RawValue;
 
-use crate::changed_items::each_changed_item;
+use crate::changed_items::{Learner, Looked};
 use crate::errors::{of_store, problem_of};
-use crate::limits::{
-    BURY_DELETED_FOR, DELIVERIES_AT_ONCE, SUBSCRIPTION_OVERLAP, SUBSCRIPTION_POLL, WEBHOOK_TIMEOUT,
-};
+use crate::limits::{BURY_DELETED_FOR, DELIVERIES_AT_ONCE, WEBHOOK_TIMEOUT};
 use crate::sealing::Sealer;
 
 pub(crate) use kept::{Subscription, subscription_of, target_of};
@@ -33,6 +32,7 @@ pub(crate) struct Subscriptions {
     outgoing: Outgoing,
     sealer: Sealer,
     known: RwLock<Known>,
+    looked: Looked,
 }
 
 #[derive(Default)]
@@ -57,6 +57,7 @@ impl Subscriptions {
             outgoing,
             sealer,
             known: RwLock::default(),
+            looked: Looked::default(),
         });
         let announcer = Arc::new(Told(Arc::downgrade(&subscriptions)));
         if !subscriptions.engine.announce_with(announcer) {
@@ -170,30 +171,26 @@ impl Subscriptions {
             !is_buried
         });
     }
+}
 
-    /// Takes in all subscriptions there are.
-    pub(crate) async fn learn_all(&self) -> Result<(), Problem> {
-        self.learn_since(None).await
+#[async_trait]
+impl Learner for Subscriptions {
+    const KIND: ItemKind = ItemKind::Subscription;
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
-    /// Takes in what other nodes were told, for as long as the server lives.
-    pub(crate) async fn keep_learning(this: Weak<Self>) {
-        loop {
-            tokio::time::sleep(SUBSCRIPTION_POLL).await;
-            let Some(subscriptions) = this.upgrade() else { return };
-            // Looked back a little, because a write may become visible after a later one.
-            let since = subscriptions.store.now().minus(SUBSCRIPTION_OVERLAP);
-            if let Err(problem) = subscriptions.learn_since(Some(since)).await {
-                tracing::warn!(%problem, "looking for changed subscriptions failed; trying again");
-            }
-            subscriptions.forget_buried();
-        }
+    fn looked(&self) -> &Looked {
+        &self.looked
     }
 
-    async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
-        // One that cannot be read must not keep the others from being told.
-        let learn = |item: &Item| drop(self.learn(item));
-        each_changed_item(self.catalog(), ItemKind::Subscription, changed_since, learn).await
+    async fn take(&self, item: &Item) -> Result<(), Problem> {
+        self.learn(item).map(drop)
+    }
+
+    fn tidy(&self) {
+        self.forget_buried();
     }
 }
 

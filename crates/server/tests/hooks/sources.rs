@@ -1,9 +1,11 @@
 //! Sources are set up, looked at and changed over HTTP.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::shop::{SOURCES, STRIPE_SOURCE, Shop, hands, send, told};
-use super::support::{Kept, Setup, TestServer};
+use super::support::{Kept, PATIENCE, PlannedStore, Setup, TestServer};
 
 const YAML: [(&str, &str); 1] = [("content-type", "application/yaml")];
 
@@ -151,6 +153,37 @@ async fn a_source_is_known_on_other_nodes_soon() {
     };
     assert_eq!(told(&taken), (200, "unmatched".into()));
     assert_eq!(told(&send(&shop.server, &path, &paid).await), (200, "duplicate".into()));
+}
+
+/// A source is deleted because its secret leaked, while another node cannot reach the store for longer than any look goes back: that node
+/// learns of it all the same, and of all else that changed.
+#[tokio::test]
+async fn a_node_that_could_not_look_for_two_minutes_misses_no_change() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    let store = PlannedStore::over(shop.server.store.clone());
+    let setup = Setup { hands: hands(&shop.packed), clock: shop.clock.clone(), ..Setup::default() };
+    let other = TestServer::over(store.clone(), Kept::Elsewhere, setup).await;
+    assert_eq!(told(&send(&other, &path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
+    store.set_away(true);
+    let deleted = shop
+        .server
+        .post(&format!("{SOURCES}/stripe-payments/delete"), &json!({ "reason": "it leaked" }), &[])
+        .await;
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    shop.server.echo().await;
+    shop.clock.advance(Duration::from_secs(120));
+    store.set_away(false);
+    let since = Instant::now();
+    loop {
+        let answer = send(&other, &path, &shop.paid("evt_1", "ch_1")).await;
+        let definitions = other.server.definitions().count();
+        if (answer.status, definitions) == (401, 1) {
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "{} {definitions}", answer.status);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test]
