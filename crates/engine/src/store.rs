@@ -38,10 +38,12 @@ pub use entity_book::{
     TransactedOperation,
 };
 pub use error::StoreError;
-pub use hook_book::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook};
+pub use hook_book::{FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook};
 pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
 pub use key_book::{KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Uses, check_uses};
-pub use outbox::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, Redeliver, RedeliverOutcome};
+pub use outbox::{
+    ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, Redeliver, RedeliverOutcome,
+};
 pub use promise_book::{
     CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleToken, TokenDigest,
 };

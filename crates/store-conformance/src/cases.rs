@@ -171,6 +171,7 @@ macro_rules! with_every_case {
                 what_became_of_an_event_is_written_once
                 events_are_listed_newest_first
                 unprocessed_events_are_found_and_old_ones_forgotten
+                unprocessed_events_are_listed_page_by_page
             }
             announcing {
                 the_end_by_a_command_is_told

@@ -31,24 +31,23 @@ async fn a_webhook_that_comes_early_is_kept_for_its_promise_and_used_once() {
     assert_eq!(shop.packed(), 1);
 }
 
+/// An event whose taker made it durable and died.
+async fn left_behind(shop: &Shop, event: &str, charge: &str) {
+    let source = Name::new("source", "stripe-payments").unwrap();
+    let id = HookId { workspace: acme(), source, event: event.into() };
+    let headers = Payload::of(&json!({})).unwrap();
+    let new = NewHook { id, headers, body: payment(event, charge).to_string().into() };
+    let book = shop.server.store.hook_book().unwrap();
+    assert!(matches!(book.receive_hook(new).await.unwrap(), ReceivedHook::New(_)));
+}
+
 /// RELIABILITY, lesson 12: whoever dies between taking an event in and doing what it asks leaves it to others.
 #[tokio::test]
 async fn an_event_whose_taker_died_before_processing_it_is_swept_up() {
     let shop = Shop::open().await;
     shop.source(STRIPE_SOURCE).await;
     let run = shop.order("ch_1").await;
-    let id = HookId {
-        workspace: acme(),
-        source: Name::new("source", "stripe-payments").unwrap(),
-        event: "evt_1".into(),
-    };
-    let new = NewHook {
-        id,
-        headers: Payload::of(&json!({})).unwrap(),
-        body: payment("evt_1", "ch_1").to_string().into(),
-    };
-    let book = shop.server.store.hook_book().unwrap();
-    assert!(matches!(book.receive_hook(new).await.unwrap(), ReceivedHook::New(_)));
+    left_behind(&shop, "evt_1", "ch_1").await;
     assert_eq!(shop.server.server.sweep_webhooks().await.unwrap(), 0, "whoever took it in may be at it");
     shop.clock.advance(LATER);
     shop.server.server.sweep_webhooks().await.unwrap();
@@ -98,6 +97,44 @@ async fn a_crash_between_the_effect_and_its_record_makes_no_second_effect() {
         assert_eq!(ended["run"]["status"], "COMPLETED", "{ended}");
     }
     assert_eq!(shop.packed(), 2, "one by the order, one by the run that the event started");
+}
+
+/// Events that always meet a broken store keep nobody from those behind them, and have failed in the end, with why.
+#[tokio::test]
+async fn events_that_cannot_be_processed_are_put_off_and_given_up_and_are_in_nobodys_way() {
+    let (shop, _store) = Shop::planned().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    for number in 0..55 {
+        let broken = shop.send(&path, &shop.paid(&format!("evt_{number:02}"), "ch_broken")).await;
+        assert_eq!(told(&broken), (202, "received".into()));
+    }
+    let run = shop.order("ch_1").await;
+    left_behind(&shop, "evt_last", "ch_1").await;
+    shop.clock.advance(LATER);
+    for _ in 0..2 {
+        shop.server.server.sweep_webhooks().await.unwrap();
+    }
+    assert_eq!(run.result::<u64>().await.unwrap(), 4200, "the one behind them is processed");
+    let first = shop.server.get(&format!("{EVENTS}/stripe-payments/evt_00")).await.json();
+    assert_eq!((&first["status"], &first["attempts"]), (&json!("received"), &json!(1)), "{first}");
+    let attempts = async || {
+        let events = shop.events().await;
+        events.iter().map(|event| event["attempts"].as_u64().unwrap()).sum::<u64>()
+    };
+    let before = attempts().await;
+    shop.server.server.sweep_webhooks().await.unwrap();
+    assert_eq!(attempts().await, before, "they are not tried again at once");
+    for _ in 0..20 {
+        shop.clock.advance(Duration::from_secs(600));
+        for _ in 0..2 {
+            shop.server.server.sweep_webhooks().await.unwrap();
+        }
+    }
+    let events = shop.events().await;
+    let failed = events.iter().filter(|event| event["status"] == "failed").count();
+    assert_eq!((events.len(), failed), (56, 55), "{events:?}");
+    let said = events.last().unwrap()["outcome"]["detail"].as_str().unwrap();
+    assert!(said.contains("18 times") && said.contains("store"), "{said}");
 }
 
 /// Two nodes that take up the same event do one thing.
