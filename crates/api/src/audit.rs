@@ -40,6 +40,8 @@ pub enum JournalKind {
     SubscriptionChanged,
     /// A webhook source was made or changed.
     SourceChanged,
+    /// A webhook that came in was processed once more.
+    WebhookReprocessed,
     /// An entity workflow was uploaded or changed.
     EntityWorkflowChanged,
     /// An operation on an entity began.

@@ -12,6 +12,8 @@ use super::support::{Kept, Setup, TestServer};
 
 /// Longer than whoever takes a webhook in needs to process it.
 const LATER: Duration = Duration::from_secs(11);
+/// How long the key of a promise lives once that is settled.
+const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// G4.1, CONTRACT §7: a webhook that comes before its promise is kept, seen, and used when the promise is made.
 #[tokio::test]
@@ -194,6 +196,109 @@ async fn what_failed_is_told_and_processed_again_by_the_source_as_it_is_now() {
     assert_eq!(again.json()["attempts"], 2);
     let audit = shop.server.get("/api/v1/audit").await.text();
     assert!(audit.contains("reprocessed"), "{audit}");
+}
+
+/// Processes one event once more; answers its status.
+async fn reprocess(shop: &Shop, event: &str) -> String {
+    let again =
+        shop.server.post(&format!("{EVENTS}/stripe-payments/{event}/reprocess"), &json!({}), &[]).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+    again.json()["status"].as_str().unwrap().to_owned()
+}
+
+/// Is there a promise of this charge that nobody has settled?
+async fn is_waiting(shop: &Shop, charge: &str) -> bool {
+    let promise = shop.server.get(&format!("/api/v1/promises/key:stripe:{charge}")).await;
+    assert_eq!(promise.status, 200, "{}", promise.text());
+    promise.json()["status"] == "PENDING"
+}
+
+/// What was done is not done twice, also when the key it was done under is free again.
+#[tokio::test]
+async fn an_event_that_settled_its_promise_settles_no_later_one() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    let run = shop.order("ch_1").await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "applied".into()));
+    run.result::<u64>().await.unwrap();
+    shop.clock.advance(A_DAY + LATER);
+    assert_eq!(reprocess(&shop, "evt_1").await, "applied", "it does not get worse");
+    shop.order("ch_1").await;
+    shop.server
+        .until_shown("/api/v1/promises/key:stripe:ch_1", |shown| shown["idempotencyKey"].is_string())
+        .await;
+    assert_eq!(reprocess(&shop, "evt_1").await, "applied");
+    assert!(is_waiting(&shop, "ch_1").await, "the second order waits for its own payment");
+    assert_eq!(shop.packed(), 1);
+}
+
+/// The same for one that came early, was kept, and was used.
+#[tokio::test]
+async fn an_early_event_that_was_used_is_applied_and_settles_no_later_promise() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    for event in ["evt_1", "evt_2"] {
+        let charge = event.replace("evt", "ch");
+        assert_eq!(told(&shop.send(&path, &shop.paid(event, &charge)).await), (200, "unmatched".into()));
+    }
+    shop.order("ch_1").await.result::<u64>().await.unwrap();
+    shop.clock.advance(A_DAY + LATER);
+    shop.order("ch_1").await;
+    shop.server
+        .until_shown("/api/v1/promises/key:stripe:ch_1", |shown| shown["idempotencyKey"].is_string())
+        .await;
+    let asked = json!({ "status": "unmatched", "limit": 10 });
+    let done = shop.server.post(&format!("{EVENTS}/reprocess"), &asked, &[]).await.json();
+    let statuses: Vec<&Value> =
+        done["items"].as_array().unwrap().iter().map(|event| &event["status"]).collect();
+    assert_eq!(statuses, ["applied", "unmatched"], "{done}");
+    assert!(is_waiting(&shop, "ch_1").await, "the second order waits for its own payment");
+    assert_eq!(shop.packed(), 1);
+    let said = done["items"][1]["outcome"]["actions"][0]["detail"].as_str().unwrap();
+    assert!(
+        said.contains("kept for it until 2026-01-05T12:00:00"),
+        "it is kept no longer than before: {said}"
+    );
+    assert_eq!(shop.order("ch_2").await.result::<u64>().await.unwrap(), 4200, "and is still kept");
+}
+
+/// An event is kept for a promise once. When that time is over it settles what is there when people say so, and nothing that comes later.
+#[tokio::test]
+async fn an_event_that_was_kept_in_vain_is_not_kept_again() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
+    shop.clock.advance(4 * A_DAY + LATER);
+    assert_eq!(reprocess(&shop, "evt_1").await, "unmatched");
+    let run = shop.order("ch_1").await;
+    shop.server
+        .until_shown("/api/v1/promises/key:stripe:ch_1", |shown| shown["idempotencyKey"].is_string())
+        .await;
+    assert!(is_waiting(&shop, "ch_1").await, "it was not kept for it");
+    assert_eq!(reprocess(&shop, "evt_1").await, "applied");
+    assert_eq!(run.result::<u64>().await.unwrap(), 4200);
+}
+
+/// The same for a run whose key its definition does not keep.
+#[tokio::test]
+async fn an_event_that_started_a_run_starts_no_second_one_when_the_key_is_free_again() {
+    let shop = Shop::open().await;
+    let short = json!({
+        "name": "short", "version": 1, "retention": "1h",
+        "steps": [{ "name": "pack", "type": "task", "task": "pack" }],
+    });
+    shop.server.upload(&short).await;
+    let path = shop
+        .source("{ name: stripe-payments, preset: stripe, secrets: ['secret://stripe-webhook'], actions: [{ start: { workflow: short } }] }")
+        .await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "applied".into()));
+    let event = shop.events().await[0].clone();
+    let run = event["outcome"]["actions"][0]["runId"].as_str().unwrap().to_owned();
+    shop.server.end(&run).await;
+    shop.clock.advance(Duration::from_secs(2 * 3600));
+    assert_eq!(reprocess(&shop, "evt_1").await, "applied");
+    assert_eq!(shop.packed(), 1);
+    assert_eq!(shop.events().await[0]["outcome"]["actions"][0]["runId"], json!(run));
 }
 
 /// What stands is not overwritten: another value for a settled promise, another input under a run's key.
