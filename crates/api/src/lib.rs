@@ -36,7 +36,7 @@ pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
 };
 pub use definition::{CreateDefinition, Definition, DefinitionProblem, DefinitionSummary, KeyRule};
-pub use delivery::{DeliveryStatus, RedeliverWebhook, WebhookDelivery};
+pub use delivery::{DeliveryStatus, DiscardWebhooks, RedeliverWebhook, RedeliverWebhooks, WebhookDelivery};
 pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
 pub use durable_promise::{
     CompleteDurablePromise, CreateDurablePromise, DurableCompletion, DurablePromise, DurableState,

@@ -3,6 +3,7 @@
 mod change;
 mod kept;
 mod send;
+mod settled;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock, Weak};
@@ -22,7 +23,8 @@ use crate::errors::{of_store, problem_of};
 use crate::limits::{BURY_DELETED_FOR, DELIVERIES_AT_ONCE, WEBHOOK_TIMEOUT};
 use crate::sealing::Sealer;
 
-pub(crate) use kept::{Subscription, subscription_of, target_of};
+pub(crate) use kept::{Subscription, subscription_of};
+pub(crate) use settled::Deliveries;
 
 /// All subscriptions that this node knows.
 pub(crate) struct Subscriptions {

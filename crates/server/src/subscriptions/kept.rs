@@ -135,7 +135,7 @@ pub(super) fn place_of(workspace: &WorkspaceId, id: &Name) -> String {
 }
 
 /// The target of a subscription's after-effects.
-pub(crate) fn target_of(id: &Name) -> Name {
+pub(super) fn target_of(id: &Name) -> Name {
     Name::new("target", &format!("{TARGET}{id}")).expect("ids of subscriptions are short")
 }
 
