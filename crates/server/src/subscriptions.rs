@@ -217,6 +217,10 @@ impl Announcer for Told {
         let known = subscriptions.known.read().expect("no holder panics");
         known.told.get(workspace).cloned().unwrap_or_default()
     }
+
+    fn is_reserved(&self, target: &Name) -> bool {
+        subscription_of(target).is_some()
+    }
 }
 
 impl std::fmt::Debug for Subscriptions {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::limits::MAX_SECRETS;
+use crate::limits::{MAX_SECRETS, MAX_SENT_BYTES};
 use crate::mac::mac;
 use crate::message::MessageId;
 use crate::scheme::Algorithm;
@@ -32,6 +32,9 @@ pub enum Unsignable {
     /// More than a receiver can be asked to look through.
     #[error("there are more than {MAX_SECRETS} secrets; end the rotation of the oldest first")]
     TooManySecrets,
+    /// More than a receiver can be asked to take.
+    #[error("the body has more than {MAX_SENT_BYTES} bytes")]
+    TooLarge,
     /// The clock says that it is before 1970.
     #[error("the clock is before 1970")]
     Clock,
@@ -48,6 +51,9 @@ pub fn sign(
         0 => return Err(Unsignable::NoSecret),
         1..=MAX_SECRETS => {}
         _ => return Err(Unsignable::TooManySecrets),
+    }
+    if body.len() > MAX_SENT_BYTES {
+        return Err(Unsignable::TooLarge);
     }
     let timestamp = now.duration_since(UNIX_EPOCH).map_err(|_| Unsignable::Clock)?.as_secs();
     let before_body = format!("{id}.{timestamp}.");
