@@ -80,20 +80,25 @@ async fn shopify_starts_an_order_and_signals_its_run_by_key() {
         json!({ "name": "ship-order", "version": 2, "steps": [{ "name": "cancelled", "type": "signal" }] });
     shop.server.upload(&waits).await;
     let path = shop.source(SHOPIFY).await;
-    let cancelled =
-        shopify(&json!({ "id": 7, "cancel_reason": "fraud" }), "shpss_1", "orders/cancelled", "e-2");
+    let cancelled = json!({ "id": 7, "financial_status": "paid", "cancelled_at": "2026-01-01", "cancel_reason": "fraud" });
+    let cancelled = shopify(&cancelled, "shpss_1", "orders/cancelled", "e-2");
     assert_eq!(
         told(&shop.send(&path, &cancelled).await),
         (200, "unmatched".into()),
         "no run has the key yet"
     );
     let paid = shopify(
-        &json!({ "id": 7, "line_items": [{ "sku": "a" }, { "sku": "b" }] }),
+        &json!({ "id": 7, "financial_status": "paid", "cancelled_at": null, "line_items": [{ "sku": "a" }, { "sku": "b" }] }),
         "shpss_1",
         "orders/paid",
         "e-1",
     );
     assert_eq!(told(&shop.send(&path, &paid).await), (200, "applied".into()));
+    // Whoever captured it can send it under another id and topic; the body is signed, and decides.
+    let mut captured = paid.clone();
+    captured.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("x-shopify-event-id"));
+    captured.headers.push(("x-shopify-event-id", "e-3".into()));
+    assert_eq!(told(&shop.send(&path, &captured).await), (200, "applied".into()));
     let run = only_run(&shop).await;
     assert_eq!(run["run"]["input"], json!({ "order": 7, "lines": ["a", "b"] }));
     let again =
