@@ -79,7 +79,7 @@ pub use run::{
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
 pub use subscription::{
     CreateSubscription, IssuedSubscription, RotateSubscription, SteerSubscription, Subscription,
-    SubscriptionState, TestedSubscription, WebhookEvent,
+    SubscriptionState, TestedSubscription, WebhookEvent, WebhookSigning,
 };
 /// What the items of a [`Page`] can do: describe themselves in OpenAPI.
 pub use utoipa::ToSchema;

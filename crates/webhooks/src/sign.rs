@@ -10,7 +10,7 @@ use crate::limits::{MAX_SECRETS, MAX_SENT_BYTES};
 use crate::mac::mac;
 use crate::message::MessageId;
 use crate::scheme::Algorithm;
-use crate::secret::SigningSecret;
+use crate::secret::{SignWith, SigningSecret};
 
 /// What goes with a signed body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,9 +57,10 @@ pub fn sign(
     }
     let timestamp = now.duration_since(UNIX_EPOCH).map_err(|_| Unsignable::Clock)?.as_secs();
     let before_body = format!("{id}.{timestamp}.");
-    let signature = |secret: &SigningSecret| {
-        let mac = mac(Algorithm::Sha256, secret.key(), &[before_body.as_bytes(), body]);
-        format!("v1,{}", STANDARD.encode(mac))
+    let parts = [before_body.as_bytes(), body];
+    let signature = |secret: &SigningSecret| match secret.sign_with() {
+        SignWith::Shared(key) => format!("v1,{}", STANDARD.encode(mac(Algorithm::Sha256, key, &parts))),
+        SignWith::Pair(pair) => format!("v1a,{}", STANDARD.encode(pair.sign(&parts.concat()))),
     };
     let signatures: Vec<String> = secrets.iter().map(signature).collect();
     Ok(SignedHeaders { id: id.clone(), timestamp, signature: signatures.join(" ") })

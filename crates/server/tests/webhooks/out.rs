@@ -95,6 +95,39 @@ async fn the_official_crate_verifies_what_a_subscription_is_sent() {
     assert_eq!(acme(&server).list_after_effects(None, None, 10).await.unwrap().len(), 1);
 }
 
+/// RELIABILITY, webhooks out: Ed25519. The receiver gets the public key, any time it asks, and never the other one.
+#[tokio::test]
+async fn a_subscription_may_ask_for_ed25519_and_its_receiver_knows_no_secret() {
+    let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
+    let asked =
+        json!({ "name": "signed", "url": receiver.url(), "events": ["run.completed"], "signing": "ed25519" });
+    let made = server.post(SUBSCRIPTIONS, &asked, &[]).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let id = made.json()["subscription"]["id"].as_str().unwrap().to_owned();
+    let first = made.json()["secret"].as_str().unwrap().to_owned();
+    assert!(first.starts_with("whpk_") && !made.text().contains("whsk_"), "{}", made.text());
+    assert_eq!(server.get(&format!("{SUBSCRIPTIONS}/{id}")).await.json()["publicKey"], json!(first));
+    let rotated = server.post(&format!("{SUBSCRIPTIONS}/{id}/rotate"), &json!({}), &[]).await.json();
+    let second = rotated["secret"].as_str().unwrap().to_owned();
+    assert!(second.starts_with("whpk_") && second != first, "{rotated}");
+    end_a_run(&server).await;
+    let received = receiver.until(1).await.remove(0);
+    assert!(
+        !received.header("webhook-signature").contains("v1,"),
+        "{}",
+        received.header("webhook-signature")
+    );
+    for key in [first, second] {
+        let verifier =
+            hapax_webhooks::Verifier::new(hapax_webhooks::Scheme::StandardWebhooks, &[key]).unwrap();
+        let now = std::time::SystemTime::now();
+        assert_eq!(verifier.verify(&received.headers, &received.body, now), Ok(()));
+        assert!(verifier.verify(&received.headers, b"{}", now).is_err());
+    }
+    let bad = json!({ "name": "b", "url": receiver.url(), "events": ["run.completed"], "signing": "rsa" });
+    assert_eq!(server.post(SUBSCRIPTIONS, &bad, &[]).await.told(), (400, "invalid_request".into()));
+}
+
 /// RELIABILITY 51, 52: one id for all attempts, the time is that of the attempt, then dead, visible and redeliverable.
 #[tokio::test]
 async fn a_delivery_is_tried_for_days_under_one_id_then_dead_then_redelivered() {
