@@ -40,6 +40,10 @@ pub enum JournalKind {
     SubscriptionChanged,
     /// A webhook source was made or changed.
     SourceChanged,
+    /// A webhook that came in was processed once more.
+    WebhookReprocessed,
+    /// A webhook that could not be delivered was forgotten.
+    WebhookDiscarded,
     /// An entity workflow was uploaded or changed.
     EntityWorkflowChanged,
     /// An operation on an entity began.

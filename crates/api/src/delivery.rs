@@ -92,3 +92,44 @@ pub struct RedeliverWebhook {
     #[schema(min_length = 1, max_length = 128)]
     pub by: Option<String>,
 }
+
+/// Asks to deliver many to one subscription once more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RedeliverWebhooks {
+    /// To which subscription.
+    pub subscription: String,
+    /// Those that stand there: `dead` or `delivered`.
+    pub status: DeliveryStatus,
+    /// How many at most.
+    #[schema(minimum = 1, maximum = 100)]
+    pub limit: u64,
+    /// Only those after the ones that an earlier answer told of: its `nextCursor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Why; kept in the audit log.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub reason: String,
+    /// The person who asks, where a credential is shared by several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub by: Option<String>,
+}
+
+/// Asks to forget those that were given up for one subscription, because nobody will want them any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DiscardWebhooks {
+    /// For which subscription; also if it was disabled or deleted.
+    pub subscription: String,
+    /// How many at most.
+    #[schema(minimum = 1, maximum = 100)]
+    pub limit: u64,
+    /// Why; kept in the audit log.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub reason: String,
+    /// The person who asks, where a credential is shared by several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 128)]
+    pub by: Option<String>,
+}

@@ -36,7 +36,7 @@ pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
 };
 pub use definition::{CreateDefinition, Definition, DefinitionProblem, DefinitionSummary, KeyRule};
-pub use delivery::{DeliveryStatus, RedeliverWebhook, WebhookDelivery};
+pub use delivery::{DeliveryStatus, DiscardWebhooks, RedeliverWebhook, RedeliverWebhooks, WebhookDelivery};
 pub use doubt::{Actor, Doubt, Resolution, ResolveDoubt, ResolvedDoubt};
 pub use durable_promise::{
     CompleteDurablePromise, CreateDurablePromise, DurableCompletion, DurablePromise, DurableState,
@@ -79,7 +79,7 @@ pub use run::{
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
 pub use subscription::{
     CreateSubscription, IssuedSubscription, RotateSubscription, SteerSubscription, Subscription,
-    SubscriptionState, TestedSubscription, WebhookEvent,
+    SubscriptionState, TestedSubscription, WebhookEvent, WebhookSigning,
 };
 /// What the items of a [`Page`] can do: describe themselves in OpenAPI.
 pub use utoipa::ToSchema;

@@ -176,6 +176,9 @@ pub struct ReprocessWebhooks {
     /// How many at most: the newest, of which the oldest is processed first.
     #[schema(minimum = 1, maximum = 100)]
     pub limit: u64,
+    /// Only those before the ones that an earlier answer told of: its `nextCursor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 /// What became of them.
@@ -184,6 +187,9 @@ pub struct ReprocessWebhooks {
 pub struct ReprocessedWebhooks {
     /// Each, as it stands now.
     pub items: Vec<ReceivedWebhookSummary>,
+    /// Where those before them are; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 #[cfg(test)]

@@ -45,6 +45,35 @@ impl WebhookEvent {
     }
 }
 
+/// How what is sent is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WebhookSigning {
+    /// With a secret that the receiver has, too: `v1`.
+    #[default]
+    Hmac,
+    /// With a private key, of which the receiver has the public half: `v1a`. It can check what it is sent, and sign nothing.
+    Ed25519,
+}
+
+impl WebhookSigning {
+    /// Every way.
+    pub const ALL: [WebhookSigning; 2] = [WebhookSigning::Hmac, WebhookSigning::Ed25519];
+
+    /// As it is spelled.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            WebhookSigning::Hmac => "hmac",
+            WebhookSigning::Ed25519 => "ed25519",
+        }
+    }
+
+    /// What is spelled so, if anything.
+    pub fn from_name(text: &str) -> Option<Self> {
+        WebhookSigning::ALL.into_iter().find(|way| way.as_str() == text)
+    }
+}
+
 /// Asks to be told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -62,6 +91,9 @@ pub struct CreateSubscription {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 1024)]
     pub description: Option<String>,
+    /// How what is sent is signed; with a shared secret, if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<WebhookSigning>,
 }
 
 /// Gives a subscription a new secret. For a while both sign.
@@ -110,6 +142,9 @@ pub struct Subscription {
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// The key that the receiver checks with, if what is sent is signed with a private one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_key: Option<String>,
     /// Where it stands.
     pub state: SubscriptionState,
     /// Why it stands there.
@@ -133,7 +168,8 @@ pub struct Subscription {
 pub struct IssuedSubscription {
     /// The subscription.
     pub subscription: Subscription,
-    /// What webhooks are signed with, shown this once: `whsec_…`, for any library of Standard Webhooks.
+    /// What webhooks are checked with: the secret they are signed with, `whsec_…`, shown this once, for any library of Standard Webhooks; or, if
+    /// they are signed with Ed25519, the public key, `whpk_…`.
     pub secret: String,
 }
 

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use hapax_api::{
     CreateSubscription, IssuedSubscription, RotateSubscription, SteerSubscription, Subscription,
-    TestedSubscription, WebhookEvent,
+    TestedSubscription, WebhookEvent, WebhookSigning,
 };
 
 use crate::confirmation::confirm;
@@ -85,6 +85,9 @@ struct CreateOptions {
     /// For people.
     #[arg(long, value_name = "TEXT", value_parser = word)]
     description: Option<String>,
+    /// How what is sent is signed: hmac, with a secret that the receiver has, too; or ed25519, of which it has the public key.
+    #[arg(long, value_name = "HOW", value_parser = signing)]
+    signing: Option<WebhookSigning>,
     #[command(flatten)]
     shape: ShapeOptions,
 }
@@ -143,6 +146,10 @@ struct TestOptions {
     shape: ShapeOptions,
 }
 
+fn signing(text: &str) -> Result<WebhookSigning, String> {
+    WebhookSigning::from_name(text).ok_or_else(|| "use hmac or ed25519".into())
+}
+
 fn event(text: &str) -> Result<WebhookEvent, String> {
     let known = || format!("use {}", WebhookEvent::ALL.map(WebhookEvent::as_str).join(", "));
     WebhookEvent::from_name(text).ok_or_else(known)
@@ -150,8 +157,8 @@ fn event(text: &str) -> Result<WebhookEvent, String> {
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     match options.command {
-        Command::Create(CreateOptions { name, url, events, description, shape }) => {
-            let asked = CreateSubscription { name, url, events, description };
+        Command::Create(CreateOptions { name, url, events, description, signing, shape }) => {
+            let asked = CreateSubscription { name, url, events, description, signing };
             show_once(&server.connect()?.create_subscription(&asked).await?, &shape)
         }
         Command::List(ListOptions { limit, shape }) => {
@@ -198,13 +205,14 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 }
 
 fn show_once(issued: &IssuedSubscription, shape: &ShapeOptions) -> Result<()> {
-    if shape.shape() == Shape::Table {
+    if shape.shape() == Shape::Table && issued.subscription.public_key.is_none() {
         say("give the secret to the receiver, and keep it as you keep a password; it is shown this once");
     }
     shape.show(issued, || {
         let IssuedSubscription { subscription, secret } = issued;
+        let what = if subscription.public_key.is_some() { "key" } else { "secret" };
         format!(
-            "id      {}\nurl     {}\nsecret  {secret}\n",
+            "id      {}\nurl     {}\n{what:<6}  {secret}\n",
             subscription.id,
             for_people::plain(&subscription.url)
         )
@@ -230,6 +238,7 @@ fn lines(found: &Subscription) -> String {
         ("url", for_people::plain(&found.url)),
         ("events", events(found)),
         ("description", or_dash(found.description.as_deref())),
+        ("public key", or_dash(found.public_key.as_deref())),
         ("state", spelled(&found.state)),
         ("reason", or_dash(found.reason.as_deref())),
         ("made", found.created_at.clone()),

@@ -150,6 +150,9 @@ pub struct Signal {
     pub to: SignalTo,
     /// Its name.
     pub name: Template,
+    /// What it is told apart from others of the source by; the id of the event if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Template>,
     /// What it carries; null if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Template>,

@@ -38,10 +38,12 @@ pub use entity_book::{
     TransactedOperation,
 };
 pub use error::StoreError;
-pub use hook_book::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook};
+pub use hook_book::{FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook};
 pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
 pub use key_book::{KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Uses, check_uses};
-pub use outbox::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, Redeliver, RedeliverOutcome};
+pub use outbox::{
+    ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, PostWish, Redeliver, RedeliverOutcome,
+};
 pub use promise_book::{
     CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleToken, TokenDigest,
 };
@@ -247,7 +249,7 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// Sent again after it took effect it answers `false` and changes nothing.
     async fn finish_post(&self, request: FinishPost) -> StoreResult<bool>;
 
-    /// Makes a delivered or dead after-effect due again now, with no attempts counted and no failure.
+    /// Makes a delivered or dead after-effect due again now, with no attempts counted and no failure; or deletes it, if that is the wish.
     async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome>;
 
     /// After-effects in the order of workspaces and ids.

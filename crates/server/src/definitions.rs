@@ -16,10 +16,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::changed_items::each_changed_item;
+use crate::changed_items::{Learner, Looked, learn_changes};
 use crate::errors::{of_store, problem_of};
 use crate::identity::Identity;
-use crate::limits::{DEFINITION_OVERLAP, DEFINITION_POLL, MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
+use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::Uploaded;
 
 /// What is kept of a definition, beside its name and its times.
@@ -100,12 +100,14 @@ pub struct Definitions {
     store: Arc<dyn Store>,
     hands: Arc<Hands>,
     known: RwLock<HashMap<Name, Arc<Definition>>>,
+    looked: Looked,
 }
 
 impl Definitions {
     /// The definitions in `store`; the engine asks here for those it is not told of.
     pub fn new(engine: Engine, store: Arc<dyn Store>, hands: Arc<Hands>) -> Arc<Self> {
-        let definitions = Arc::new(Definitions { engine, store, hands, known: RwLock::default() });
+        let (known, looked) = (RwLock::default(), Looked::default());
+        let definitions = Arc::new(Definitions { engine, store, hands, known, looked });
         definitions.engine.load_workflows_with(Arc::new(Loader(Arc::downgrade(&definitions))));
         definitions
     }
@@ -280,33 +282,28 @@ impl Definitions {
         Ok(known.entry(item.id.clone()).or_insert(definition).clone())
     }
 
-    /// Takes in all definitions there are.
-    pub async fn learn_all(&self) -> Result<(), Problem> {
-        self.learn_since(None).await
-    }
-
-    /// Takes in what other nodes were given, for as long as the server lives.
-    pub async fn keep_learning(this: Weak<Self>) {
-        loop {
-            tokio::time::sleep(DEFINITION_POLL).await;
-            let Some(definitions) = this.upgrade() else { return };
-            definitions.learn_recent().await;
-        }
-    }
-
-    /// Takes in what other nodes were given of late.
+    /// Takes in what other nodes were given a moment ago.
     pub(crate) async fn learn_recent(&self) {
-        // Looked back a little, because a write may become visible after a later one.
-        let since = self.store.now().minus(DEFINITION_OVERLAP);
-        if let Err(problem) = self.learn_since(Some(since)).await {
-            tracing::warn!(%problem, "looking for new definitions failed; trying again");
+        if let Err(problem) = learn_changes(self).await {
+            tracing::warn!(%problem, "looking for new definitions failed");
         }
     }
+}
 
-    async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
-        // One that cannot be read must not keep the others from being run.
-        let learn = |item: &Item| drop(self.learn(item));
-        each_changed_item(self.catalog(), ItemKind::Definition, changed_since, learn).await
+#[async_trait]
+impl Learner for Definitions {
+    const KIND: ItemKind = ItemKind::Definition;
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn looked(&self) -> &Looked {
+        &self.looked
+    }
+
+    async fn take(&self, item: &Item) -> Result<(), Problem> {
+        self.learn(item).map(drop)
     }
 }
 

@@ -16,6 +16,7 @@ use hapax_engine::model::{Name, TableRef, WorkspaceId};
 use hapax_engine::store::{Catalog, Store};
 use tokio::sync::Mutex;
 
+use crate::changed_items::Looked;
 use crate::options::EntityTables;
 
 pub(crate) use change::Uploading;
@@ -31,6 +32,7 @@ pub(crate) struct Entities {
     known: RwLock<BTreeMap<Name, Arc<StoredWorkflow>>>,
     /// One is learnt after the other, so that a newer version is never replaced by an older one.
     learning: Mutex<()>,
+    looked: Looked,
 }
 
 impl Entities {
@@ -41,8 +43,8 @@ impl Entities {
         hands: Arc<Hands>,
         tables: EntityTables,
     ) -> Arc<Self> {
-        let (known, learning) = (RwLock::default(), Mutex::default());
-        Arc::new(Entities { engine, store, hands, tables, known, learning })
+        let (known, learning, looked) = (RwLock::default(), Mutex::default(), Looked::default());
+        Arc::new(Entities { engine, store, hands, tables, known, learning, looked })
     }
 
     fn catalog(&self) -> &dyn Catalog {

@@ -14,14 +14,15 @@ mod sweep;
 mod verify;
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use hapax_api::{Code, Problem};
 use hapax_documents::Hands;
 use hapax_engine::Engine;
-use hapax_engine::model::{Name, WorkspaceId};
+use hapax_engine::model::{Name, Timestamp, WorkspaceId};
 use hapax_engine::store::{Catalog, HookBook, Store};
 
+use crate::changed_items::Looked;
 use crate::definitions::Definitions;
 use crate::metrics::Metrics;
 use crate::rate_limit::FailedAuth;
@@ -42,6 +43,9 @@ pub(crate) struct Hooks {
     hands: Arc<Hands>,
     metrics: Arc<Metrics>,
     known: RwLock<Known>,
+    looked: Looked,
+    /// Where the next sweep begins.
+    swept: Mutex<Option<(Timestamp, u64)>>,
     /// Those who sent what was not believed.
     strangers: FailedAuth,
     decoy: Decoy,
@@ -70,6 +74,8 @@ impl Hooks {
             hands,
             metrics,
             known: RwLock::default(),
+            looked: Looked::default(),
+            swept: Mutex::default(),
             strangers: FailedAuth::default(),
             decoy: Decoy::default(),
         })

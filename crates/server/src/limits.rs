@@ -95,22 +95,19 @@ pub const MAX_CACHED_CREDENTIALS: usize = 10_000;
 pub const LAST_USED_RESOLUTION: Duration = Duration::from_secs(3600);
 /// Largest document, in bytes.
 pub const MAX_DOCUMENT_BYTES: usize = 512 * 1024;
+/// How often a node looks for what other nodes were given: definitions, entity workflows, webhook sources and subscriptions. Within five seconds a
+/// change counts everywhere.
+pub const CATALOG_POLL: Duration = Duration::from_secs(1);
+/// How much further back than the last look that look goes: longer than any write takes to become visible.
+pub const CATALOG_OVERLAP: Duration = Duration::from_secs(60);
 /// Most definitions of one installation: each claim looks for due runs of each.
 pub const MAX_DEFINITIONS: usize = 2_000;
 /// Most definitions of a workspace, so that one cannot take the room of all.
 pub const MAX_DEFINITIONS_PER_WORKSPACE: usize = 500;
-/// How often definitions that other nodes were given are looked for.
-pub const DEFINITION_POLL: Duration = Duration::from_secs(1);
-/// How far back that look goes: longer than any write takes to become visible.
-pub const DEFINITION_OVERLAP: Duration = Duration::from_secs(60);
 /// Most subscriptions of a workspace; deleted ones do not count.
 pub const MAX_SUBSCRIPTIONS_PER_WORKSPACE: usize = 50;
 /// Most subscriptions of one installation: each look for due deliveries looks for each.
 pub const MAX_SUBSCRIPTIONS: usize = 1_000;
-/// How often subscriptions that other nodes were told of are looked for; within five seconds a change counts everywhere.
-pub const SUBSCRIPTION_POLL: Duration = Duration::from_secs(1);
-/// How far back that look goes: longer than any write takes to become visible.
-pub const SUBSCRIPTION_OVERLAP: Duration = Duration::from_secs(60);
 /// How long what still waits for a deleted subscription is looked for, to be given up: longer than any pause between two attempts.
 pub const BURY_DELETED_FOR: Duration = Duration::from_secs(3 * 24 * 3600);
 /// Most webhooks on their way to one subscription at once.
@@ -129,40 +126,42 @@ pub const MAX_SECRET_OVERLAP: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const MAX_TEST_DETAIL_CHARS: usize = 1_024;
 /// Most pages that a list of deliveries looks through for those of webhooks, before it hands out a page that is not full.
 pub const MAX_DELIVERY_LOOKS: usize = 5;
+/// Most deliveries that one request may have sent once more, or forgotten.
+pub const MAX_SETTLED_AT_ONCE: usize = 100;
 /// Shortest secret that a sealing key is made from, in bytes.
 pub const MIN_SEALING_SECRET_BYTES: usize = 32;
 /// Largest webhook that is taken in, in bytes.
 pub const MAX_WEBHOOK_BYTES: usize = hapax_documents::limits::MAX_EVENT_BYTES;
-/// How long the sender of a webhook waits for it to be processed; past that it is told that it was received.
-pub const PROCESS_WEBHOOK_WITHIN: Duration = Duration::from_secs(5);
+/// How long the sender of a webhook waits for it to be processed; past that it is told that it was received. Slack gives three seconds in all.
+pub const PROCESS_WEBHOOK_WITHIN: Duration = Duration::from_secs(2);
 /// How long an event may lie unprocessed before another takes it up: longer than whoever took it in needs.
 pub const SWEEP_WEBHOOKS_AFTER: Duration = Duration::from_secs(10);
 /// How often such events are looked for.
 pub const SWEEP_WEBHOOKS_EVERY: Duration = Duration::from_secs(2);
 /// Most that are taken up at once.
 pub const SWEEP_WEBHOOKS_AT_ONCE: usize = 50;
+/// How often an event is taken up that cannot be processed, before it has failed.
+pub const MAX_WEBHOOK_SWEEPS: u32 = 18;
+/// Longest pause between two of these times; the first is [`SWEEP_WEBHOOKS_AFTER`], and each is twice the one before.
+pub const LONGEST_WEBHOOK_PAUSE: Duration = Duration::from_secs(600);
 /// Most events that are read from the store at once, each with its body.
 pub const WEBHOOKS_READ_AT_ONCE: usize = 20;
 /// Most events that one request may have processed again.
 pub const MAX_REPROCESSED_WEBHOOKS: usize = 100;
-/// Most webhook sources of a workspace.
+/// Most actions that are remembered of an event beside those of its source as it is now.
+pub const MAX_EARLIER_ACTIONS: usize = 32;
+/// Most webhook sources of a workspace; deleted ones do not count.
 pub const MAX_SOURCES_PER_WORKSPACE: usize = 100;
+/// Most names that webhook sources of a workspace ever had, those of deleted ones included.
+pub const MAX_SOURCE_NAMES_PER_WORKSPACE: usize = 1_000;
 /// Most webhook sources of one installation.
 pub const MAX_SOURCES: usize = 2_000;
-/// How often sources that other nodes were told of are looked for; within five seconds a change counts everywhere.
-pub const SOURCE_POLL: Duration = Duration::from_secs(1);
-/// How far back that look goes: longer than any write takes to become visible.
-pub const SOURCE_OVERLAP: Duration = Duration::from_secs(60);
 /// Most series of sources that metrics tell apart; the others are counted together.
 pub const MAX_SOURCE_SERIES: usize = 5_000;
 /// Most entity workflows of a workspace.
 pub const MAX_ENTITY_WORKFLOWS_PER_WORKSPACE: usize = 100;
 /// Most entity workflows of one installation.
 pub const MAX_ENTITY_WORKFLOWS: usize = 2_000;
-/// How often entity workflows that other nodes were told of are looked for; within five seconds a change counts everywhere.
-pub const ENTITY_WORKFLOW_POLL: Duration = Duration::from_secs(1);
-/// How far back that look goes: longer than any write takes to become visible.
-pub const ENTITY_WORKFLOW_OVERLAP: Duration = Duration::from_secs(60);
 /// How long a request waits for the action of its step, unless `Prefer: wait=N` says otherwise.
 pub const STEP_WAIT: Duration = hapax_http_idempotency::limits::MAX_WAIT;
 /// Most workspaces whose operations in doubt are counted for metrics.

@@ -176,6 +176,8 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/webhook-subscriptions/{id}/test", Administer, subscriptions::test),
         read("/api/v1/webhook-deliveries", Read, deliveries::list),
         write("/api/v1/webhook-deliveries/{id}/redeliver", Operate, deliveries::redeliver),
+        write("/api/v1/webhook-deliveries/redeliver", Operate, deliveries::redeliver_many),
+        write("/api/v1/webhook-deliveries/discard", Operate, deliveries::discard),
         write("/api/v1/promises", Operate, promises::create),
         read("/api/v1/promises", Read, promises::list),
         read("/api/v1/promises/{ref}", Read, promises::show),

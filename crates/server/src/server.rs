@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::app::App;
 use crate::authenticate::Authenticator;
+use crate::changed_items::{keep_learning, learn_changes};
 use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
 use crate::definitions::Definitions;
@@ -84,25 +85,25 @@ impl Server {
         // Before any run can be driven here, so that none ends untold.
         let subscriptions =
             Subscriptions::new(engine.clone(), store.clone(), options.outgoing.clone(), sealer);
-        subscriptions.learn_all().await?;
-        tokio::spawn(Subscriptions::keep_learning(Arc::downgrade(&subscriptions)));
+        learn_changes(&*subscriptions).await?;
+        tokio::spawn(keep_learning(Arc::downgrade(&subscriptions)));
         let hands = Arc::new(hands);
         let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone());
-        definitions.learn_all().await?;
-        tokio::spawn(Definitions::keep_learning(Arc::downgrade(&definitions)));
+        learn_changes(&*definitions).await?;
+        tokio::spawn(keep_learning(Arc::downgrade(&definitions)));
         for module in options.modules_in_force() {
             engine.module(&module.name).janitor(module.every, module.stale_after)?;
         }
         let tables = options.entity_tables.clone();
         let entities = Entities::new(engine.clone(), store.clone(), hands.clone(), tables);
         entities.receive_after_effects()?;
-        entities.learn_all().await?;
+        learn_changes(&*entities).await?;
         // A claim that nobody would free after a crash is found out now, not after the crash.
         engine.check_coverage()?;
-        tokio::spawn(Entities::keep_learning(Arc::downgrade(&entities)));
+        tokio::spawn(keep_learning(Arc::downgrade(&entities)));
         let hooks = Hooks::new(engine.clone(), store.clone(), definitions.clone(), hands, metrics.clone());
-        hooks.learn_all().await?;
-        tokio::spawn(Hooks::keep_learning(Arc::downgrade(&hooks)));
+        learn_changes(&*hooks).await?;
+        tokio::spawn(keep_learning(Arc::downgrade(&hooks)));
         tokio::spawn(Hooks::keep_sweeping(Arc::downgrade(&hooks)));
         let authenticator = Authenticator::new(directory.clone());
         let streams = Streams::default();

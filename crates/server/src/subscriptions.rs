@@ -3,27 +3,28 @@
 mod change;
 mod kept;
 mod send;
+mod settled;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock, Weak};
 
+use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Failure, Item, ItemKind, Name, RetryPolicy, Subscribers, Timestamp, WorkspaceId};
+use hapax_engine::model::{Failure, Item, ItemKind, Name, RetryPolicy, Subscribers, WorkspaceId};
 use hapax_engine::runtime::{Announcer, Delivery, TargetOptions};
 use hapax_engine::store::{Catalog, ListItems, Store};
 use hapax_engine::{Engine, Error};
 use hapax_webhooks::limits::{LONGEST_PAUSE, MAX_DELIVERY_ATTEMPTS};
 use serde_json::value::RawValue;
 
-use crate::changed_items::each_changed_item;
+use crate::changed_items::{Learner, Looked};
 use crate::errors::{of_store, problem_of};
-use crate::limits::{
-    BURY_DELETED_FOR, DELIVERIES_AT_ONCE, SUBSCRIPTION_OVERLAP, SUBSCRIPTION_POLL, WEBHOOK_TIMEOUT,
-};
+use crate::limits::{BURY_DELETED_FOR, DELIVERIES_AT_ONCE, WEBHOOK_TIMEOUT};
 use crate::sealing::Sealer;
 use crate::ways_out::WaysOut;
 
-pub(crate) use kept::{Subscription, subscription_of, target_of};
+pub(crate) use kept::{Subscription, subscription_of};
+pub(crate) use settled::Deliveries;
 
 /// All subscriptions that this node knows.
 pub(crate) struct Subscriptions {
@@ -33,6 +34,7 @@ pub(crate) struct Subscriptions {
     outgoing: WaysOut,
     sealer: Sealer,
     known: RwLock<Known>,
+    looked: Looked,
 }
 
 #[derive(Default)]
@@ -52,6 +54,7 @@ impl Subscriptions {
             outgoing,
             sealer,
             known: RwLock::default(),
+            looked: Looked::default(),
         });
         let announcer = Arc::new(Told(Arc::downgrade(&subscriptions)));
         if !subscriptions.engine.announce_with(announcer) {
@@ -165,30 +168,26 @@ impl Subscriptions {
             !is_buried
         });
     }
+}
 
-    /// Takes in all subscriptions there are.
-    pub(crate) async fn learn_all(&self) -> Result<(), Problem> {
-        self.learn_since(None).await
+#[async_trait]
+impl Learner for Subscriptions {
+    const KIND: ItemKind = ItemKind::Subscription;
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
-    /// Takes in what other nodes were told, for as long as the server lives.
-    pub(crate) async fn keep_learning(this: Weak<Self>) {
-        loop {
-            tokio::time::sleep(SUBSCRIPTION_POLL).await;
-            let Some(subscriptions) = this.upgrade() else { return };
-            // Looked back a little, because a write may become visible after a later one.
-            let since = subscriptions.store.now().minus(SUBSCRIPTION_OVERLAP);
-            if let Err(problem) = subscriptions.learn_since(Some(since)).await {
-                tracing::warn!(%problem, "looking for changed subscriptions failed; trying again");
-            }
-            subscriptions.forget_buried();
-        }
+    fn looked(&self) -> &Looked {
+        &self.looked
     }
 
-    async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
-        // One that cannot be read must not keep the others from being told.
-        let learn = |item: &Item| drop(self.learn(item));
-        each_changed_item(self.catalog(), ItemKind::Subscription, changed_since, learn).await
+    async fn take(&self, item: &Item) -> Result<(), Problem> {
+        self.learn(item).map(drop)
+    }
+
+    fn tidy(&self) {
+        self.forget_buried();
     }
 }
 
@@ -212,6 +211,10 @@ impl Announcer for Told {
         let Some(subscriptions) = self.0.upgrade() else { return Subscribers::default() };
         let known = subscriptions.known.read().expect("no holder panics");
         known.told.get(workspace).cloned().unwrap_or_default()
+    }
+
+    fn is_reserved(&self, target: &Name) -> bool {
+        subscription_of(target).is_some()
     }
 }
 

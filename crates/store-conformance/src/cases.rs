@@ -171,6 +171,7 @@ macro_rules! with_every_case {
                 what_became_of_an_event_is_written_once
                 events_are_listed_newest_first
                 unprocessed_events_are_found_and_old_ones_forgotten
+                unprocessed_events_are_listed_page_by_page
             }
             announcing {
                 the_end_by_a_command_is_told
@@ -307,6 +308,7 @@ macro_rules! with_every_case {
                 an_ended_claim_that_nobody_took_still_counts
                 a_delivery_is_done_tried_again_or_given_up
                 a_settled_one_may_be_delivered_once_more
+                a_settled_one_may_be_forgotten
                 after_effects_are_listed_in_order
                 a_run_stays_while_its_after_effects_are_under_way
                 a_run_stays_while_something_is_delivered_once_more

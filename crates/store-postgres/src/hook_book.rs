@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use hapax_engine::model::{Hook, HookId, Timestamp};
-use hapax_engine::store::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook, Store, StoreResult};
+use hapax_engine::store::{
+    FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook, Store, StoreResult,
+};
 
 use crate::hooks;
 use crate::store::PostgresStore;
@@ -29,8 +31,8 @@ impl HookBook for PostgresStore {
         self.read(|held| hooks::list_hooks(held, numbers, request)).await
     }
 
-    async fn list_unprocessed_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<Vec<Hook>> {
-        self.read(|held| hooks::list_unprocessed_hooks(held, before, limit)).await
+    async fn list_unprocessed_hooks(&self, request: ListUnprocessedHooks) -> StoreResult<Vec<Hook>> {
+        self.read(|held| hooks::list_unprocessed_hooks(held, request)).await
     }
 
     async fn purge_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {

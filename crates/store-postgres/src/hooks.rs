@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hapax_engine::limits::{MAX_PAGE, MAX_PURGE};
 use hapax_engine::model::{Hook, HookId, Name, Payload, Timestamp, WorkspaceId};
-use hapax_engine::store::{FinishHook, ListHooks, NewHook, ReceivedHook};
+use hapax_engine::store::{FinishHook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook};
 use tokio_postgres::types::ToSql;
 
 use crate::codes::{Code, count, millis};
@@ -91,12 +91,12 @@ pub(crate) async fn list_hooks(
 
 pub(crate) async fn list_unprocessed_hooks(
     held: Arc<Held>,
-    before: Timestamp,
-    limit: usize,
+    request: ListUnprocessedHooks,
 ) -> Result<Vec<Hook>, Fault> {
-    let limit = limit.clamp(1, MAX_PAGE) as i64;
+    let (received_at, place) = request.after.map_or((i64::MIN, 0), |(at, place)| (millis(at), count(place)));
+    let limit = request.limit.clamp(1, MAX_PAGE) as i64;
     let sql = include_str!("../sql/list_unprocessed_hooks.sql");
-    let found = query(&held, sql, &[&millis(before), &limit]).await?;
+    let found = query(&held, sql, &[&millis(request.before), &received_at, &place, &limit]).await?;
     rows::collect(&found, |mut row| {
         let workspace = rows::workspace_name(&mut row)?;
         hook(workspace, &mut row)

@@ -100,6 +100,17 @@ pub(crate) fn write_post(
     Ok(())
 }
 
+/// Deletes a locked after-effect.
+pub(crate) fn delete_post(
+    session: &mut Session<'_>,
+    workspace: WorkspaceNo,
+    post: &Post,
+) -> Result<(), Fault> {
+    let place = params![workspace.0, post.id.as_str().to_owned()];
+    session.keep_back(include_str!("../sql/delete_post.sql"), place);
+    Ok(())
+}
+
 /// The instant of a state, and who has it in hand.
 pub(crate) fn state_columns(state: PostState) -> (i64, Option<Uuid>) {
     match state {

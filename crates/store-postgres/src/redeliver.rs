@@ -1,13 +1,13 @@
-//! Delivering once more what is delivered or given up.
+//! Delivering once more what is delivered or given up, or never.
 
 use hapax_engine::model::{Post, PostState};
-use hapax_engine::store::{Redeliver, RedeliverOutcome};
+use hapax_engine::store::{PostWish, Redeliver, RedeliverOutcome};
 
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
 use crate::numbers::WorkspaceNo;
-use crate::outbox::{post, write_post};
+use crate::outbox::{delete_post, post, write_post};
 use crate::rows;
 use crate::session::{Session, params};
 
@@ -28,10 +28,19 @@ impl Verb for Redeliver {
         if !post.state.status().is_settled() {
             return Ok(RedeliverOutcome::UnderWay(post));
         }
-        let due = Post { state: PostState::Due { at: session.now }, attempts: 0, failure: None, ..post };
-        write_post(session, workspace, &due)?;
         insert_notes(session, self.note.as_slice()).await?;
-        Ok(RedeliverOutcome::Due(due))
+        match self.wish {
+            PostWish::Again => {
+                let due =
+                    Post { state: PostState::Due { at: session.now }, attempts: 0, failure: None, ..post };
+                write_post(session, workspace, &due)?;
+                Ok(RedeliverOutcome::Due(due))
+            }
+            PostWish::Never => {
+                delete_post(session, workspace, &post)?;
+                Ok(RedeliverOutcome::Forgotten(post))
+            }
+        }
     }
 }
 

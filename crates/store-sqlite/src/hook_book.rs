@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use hapax_engine::model::{Hook, HookId, Timestamp};
-use hapax_engine::store::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook, StoreResult};
+use hapax_engine::store::{
+    FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook, StoreResult,
+};
 
 use crate::hooks;
 use crate::purge_hooks::PurgeHooks;
@@ -27,8 +29,8 @@ impl HookBook for SqliteStore {
         self.readers().read(move |connection| hooks::list_hooks(connection, &request)).await
     }
 
-    async fn list_unprocessed_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<Vec<Hook>> {
-        self.readers().read(move |connection| hooks::list_unprocessed_hooks(connection, before, limit)).await
+    async fn list_unprocessed_hooks(&self, request: ListUnprocessedHooks) -> StoreResult<Vec<Hook>> {
+        self.readers().read(move |connection| hooks::list_unprocessed_hooks(connection, &request)).await
     }
 
     async fn purge_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {

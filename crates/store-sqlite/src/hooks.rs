@@ -1,8 +1,8 @@
 //! Webhooks that came in, as rows.
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{Hook, HookId, Name, Payload, Timestamp};
-use hapax_engine::store::ListHooks;
+use hapax_engine::model::{Hook, HookId, Name, Payload};
+use hapax_engine::store::{ListHooks, ListUnprocessedHooks};
 use rusqlite::{Connection, params};
 
 use crate::codes::{Code, count, millis};
@@ -39,11 +39,12 @@ pub(crate) fn list_hooks(connection: &Connection, request: &ListHooks) -> Result
 
 pub(crate) fn list_unprocessed_hooks(
     connection: &Connection,
-    before: Timestamp,
-    limit: usize,
+    request: &ListUnprocessedHooks,
 ) -> Result<Vec<Hook>, Fault> {
+    let (received_at, place) = request.after.map_or((i64::MIN, 0), |(at, place)| (millis(at), count(place)));
+    let limit = request.limit.clamp(1, MAX_PAGE) as i64;
     let mut list = connection.prepare_cached(include_str!("../sql/list_unprocessed_hooks.sql"))?;
-    rows::collect(list.query(params![millis(before), limit.clamp(1, MAX_PAGE) as i64])?, hook)
+    rows::collect(list.query(params![millis(request.before), received_at, place, limit])?, hook)
 }
 
 fn hook(mut row: Columns<'_>) -> Result<Hook, Fault> {

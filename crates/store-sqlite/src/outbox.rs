@@ -65,6 +65,19 @@ pub(crate) fn write_post(
     }
 }
 
+/// Deletes an after-effect that is there.
+pub(crate) fn delete_post(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceNo,
+    post: &Post,
+) -> Result<(), Fault> {
+    let mut delete = session.prepare(include_str!("../sql/delete_post.sql"))?;
+    match delete.execute(params![workspace.0, post.id.as_str()])? {
+        1 => Ok(()),
+        n => Err(Fault::Broken(format!("deleting the after-effect {} changed {n} rows", post.id))),
+    }
+}
+
 /// The instant of a state, and who has it in hand.
 fn state_columns(state: PostState) -> (Timestamp, Option<[u8; 16]>) {
     match state {

@@ -1,12 +1,12 @@
-//! Delivering once more what is delivered or given up.
+//! Delivering once more what is delivered or given up, or never.
 
 use hapax_engine::model::{Post, PostState};
-use hapax_engine::store::{Redeliver, RedeliverOutcome};
+use hapax_engine::store::{PostWish, Redeliver, RedeliverOutcome};
 
 use crate::fault::Fault;
 use crate::job::Verb;
 use crate::journal::insert_notes;
-use crate::outbox::{find_post, write_post};
+use crate::outbox::{delete_post, find_post, write_post};
 use crate::session::Session;
 
 impl Verb for Redeliver {
@@ -22,9 +22,18 @@ impl Verb for Redeliver {
         if !post.state.status().is_settled() {
             return Ok(RedeliverOutcome::UnderWay(post));
         }
-        let due = Post { state: PostState::Due { at: session.now }, attempts: 0, failure: None, ..post };
-        write_post(session, workspace, &due)?;
         insert_notes(session, self.note.as_slice())?;
-        Ok(RedeliverOutcome::Due(due))
+        match self.wish {
+            PostWish::Again => {
+                let due =
+                    Post { state: PostState::Due { at: session.now }, attempts: 0, failure: None, ..post };
+                write_post(session, workspace, &due)?;
+                Ok(RedeliverOutcome::Due(due))
+            }
+            PostWish::Never => {
+                delete_post(session, workspace, &post)?;
+                Ok(RedeliverOutcome::Forgotten(post))
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName};
 use crate::hex;
 use crate::limits::{MAX_MESSAGE_ID_CHARS, MAX_SIGNATURE_HEADER_BYTES, MAX_SIGNATURES, MAX_TIMESTAMP_CHARS};
 use crate::message::is_message_id;
+use crate::pair::SIGNATURE_BYTES;
 use crate::refused::Refused;
 use crate::scheme::{Algorithm, Encoding, HmacScheme, Scheme};
 
@@ -15,8 +16,10 @@ pub(crate) struct Claim {
     pub(crate) algorithm: Algorithm,
     /// What is signed before the body.
     pub(crate) before_body: String,
-    /// At least one, each as long as a MAC.
+    /// Each as long as a MAC.
     pub(crate) signatures: Vec<Vec<u8>>,
+    /// Those that a public key tells the truth of. There is at least one of either kind.
+    pub(crate) public_signatures: Vec<Vec<u8>>,
     /// Seconds since 1970.
     pub(crate) signed_at: Option<u64>,
 }
@@ -44,9 +47,16 @@ fn standard_webhooks(headers: &HeaderMap) -> Result<Claim, Refused> {
     let (written, signed_at) = timestamp(headers, "webhook-timestamp")?;
     let header = HeaderName::from_static("webhook-signature");
     let value = single(headers, &header, MAX_SIGNATURE_HEADER_BYTES)?;
-    let signatures = value.split(' ').filter_map(|part| part.strip_prefix("v1,"));
-    let signatures = several(signatures, &header, |text| STANDARD.decode(text).ok())?;
-    Ok(sha256(format!("{id}.{written}."), signatures, Some(signed_at)))
+    let of = |version: &'static str, length: usize| {
+        let signatures = value.split(' ').filter_map(|part| part.strip_prefix(version));
+        several(signatures, &header, |text| STANDARD.decode(text).ok(), length)
+    };
+    let (signatures, public) = (of("v1,", Algorithm::Sha256.mac_bytes())?, of("v1a,", SIGNATURE_BYTES)?);
+    if signatures.is_empty() && public.is_empty() {
+        return Err(malformed(header, "it has no signature of version v1 or v1a"));
+    }
+    let claim = sha256(format!("{id}.{written}."), signatures, Some(signed_at));
+    Ok(Claim { public_signatures: public, ..claim })
 }
 
 fn stripe(headers: &HeaderMap) -> Result<Claim, Refused> {
@@ -59,8 +69,11 @@ fn stripe(headers: &HeaderMap) -> Result<Claim, Refused> {
     };
     let signed_at = seconds(written).ok_or_else(|| malformed(header.clone(), NOT_SECONDS))?;
     let signatures = parts().filter(|(name, _)| *name == "v1").map(|(_, signature)| signature);
-    let signatures = several(signatures, &header, hex::decode)?;
-    Ok(sha256(format!("{written}."), signatures, Some(signed_at)))
+    let signatures = several(signatures, &header, hex::decode, Algorithm::Sha256.mac_bytes())?;
+    match signatures.is_empty() {
+        true => Err(malformed(header, "it has no signature of version v1")),
+        false => Ok(sha256(format!("{written}."), signatures, Some(signed_at))),
+    }
 }
 
 fn github(headers: &HeaderMap) -> Result<Claim, Refused> {
@@ -89,6 +102,7 @@ fn hmac(scheme: &HmacScheme, headers: &HeaderMap) -> Result<Claim, Refused> {
             algorithm: *algorithm,
             before_body: String::new(),
             signatures: vec![signature],
+            public_signatures: Vec::new(),
             signed_at: None,
         }),
         None => {
@@ -102,7 +116,8 @@ fn hmac(scheme: &HmacScheme, headers: &HeaderMap) -> Result<Claim, Refused> {
 const NOT_SECONDS: &str = "the time is whole seconds since 1970, in digits";
 
 fn sha256(before_body: String, signatures: Vec<Vec<u8>>, signed_at: Option<u64>) -> Claim {
-    Claim { algorithm: Algorithm::Sha256, before_body, signatures, signed_at }
+    let public_signatures = Vec::new();
+    Claim { algorithm: Algorithm::Sha256, before_body, signatures, public_signatures, signed_at }
 }
 
 fn malformed(name: HeaderName, why: &'static str) -> Refused {
@@ -149,23 +164,16 @@ fn prefixed(
     signature.ok_or_else(|| malformed(header.clone(), why))
 }
 
-/// Several signatures of SHA-256, of which those that cannot be one are passed over.
+/// Several signatures, of which those that cannot be one are passed over.
 fn several<'t>(
     texts: impl Iterator<Item = &'t str>,
     header: &HeaderName,
     decode: impl Fn(&str) -> Option<Vec<u8>>,
+    length: usize,
 ) -> Result<Vec<Vec<u8>>, Refused> {
     let texts: Vec<&str> = texts.take(MAX_SIGNATURES + 1).collect();
     if texts.len() > MAX_SIGNATURES {
         return Err(malformed(header.clone(), "it has more signatures than any honest one"));
     }
-    let signatures: Vec<Vec<u8>> = texts
-        .into_iter()
-        .filter_map(decode)
-        .filter(|signature| signature.len() == Algorithm::Sha256.mac_bytes())
-        .collect();
-    match signatures.is_empty() {
-        true => Err(malformed(header.clone(), "it has no signature of version v1")),
-        false => Ok(signatures),
-    }
+    Ok(texts.into_iter().filter_map(decode).filter(|signature| signature.len() == length).collect())
 }

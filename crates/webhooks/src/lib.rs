@@ -6,6 +6,7 @@ mod hex;
 pub mod limits;
 mod mac;
 mod message;
+mod pair;
 mod refused;
 mod reply;
 mod schedule;
@@ -15,6 +16,7 @@ mod sign;
 mod verify;
 
 pub use message::{BadMessageId, MessageId};
+pub use pair::PublicKey;
 pub use refused::Refused;
 pub use reply::{Reply, Verdict, judge};
 pub use schedule::{SCHEDULE, wait_after};

@@ -27,6 +27,8 @@ pub const MAX_MESSAGE_ID_CHARS: usize = 255;
 /// Longest text before a signature in its header, such as `sha256=`.
 pub const MAX_PREFIX_CHARS: usize = 64;
 
+/// Largest body that is sent, in bytes: no receiver should need more to know what to ask for.
+pub const MAX_SENT_BYTES: usize = 20_000;
 /// How often a delivery is begun at most.
 pub const MAX_DELIVERY_ATTEMPTS: u32 = crate::SCHEDULE.len() as u32 + 1;
 /// Longest pause that a receiver is granted by `Retry-After`.

@@ -40,6 +40,15 @@ impl Scheme {
         }
     }
 
+    /// Is what this header says signed along with the body, so that a captured request cannot be sent again with another value there?
+    pub fn signs(&self, header: &HeaderName) -> bool {
+        match self {
+            Scheme::StandardWebhooks => matches!(header.as_str(), "webhook-id" | "webhook-timestamp"),
+            Scheme::Slack => header.as_str() == "x-slack-request-timestamp",
+            Scheme::Stripe | Scheme::GitHub | Scheme::Hmac(_) | Scheme::Unsigned => false,
+        }
+    }
+
     /// The header with the signature, if there is one; it is for nobody else to see.
     pub fn signature_header(&self) -> Option<HeaderName> {
         let name = match self {

@@ -1,4 +1,4 @@
-//! Signing secrets of Standard Webhooks: `whsec_` and base64.
+//! Signing secrets of Standard Webhooks: `whsec_` and base64, which both sides share, or a pair of keys, of which only the sender has both.
 
 use std::fmt;
 
@@ -9,6 +9,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use crate::limits::{MAX_SECRET_CHARS, MAX_SIGNING_KEY_BYTES, MIN_SIGNING_KEY_BYTES, SIGNING_KEY_BYTES};
+use crate::pair::{PRIVATE, Pair, PublicKey};
 
 const PREFIX: &str = "whsec_";
 
@@ -35,6 +36,15 @@ pub enum BadSecret {
         "it is not whsec_ and base64 of {MIN_SIGNING_KEY_BYTES} to {MAX_SIGNING_KEY_BYTES} bytes, which Standard Webhooks asks for"
     )]
     NotStandard,
+    /// Not a public key.
+    #[error("it is not whpk_ and base64 of the 32 bytes of a public key")]
+    NotAPublicKey,
+    /// Not a private key with its public one.
+    #[error("it is not whsk_ and base64 of a private key and the public key that belongs to it")]
+    NotAPair,
+    /// Whoever checks needs the other half.
+    #[error("it is the private key of whoever signs; name the public one, whpk_…")]
+    Private,
 }
 
 /// The operating system gave no random bytes.
@@ -42,30 +52,66 @@ pub enum BadSecret {
 #[error("the operating system gave no random bytes, so no secret can be made")]
 pub struct NoRandomness;
 
-/// A secret that webhooks to one receiver are signed with.
+/// What webhooks to one receiver are signed with.
 #[derive(Clone)]
-pub struct SigningSecret(SecretSlice<u8>);
+pub struct SigningSecret(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    /// The receiver has it, too.
+    Shared(SecretSlice<u8>),
+    /// The receiver has the public half.
+    Pair(Pair),
+}
+
+/// What a signature is made with.
+pub(crate) enum SignWith<'s> {
+    Shared(&'s [u8]),
+    Pair(&'s Pair),
+}
 
 impl SigningSecret {
     /// A new one of 32 random bytes.
     pub fn generate() -> Result<Self, NoRandomness> {
         let mut key = vec![0; SIGNING_KEY_BYTES];
         getrandom::fill(&mut key).map_err(|_| NoRandomness)?;
-        Ok(SigningSecret(key.into()))
+        Ok(SigningSecret(Kind::Shared(key.into())))
+    }
+
+    /// A new pair of Ed25519 keys: whoever has the public one can check what is sent, and sign nothing.
+    pub fn generate_pair() -> Result<Self, NoRandomness> {
+        Ok(SigningSecret(Kind::Pair(Pair::generate()?)))
     }
 
     /// Reads one as [`reveal`](SigningSecret::reveal) wrote it, or another one of Standard Webhooks.
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
-        key_of(text).map(SigningSecret)
+        match text.starts_with(PRIVATE) {
+            true => Pair::parse(text).map(|pair| SigningSecret(Kind::Pair(pair))),
+            false => key_of(text).map(|key| SigningSecret(Kind::Shared(key))),
+        }
     }
 
-    /// The secret as it is shown to the receiver, once.
+    /// The secret as it is kept; one that is shared is shown to the receiver so, once.
     pub fn reveal(&self) -> SecretString {
-        format!("{PREFIX}{}", STANDARD.encode(self.0.expose_secret())).into()
+        match &self.0 {
+            Kind::Shared(key) => format!("{PREFIX}{}", STANDARD.encode(key.expose_secret())).into(),
+            Kind::Pair(pair) => pair.reveal().into(),
+        }
     }
 
-    pub(crate) fn key(&self) -> &[u8] {
-        self.0.expose_secret()
+    /// What the receiver checks with, if that is another key.
+    pub fn public_key(&self) -> Option<PublicKey> {
+        match &self.0 {
+            Kind::Shared(_) => None,
+            Kind::Pair(pair) => Some(pair.public),
+        }
+    }
+
+    pub(crate) fn sign_with(&self) -> SignWith<'_> {
+        match &self.0 {
+            Kind::Shared(key) => SignWith::Shared(key.expose_secret()),
+            Kind::Pair(pair) => SignWith::Pair(pair),
+        }
     }
 }
 

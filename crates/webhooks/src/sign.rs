@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::limits::MAX_SECRETS;
+use crate::limits::{MAX_SECRETS, MAX_SENT_BYTES};
 use crate::mac::mac;
 use crate::message::MessageId;
 use crate::scheme::Algorithm;
-use crate::secret::SigningSecret;
+use crate::secret::{SignWith, SigningSecret};
 
 /// What goes with a signed body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub enum Unsignable {
     /// More than a receiver can be asked to look through.
     #[error("there are more than {MAX_SECRETS} secrets; end the rotation of the oldest first")]
     TooManySecrets,
+    /// More than a receiver can be asked to take.
+    #[error("the body has more than {MAX_SENT_BYTES} bytes")]
+    TooLarge,
     /// The clock says that it is before 1970.
     #[error("the clock is before 1970")]
     Clock,
@@ -49,11 +52,15 @@ pub fn sign(
         1..=MAX_SECRETS => {}
         _ => return Err(Unsignable::TooManySecrets),
     }
+    if body.len() > MAX_SENT_BYTES {
+        return Err(Unsignable::TooLarge);
+    }
     let timestamp = now.duration_since(UNIX_EPOCH).map_err(|_| Unsignable::Clock)?.as_secs();
     let before_body = format!("{id}.{timestamp}.");
-    let signature = |secret: &SigningSecret| {
-        let mac = mac(Algorithm::Sha256, secret.key(), &[before_body.as_bytes(), body]);
-        format!("v1,{}", STANDARD.encode(mac))
+    let parts = [before_body.as_bytes(), body];
+    let signature = |secret: &SigningSecret| match secret.sign_with() {
+        SignWith::Shared(key) => format!("v1,{}", STANDARD.encode(mac(Algorithm::Sha256, key, &parts))),
+        SignWith::Pair(pair) => format!("v1a,{}", STANDARD.encode(pair.sign(&parts.concat()))),
     };
     let signatures: Vec<String> = secrets.iter().map(signature).collect();
     Ok(SignedHeaders { id: id.clone(), timestamp, signature: signatures.join(" ") })

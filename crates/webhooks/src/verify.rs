@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 use crate::claim::read_claim;
 use crate::limits::{MAX_SECRET_CHARS, MAX_SECRETS, TOLERANCE};
 use crate::mac::any_matches;
+use crate::pair::{PRIVATE, PUBLIC, PublicKey};
 use crate::refused::Refused;
 use crate::scheme::Scheme;
 use crate::secret::{BadSecret, key_of};
@@ -17,6 +18,7 @@ use crate::secret::{BadSecret, key_of};
 pub struct Verifier {
     scheme: Scheme,
     keys: Vec<SecretSlice<u8>>,
+    public_keys: Vec<PublicKey>,
 }
 
 /// Why secrets cannot be used. For whoever set the source up; no secret is in it.
@@ -45,7 +47,7 @@ pub enum BadSecrets {
 
 impl Verifier {
     /// Any of `secrets` may have signed. Secrets are as the provider shows them: those of Standard Webhooks are base64 after
-    /// `whsec_`, those of Stripe only look like it and are used as they are.
+    /// `whsec_`, or, after `whpk_`, the public key of whoever signs; those of Stripe only look like it and are used as they are.
     pub fn new<S: AsRef<str>>(scheme: Scheme, secrets: &[S]) -> Result<Self, BadSecrets> {
         match (&scheme, secrets.len()) {
             (Scheme::Unsigned, 0) => {}
@@ -54,15 +56,21 @@ impl Verifier {
             (_, 1..=MAX_SECRETS) => {}
             (_, _) => return Err(BadSecrets::TooMany),
         }
-        let key = |(index, secret): (usize, &S)| {
-            let key = match scheme {
-                Scheme::StandardWebhooks => key_of(secret.as_ref()),
-                _ => text_key(secret.as_ref()),
-            };
-            key.map_err(|why| BadSecrets::Unusable { index, why })
-        };
-        let keys = secrets.iter().enumerate().map(key).collect::<Result<_, _>>()?;
-        Ok(Verifier { scheme, keys })
+        let (mut keys, mut public_keys) = (Vec::new(), Vec::new());
+        for (index, secret) in secrets.iter().enumerate() {
+            let unusable = |why| BadSecrets::Unusable { index, why };
+            match (&scheme, secret.as_ref()) {
+                (Scheme::StandardWebhooks, text) if text.starts_with(PUBLIC) => {
+                    public_keys.push(PublicKey::parse(text).map_err(unusable)?);
+                }
+                (Scheme::StandardWebhooks, text) if text.starts_with(PRIVATE) => {
+                    return Err(unusable(BadSecret::Private));
+                }
+                (Scheme::StandardWebhooks, text) => keys.push(key_of(text).map_err(unusable)?),
+                (_, text) => keys.push(text_key(text).map_err(unusable)?),
+            }
+        }
+        Ok(Verifier { scheme, keys, public_keys })
     }
 
     /// The scheme.
@@ -75,11 +83,24 @@ impl Verifier {
         let Some(claim) = read_claim(&self.scheme, headers)? else { return Ok(()) };
         let keys = self.keys.iter().map(ExposeSecret::expose_secret);
         let parts = [claim.before_body.as_bytes(), body];
-        if !any_matches(claim.algorithm, keys, &parts, &claim.signatures) {
+        let is_shared = any_matches(claim.algorithm, keys, &parts, &claim.signatures);
+        if !is_shared && !self.any_public_matches(&claim.public_signatures, &parts) {
             return Err(Refused::NoMatch);
         }
         // Only what somebody signed is worth a word about clocks.
         claim.signed_at.map_or(Ok(()), |signed_at| check_time(signed_at, now))
+    }
+}
+
+impl Verifier {
+    /// Public keys are no secret, so it may be seen which of them matched.
+    fn any_public_matches(&self, signatures: &[Vec<u8>], parts: &[&[u8]]) -> bool {
+        if signatures.is_empty() || self.public_keys.is_empty() {
+            return false;
+        }
+        let message = parts.concat();
+        let matches = |key: &PublicKey| signatures.iter().any(|signature| key.verifies(&message, signature));
+        self.public_keys.iter().any(matches)
     }
 }
 

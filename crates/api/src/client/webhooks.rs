@@ -4,8 +4,9 @@ use super::routes::{Paging, segment};
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    CreateSubscription, DeliveryStatus, IssuedSubscription, Page, RedeliverWebhook, RotateSubscription,
-    SteerSubscription, Subscription, TestedSubscription, WebhookDelivery,
+    CreateSubscription, DeliveryStatus, DiscardWebhooks, IssuedSubscription, Page, RedeliverWebhook,
+    RedeliverWebhooks, RotateSubscription, SteerSubscription, Subscription, TestedSubscription,
+    WebhookDelivery,
 };
 
 /// Which deliveries to list.
@@ -102,6 +103,24 @@ impl Client {
     ) -> Result<WebhookDelivery, ClientError> {
         let path = format!("/api/v1/webhook-deliveries/{}/redeliver", segment(id)?);
         self.call(Ask::change(path, asked, terms)?).await
+    }
+
+    /// Has many deliveries to one subscription be sent once more.
+    pub async fn redeliver_webhooks(
+        &self,
+        asked: &RedeliverWebhooks,
+        terms: Terms,
+    ) -> Result<Page<WebhookDelivery>, ClientError> {
+        self.call(Ask::change("/api/v1/webhook-deliveries/redeliver".into(), asked, terms)?).await
+    }
+
+    /// Has deliveries that were given up be forgotten; answers with them as they were.
+    pub async fn discard_webhooks(
+        &self,
+        asked: &DiscardWebhooks,
+        terms: Terms,
+    ) -> Result<Page<WebhookDelivery>, ClientError> {
+        self.call(Ask::change("/api/v1/webhook-deliveries/discard".into(), asked, terms)?).await
     }
 }
 

@@ -5,8 +5,8 @@ use hapax_api::client::ReceivedFilter;
 use hapax_api::{ReceivedStatus, ReceivedWebhook, ReceivedWebhookSummary, ReprocessWebhooks};
 
 use crate::listing::LimitOptions;
-use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
+use crate::output::{for_people, say};
 use crate::server_options::ServerOptions;
 use crate::spelling::spelled;
 use crate::terms::KeyOptions;
@@ -45,7 +45,7 @@ enum Command {
     Reprocess(OneOptions),
     /// Process the newest events of a status once more, the oldest of them first.
     #[command(
-        after_help = "Examples:\n  hapax sources events reprocess-many --status failed --source stripe-payments --limit 20"
+        after_help = "Examples:\n  hapax sources events reprocess-many --status failed --source stripe-payments --limit 20\n\nIf there are more before them, it says with which --cursor to go on."
     )]
     ReprocessMany(ManyOptions),
 }
@@ -89,6 +89,9 @@ struct ManyOptions {
     /// How many at most.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     limit: u64,
+    /// Go on before the events that were processed the last time; it said with what.
+    #[arg(long, value_name = "TEXT", value_parser = word)]
+    cursor: Option<String>,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]
@@ -116,10 +119,13 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             let found = client.reprocess_received(&source, &event, key.terms()).await?;
             shape.show(&found, || table(std::slice::from_ref(&found)))
         }
-        Command::ReprocessMany(ManyOptions { source, status, limit, key, shape }) => {
-            let asked = ReprocessWebhooks { source, status, limit };
-            let found = client.reprocess_many_received(&asked, key.terms()).await?.items;
-            shape.show_all(&found, || table(&found))
+        Command::ReprocessMany(ManyOptions { source, status, limit, cursor, key, shape }) => {
+            let asked = ReprocessWebhooks { source, status, limit, cursor };
+            let done = client.reprocess_many_received(&asked, key.terms()).await?;
+            if let Some(next) = done.next_cursor {
+                say(&format!("there are more before these; go on with --cursor {next}"));
+            }
+            shape.show_all(&done.items, || table(&done.items))
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use hapax_webhooks::Scheme;
+
 use super::{Decoder, Place};
 use crate::fields;
 use crate::limits::MAX_ACTIONS;
 use crate::node::Kind;
 use crate::run::APPROVAL_SIGNAL;
-use crate::source::{Act, Action, Reject, Settle, SettleWith, Signal, SignalTo, Start};
+use crate::source::{Act, Action, EventId, Reject, Settle, SettleWith, Signal, SignalTo, Start};
 use crate::template::Template;
 
 impl Decoder<'_> {
@@ -28,6 +30,30 @@ impl Decoder<'_> {
             }
         }
         actions.into_iter().collect()
+    }
+
+    /// Where the id of an event is not signed, a captured webhook can be sent again under another one.
+    pub(super) fn warn_of_unsigned_ids(
+        &mut self,
+        place: &Place<'_>,
+        actions: &[Action],
+        scheme: &Scheme,
+        event_id: &EventId,
+    ) {
+        let EventId::Header(header) = event_id else { return };
+        // Of one that signs nothing there is a warning already.
+        if *scheme == Scheme::Unsigned || scheme.signs(header) {
+            return;
+        }
+        let Some(items) = self.list(place) else { return };
+        for (item, action) in items.iter().zip(actions) {
+            if let Some((field, what)) = hangs_on_event_id(action) {
+                let message = format!(
+                    "the id of an event is in the header {header}, which is not signed: a captured webhook that is sent again under another id {what}; give it a {field:?} from the body"
+                );
+                self.warn(item, "unsigned_event_id", message);
+            }
+        }
     }
 
     fn action(&mut self, place: &Place<'_>) -> Option<Action> {
@@ -102,6 +128,7 @@ impl Decoder<'_> {
         let mut fields = self.object(place)?;
         let (run, key) = (fields.take("run"), fields.take("key"));
         let name = self.need(&mut fields, "name").and_then(|place| self.signal_name(&place));
+        let id = fields.take("id").and_then(|place| self.event_key(&place));
         let payload = fields.take("payload");
         let payload = self.maybe_template(payload, &[]);
         self.finish(fields, "signal", &[fields::SIGNAL]);
@@ -114,7 +141,7 @@ impl Decoder<'_> {
                 None
             }
         };
-        Some(Signal { to: to?, name: name?, payload })
+        Some(Signal { to: to?, name: name?, id, payload })
     }
 
     fn signal_name(&mut self, place: &Place<'_>) -> Option<Template> {
@@ -151,6 +178,24 @@ impl Decoder<'_> {
     }
 }
 
+/// What tells apart what an action does, where that hangs on the id of the event: the field that should be taken from the body, and why.
+fn hangs_on_event_id(action: &Action) -> Option<(&'static str, &'static str)> {
+    let is_unsigned = |template: &Template| {
+        let reads = |name| template.expressions().iter().any(|one| one.reads().variables.contains(name));
+        reads("headers") || reads("event")
+    };
+    match &action.act {
+        Act::Start(Start { key, .. }) => {
+            key.as_ref().is_none_or(is_unsigned).then_some(("key", "starts a second run"))
+        }
+        Act::Signal(Signal { id, .. }) => {
+            id.as_ref().is_none_or(is_unsigned).then_some(("id", "sends a second signal"))
+        }
+        // A promise is settled once, whatever comes after.
+        Act::Settle(_) => None,
+    }
+}
+
 /// How many expressions an action has.
 pub(super) fn expressions_of(action: &Action) -> usize {
     let templates: Vec<Option<&Template>> = match &action.act {
@@ -159,8 +204,8 @@ pub(super) fn expressions_of(action: &Action) -> usize {
             vec![Some(key), Some(message), code.as_ref()]
         }
         Act::Start(Start { key, input, .. }) => vec![key.as_ref(), input.as_ref()],
-        Act::Signal(Signal { to: SignalTo::Run(to) | SignalTo::Key(to), name, payload }) => {
-            vec![Some(to), Some(name), payload.as_ref()]
+        Act::Signal(Signal { to: SignalTo::Run(to) | SignalTo::Key(to), name, id, payload }) => {
+            vec![Some(to), Some(name), id.as_ref(), payload.as_ref()]
         }
     };
     let in_templates: usize =

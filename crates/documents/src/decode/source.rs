@@ -123,7 +123,13 @@ impl Decoder<'_> {
         let given = fields.take("secrets");
         let secrets = self.source_secrets(given, signature.as_ref(), &fields);
         let filter = fields.take("filter").and_then(|place| self.condition(&place, &[]));
-        let actions = self.need(&mut fields, "actions").and_then(|place| self.actions(&place));
+        let given = self.need(&mut fields, "actions");
+        let actions = given.as_ref().and_then(|place| self.actions(place));
+        if let (Some(place), Some(actions), Some(scheme), Some(id)) =
+            (&given, &actions, &signature, &event_id)
+        {
+            self.warn_of_unsigned_ids(place, actions, scheme, id);
+        }
         self.finish(fields, "a source", &[fields::SOURCE]);
         let (filter_count, actions) = (usize::from(filter.is_some()), actions?);
         if filter_count + actions.iter().map(expressions_of).sum::<usize>() > MAX_SOURCE_EXPRESSIONS {

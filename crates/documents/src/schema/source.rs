@@ -70,6 +70,7 @@ pub fn source_schema() -> Value {
                 "run": reference("text"),
                 "key": reference("text"),
                 "name": reference("text"),
+                "id": reference("text"),
                 "payload": reference("template"),
             }), &["name"]), ["run", "key"]),
         },

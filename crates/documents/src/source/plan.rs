@@ -134,7 +134,8 @@ fn plan_signal(source: &str, signal: &Signal, event_id: &str, scope: &Scope) -> 
     }
     let payload = signal.payload.as_ref().map_or(Ok(Value::Null), |payload| rendered(payload, scope))?;
     // The source and the name are in it, so that two providers with one id, or two signals of one event, are not taken for one.
-    let id = made_key(&[source, &name, event_id]);
+    let given = signal.id.as_ref().map(|given| key(given, scope)).transpose()?;
+    let id = made_key(&[source, &name, given.as_deref().unwrap_or(event_id)]);
     Ok(Planned::Signal { target, name, id, payload })
 }
 

@@ -104,7 +104,7 @@ fn the_other_examples_do_what_they_say() {
         Planned::Start { workflow: "roll-out".into(), version: None, key: "release:a/b:v1".into(), input };
     assert_eq!(done(&event), [start]);
 
-    let order = json!({ "id": 820982911946154508u64, "line_items": [{ "sku": "x" }, { "sku": "y" }], "cancel_reason": "customer" });
+    let order = json!({ "id": 820982911946154508u64, "financial_status": "paid", "cancelled_at": null, "line_items": [{ "sku": "x" }, { "sku": "y" }] });
     let given = |topic| {
         [("X-Shopify-Event-Id", "98880550"), ("X-Shopify-Topic", topic), ("X-Shopify-Webhook-Id", "other")]
     };
@@ -114,11 +114,16 @@ fn the_other_examples_do_what_they_say() {
     let input = json!({ "order": 820982911946154508u64, "lines": ["x", "y"] });
     let start = Planned::Start { workflow: "ship-order".into(), version: Some(2), key: key.into(), input };
     assert_eq!(done(&event), [start]);
+    let changed = read(&example("shopify"), &given("orders/cancelled"), &order);
+    assert_eq!(done(&changed), done(&event), "what is not signed decides nothing");
+    let mut order = order;
+    order["cancelled_at"] = json!("2026-01-02T03:04:05Z");
+    order["cancel_reason"] = json!("customer");
     let event = read(&example("shopify"), &given("orders/cancelled"), &order);
     let signal = Planned::Signal {
         target: PlannedTarget::Key(key.into()),
         name: "cancelled".into(),
-        id: "shopify-orders:cancelled:98880550".into(),
+        id: "shopify-orders:cancelled:820982911946154508".into(),
         payload: json!({ "reason": "customer" }),
     };
     assert_eq!(done(&event), [signal]);

@@ -254,7 +254,11 @@ fn actions_are_looked_at_closely() {
         ),
         (
             json!({ "signal": { "run": "{{ body.r }}", "name": "n", "id": "x" } }),
-            vec!["unknown_field at /actions/0/signal/id"],
+            vec!["constant_key at /actions/0/signal/id"],
+        ),
+        (
+            json!({ "signal": { "run": "{{ body.r }}", "name": "n", "text": "x" } }),
+            vec!["unknown_field at /actions/0/signal/text"],
         ),
         (
             json!({ "start": { "workflow": "w" }, "when": "{{ body.x }}" }),
@@ -313,4 +317,49 @@ proptest! {
         broken.replace_range(hole..=hole, &text.chars().take(3).collect::<String>());
         let _ = judge(&broken);
     }
+}
+
+/// RELIABILITY, webhooks in: where the id of an event is not signed, nothing that must happen once may hang on it.
+#[test]
+fn what_hangs_on_an_id_that_is_not_signed_is_warned_of() {
+    let start = |key: Value| {
+        let mut start = json!({ "workflow": "w" });
+        if !key.is_null() {
+            start["key"] = key;
+        }
+        json!({ "start": start })
+    };
+    let signal = |id: Value| {
+        let mut signal = json!({ "key": "{{ body.order }}", "name": "paid" });
+        if !id.is_null() {
+            signal["id"] = id;
+        }
+        json!({ "signal": signal })
+    };
+    let hmac = json!({ "scheme": "hmac", "header": "x-signature" });
+    let id = |name: &str| json!({ "header": name });
+    let warned = vec!["unsigned_event_id at /actions/0".to_string()];
+    for (preset, action, expected) in [
+        ("github", start(Value::Null), &warned),
+        ("github", start(json!("r:{{ event.id }}")), &warned),
+        ("github", start(json!("r:{{ headers['x-github-delivery'] }}")), &warned),
+        ("github", start(json!("r:{{ body.id }}")), &vec![]),
+        ("shopify", signal(Value::Null), &warned),
+        ("shopify", signal(json!("{{ body.id }}")), &vec![]),
+        ("stripe", start(Value::Null), &vec![]),
+        ("slack", signal(Value::Null), &vec![]),
+        ("standard-webhooks", start(Value::Null), &vec![]),
+    ] {
+        let found = problems(&source(json!({ "preset": preset, "actions": [action] })));
+        assert_eq!(found, *expected, "{preset} {action}");
+    }
+    let plain = |event_id: Value, action: Value| {
+        problems(&source(json!({
+            "preset": null, "signature": hmac, "eventId": event_id, "actions": [action],
+        })))
+    };
+    assert_eq!(plain(id("x-id"), start(Value::Null)), warned);
+    assert!(plain(json!({ "pointer": "/id" }), start(Value::Null)).is_empty());
+    let settle = json!({ "settle": { "key": "{{ body.id }}", "value": 1 } });
+    assert!(plain(id("x-id"), settle).is_empty(), "a promise is settled once");
 }

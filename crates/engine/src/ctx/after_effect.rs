@@ -22,6 +22,12 @@ impl Ctx {
         let id = EffectKey::new(activation.facts.id, activation.generation, &step);
         match activation.enter(&step, StepKind::AfterEffect) {
             Entered::Done(record) => recorded_value(activation, step.as_str(), record.state),
+            Entered::GivenUp | Entered::Open(_) | Entered::Fresh
+                if activation.engine.is_reserved(&target) =>
+            {
+                let why = format!("the target {target} is told by announcements alone; choose another");
+                Err(Failure::permanent(why).with_code("target_reserved"))
+            }
             Entered::GivenUp | Entered::Open(_) | Entered::Fresh => {
                 let now = activation.now();
                 let output = Payload::of(id.as_str()).map_err(refused)?;

@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::limits::{MAX_PAGE, MAX_PURGE};
 use crate::model::{Hook, HookId, HookStatus, Timestamp};
-use crate::store::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook, Store, StoreResult};
+use crate::store::{
+    FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook, Store, StoreResult,
+};
 
 #[async_trait]
 impl HookBook for MemoryStore {
@@ -62,12 +64,16 @@ impl HookBook for MemoryStore {
         Ok(hooks)
     }
 
-    async fn list_unprocessed_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<Vec<Hook>> {
+    async fn list_unprocessed_hooks(&self, request: ListUnprocessedHooks) -> StoreResult<Vec<Hook>> {
         let state = self.state();
-        let waiting = |hook: &&Hook| hook.status == HookStatus::Received && hook.received_at < before;
+        let waiting = |hook: &&Hook| {
+            hook.status == HookStatus::Received
+                && hook.received_at < request.before
+                && request.after.is_none_or(|after| (hook.received_at, hook.place) > after)
+        };
         let mut hooks: Vec<Hook> = state.hooks.values().filter(waiting).cloned().collect();
-        hooks.sort_by_key(|hook| hook.place);
-        hooks.truncate(limit.clamp(1, MAX_PAGE));
+        hooks.sort_by_key(|hook| (hook.received_at, hook.place));
+        hooks.truncate(request.limit.clamp(1, MAX_PAGE));
         Ok(hooks)
     }
 

@@ -5,7 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use super::state::State;
 use crate::limits::{MAX_CLAIM, MAX_PAGE};
 use crate::model::{Name, Post, PostState, RunId, Timestamp};
-use crate::store::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
+use crate::store::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, PostWish, Redeliver, RedeliverOutcome};
 
 impl State {
     pub(super) fn claim_posts(&mut self, request: &ClaimPosts, now: Timestamp) -> ClaimedPosts {
@@ -53,10 +53,18 @@ impl State {
         if !post.state.status().is_settled() {
             return RedeliverOutcome::UnderWay(post);
         }
-        let due = Post { state: PostState::Due { at: now }, attempts: 0, failure: None, ..post };
-        self.put_post(due.clone());
         self.append_notes(request.note);
-        RedeliverOutcome::Due(due)
+        match request.wish {
+            PostWish::Again => {
+                let due = Post { state: PostState::Due { at: now }, attempts: 0, failure: None, ..post };
+                self.put_post(due.clone());
+                RedeliverOutcome::Due(due)
+            }
+            PostWish::Never => {
+                self.remove_post(&post.workspace, &post.id);
+                RedeliverOutcome::Forgotten(post)
+            }
+        }
     }
 
     pub(super) fn list_posts(&self, request: &ListPosts) -> Vec<Post> {

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use super::Engine;
-use crate::model::{Subscribers, WorkspaceId};
+use crate::model::{Name, Subscribers, WorkspaceId};
 
 /// Knows who wants to be told; asked at each write, so it answers from memory.
 pub trait Announcer: Send + Sync {
     /// Those who want to be told of the runs of a workspace.
     fn subscribers(&self, workspace: &WorkspaceId) -> Subscribers;
+
+    /// Is this a target of announcements alone? What a workflow leaves for one is refused, so that nobody is told what did not happen.
+    fn is_reserved(&self, _target: &Name) -> bool {
+        false
+    }
 }
 
 impl Engine {

@@ -22,7 +22,9 @@ use super::targets::Targets;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
 use crate::limits::MAX_STORE_WAIT;
-use crate::model::{Grant, OwnerId, Payload, RunHead, RunId, Subscribers, Timestamp, Version, WorkspaceId};
+use crate::model::{
+    Grant, Name, OwnerId, Payload, RunHead, RunId, Subscribers, Timestamp, Version, WorkspaceId,
+};
 use crate::store::{RunLog, Store, StoreError, StoreResult};
 
 /// How far the engine is on its way to the end.
@@ -118,6 +120,11 @@ impl Inner {
     /// Who is told what becomes of the runs of a workspace.
     pub(crate) fn subscribers(&self, workspace: &WorkspaceId) -> Subscribers {
         self.announcer.get().map_or_else(Subscribers::default, |announcer| announcer.subscribers(workspace))
+    }
+
+    /// Is this a target of announcements alone?
+    pub(crate) fn is_reserved(&self, target: &Name) -> bool {
+        self.announcer.get().is_some_and(|announcer| announcer.is_reserved(target))
     }
 
     pub(crate) fn reached(&self, point: impl FnOnce() -> Point) {

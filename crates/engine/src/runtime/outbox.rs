@@ -18,7 +18,7 @@ use crate::model::{
     Actor, EffectKey, Failure, Name, Note, Noted, OperationId, Payload, Post, PostStatus, RunId, StepId,
     Timestamp, check_stated, decide_post,
 };
-use crate::store::{ClaimPosts, FinishPost, ListPosts, Redeliver, RedeliverOutcome};
+use crate::store::{ClaimPosts, FinishPost, ListPosts, PostWish, Redeliver, RedeliverOutcome};
 
 impl Engine {
     /// Registers the code that receives after-effects for `target`. It may be called more than once for the same
@@ -122,12 +122,40 @@ impl Engine {
             by: Some(by),
             what: Noted::Redelivered { reason: reason.to_string() },
         };
-        let request = Redeliver { workspace, id: id.clone(), note: Some(note) };
+        let request = Redeliver { workspace, id: id.clone(), wish: PostWish::Again, note: Some(note) };
+        let post = self.settle_post(request).await?;
+        self.inner.posted.notify_one();
+        Ok(post)
+    }
+
+    /// Forgets an announcement that was delivered or given up, because nobody will ever want it. What a step left is not forgotten: its
+    /// record says that it was left.
+    pub async fn discard_announcement(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<Post, Error> {
+        if by.name.trim().is_empty() {
+            return Err(RulingRefused::Nobody.into());
+        }
+        if reason.trim().is_empty() {
+            return Err(RulingRefused::NoReason.into());
+        }
+        Payload::of(&(&by.name, reason))?;
+        if id.announced().is_none() {
+            return Err(Error::NoSuchPost(id.to_string()));
+        }
+        let (workspace, now) = (self.workspace.clone(), self.inner.store.now());
+        let what = Noted::SetUp {
+            kind: "announcement".into(),
+            id: id.to_string(),
+            change: format!("discarded: {reason}"),
+        };
+        let note = Note::on_workspace(workspace.clone(), by, now, what);
+        let wish = PostWish::Never;
+        self.settle_post(Redeliver { workspace, id: id.clone(), wish, note: Some(note) }).await
+    }
+
+    async fn settle_post(&self, request: Redeliver) -> Result<Post, Error> {
+        let id = request.id.clone();
         match self.inner.answer(self.inner.store.redeliver(request)).await? {
-            RedeliverOutcome::Due(post) => {
-                self.inner.posted.notify_one();
-                Ok(post)
-            }
+            RedeliverOutcome::Due(post) | RedeliverOutcome::Forgotten(post) => Ok(post),
             RedeliverOutcome::UnderWay(post) => Err(Error::PostUnderWay(post.id.to_string())),
             RedeliverOutcome::NoSuchPost => Err(Error::NoSuchPost(id.to_string())),
         }

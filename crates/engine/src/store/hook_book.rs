@@ -12,7 +12,7 @@ pub trait HookBook: Send + Sync {
     /// nothing else of it changes.
     async fn receive_hook(&self, hook: NewHook) -> StoreResult<ReceivedHook>;
 
-    /// Writes what became of an event, if it has been processed `attempts` times so far; answers whether it had. Sent again after it took
+    /// Writes what became of an event, or that it is yet to be processed and why, if it has been processed `attempts` times so far; answers whether it had. Sent again after it took
     /// effect it answers `false` and changes nothing.
     async fn finish_hook(&self, request: FinishHook) -> StoreResult<bool>;
 
@@ -22,9 +22,8 @@ pub trait HookBook: Send + Sync {
     /// Events, newest first.
     async fn list_hooks(&self, request: ListHooks) -> StoreResult<Vec<Hook>>;
 
-    /// Events over all workspaces that were received before `before` and that nobody has processed, oldest first, at most `limit`, cut to
-    /// [`crate::limits::MAX_PAGE`]: the process that took them in may be gone.
-    async fn list_unprocessed_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<Vec<Hook>>;
+    /// Events over all workspaces that nobody has processed, in the order in which they were received: the process that took them in may be gone.
+    async fn list_unprocessed_hooks(&self, request: ListUnprocessedHooks) -> StoreResult<Vec<Hook>>;
 
     /// Deletes events that were received before `before` and have been processed, oldest first; at most `limit`, cut to
     /// [`crate::limits::MAX_PURGE`]. Answers how many.
@@ -63,6 +62,17 @@ pub struct FinishHook {
     pub status: HookStatus,
     /// What was done, or why it was not.
     pub outcome: Option<Payload>,
+}
+
+/// Which events that nobody has processed to list.
+#[derive(Debug, Clone)]
+pub struct ListUnprocessedHooks {
+    /// Only those received before this.
+    pub before: Timestamp,
+    /// Only those after the one that was received then and has this place; where the page before ended.
+    pub after: Option<(Timestamp, u64)>,
+    /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    pub limit: usize,
 }
 
 /// Which events to list.

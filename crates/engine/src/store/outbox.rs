@@ -44,13 +44,24 @@ pub struct FinishPost {
     pub failure: Option<Failure>,
 }
 
-/// A person's wish to have one delivered once more.
+/// What a person wants of an after-effect that came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostWish {
+    /// It is to be delivered once more.
+    Again,
+    /// Nobody will ever want it: it is to be forgotten.
+    Never,
+}
+
+/// A person's wish to have one delivered once more, or never.
 #[derive(Debug, Clone)]
 pub struct Redeliver {
     /// The workspace.
     pub workspace: WorkspaceId,
     /// Which after-effect.
     pub id: EffectKey,
+    /// What is wanted.
+    pub wish: PostWish,
     /// What the journal is told.
     pub note: Option<Note>,
 }
@@ -61,6 +72,8 @@ pub struct Redeliver {
 pub enum RedeliverOutcome {
     /// It is due again, its attempts counted anew.
     Due(Post),
+    /// It is forgotten; so it was.
+    Forgotten(Post),
     /// It is on its way already.
     UnderWay(Post),
     /// There is no such after-effect in the workspace.

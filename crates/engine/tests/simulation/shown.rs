@@ -167,6 +167,7 @@ impl Shown for RedeliverOutcome {
     fn shown(&self, _: &World) -> String {
         match self {
             RedeliverOutcome::Due(_) => "due".into(),
+            RedeliverOutcome::Forgotten(_) => "forgotten".into(),
             RedeliverOutcome::UnderWay(_) => "under way".into(),
             RedeliverOutcome::NoSuchPost => "no such post".into(),
         }

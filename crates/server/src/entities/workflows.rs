@@ -1,19 +1,19 @@
 //! The entity workflows that this node knows: all of them, and changes of other nodes within a second.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Item, ItemKind, Name, Timestamp, WorkspaceId};
-use hapax_engine::store::ListItems;
+use hapax_engine::model::{Item, ItemKind, Name, WorkspaceId};
+use hapax_engine::store::{ListItems, Store};
 use sha2::{Digest, Sha256};
 
 use super::Entities;
 use super::host::DocumentHost;
 use super::stored::StoredWorkflow;
-use crate::changed_items::each_changed_item;
+use crate::changed_items::{Learner, Looked};
 use crate::errors::{of_store, problem_of};
-use crate::limits::{ENTITY_WORKFLOW_OVERLAP, ENTITY_WORKFLOW_POLL};
 
 impl Entities {
     /// How many are known here.
@@ -115,36 +115,22 @@ impl Entities {
         let known = self.known.read().expect("no holder panics");
         known.get(&item.id).filter(|known| known.version >= item.version).cloned()
     }
+}
 
-    /// Takes in all there are.
-    pub(crate) async fn learn_all(&self) -> Result<(), Problem> {
-        self.learn_since(None).await
+#[async_trait]
+impl Learner for Entities {
+    const KIND: ItemKind = ItemKind::EntityWorkflow;
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
-    /// Takes in what other nodes were given, for as long as the server lives.
-    pub(crate) async fn keep_learning(this: Weak<Self>) {
-        loop {
-            tokio::time::sleep(ENTITY_WORKFLOW_POLL).await;
-            let Some(entities) = this.upgrade() else { return };
-            // Looked back a little, because a write may become visible after a later one.
-            let since = entities.store.now().minus(ENTITY_WORKFLOW_OVERLAP);
-            if let Err(problem) = entities.learn_since(Some(since)).await {
-                tracing::warn!(%problem, "looking for changed entity workflows failed; trying again");
-            }
-        }
+    fn looked(&self) -> &Looked {
+        &self.looked
     }
 
-    async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
-        let mut changed = Vec::new();
-        let take = |item: &Item| changed.push(item.clone());
-        each_changed_item(self.catalog(), ItemKind::EntityWorkflow, changed_since, take).await?;
-        for item in &changed {
-            // One that cannot be used must not keep the others from being used.
-            if let Err(problem) = self.learn(item).await {
-                tracing::error!(workflow = item.name, workspace = %item.workspace, %problem, "an entity workflow cannot be used here");
-            }
-        }
-        Ok(())
+    async fn take(&self, item: &Item) -> Result<(), Problem> {
+        self.learn(item).await.map(drop)
     }
 }
 

@@ -8,8 +8,8 @@ use hapax_documents::source::{
 };
 use hapax_engine::limits::KEEP_EARLY_FOR;
 use hapax_engine::model::{
-    Failure, Hook, HookStatus, IdempotencyKey, KeyKind, Payload, PromiseRef, RunId, Settlement, Wish,
-    WorkspaceId,
+    Failure, Hook, HookStatus, IdempotencyKey, KeyKind, KeyTarget, Payload, PromiseRef, RunId, Settlement,
+    Timestamp, Wish, WorkspaceId,
 };
 use hapax_engine::runtime::Settling;
 use hapax_engine::store::{FinishHook, StoreError};
@@ -17,13 +17,13 @@ use hapax_engine::{Error, RunHandle};
 use serde_json::Value;
 
 use super::Hooks;
-use super::outcome::{ActionOutcome, ActionResult, Outcome};
+use super::outcome::{ActionOutcome, ActionResult, Before, Outcome};
 use super::source::StoredSource;
 use crate::errors::{of_invalid, of_store, problem_of};
 use crate::settling::settle;
 
 impl Hooks {
-    /// Does what `event` asks for, and writes down what came of it. If the store cannot be reached nothing is written down: the event
+    /// Does what `event` asks for and was not done before, and writes down what came of it. If the store cannot be reached nothing is written down: the event
     /// stays as it is, and is processed again.
     pub(super) async fn process(
         &self,
@@ -31,6 +31,7 @@ impl Hooks {
         hook: &Hook,
         event: Event,
     ) -> Result<HookStatus, Problem> {
+        let earlier = Outcome::of_hook(hook);
         let outcome = match event.filtered {
             Filtered::Held => Outcome::ignored("the filter of the source does not let it through"),
             Filtered::Failed { why } => {
@@ -39,13 +40,13 @@ impl Hooks {
             Filtered::Passed => {
                 let mut outcome = Outcome::default();
                 for plan in event.actions {
-                    let action = self.carry_out(&source.workspace, plan).await;
+                    let action = self.carry_out(&source.workspace, plan, &earlier).await;
                     outcome.actions.push(action.map_err(|error| problem_of(&error))?);
                 }
                 outcome
             }
         };
-        self.finish(hook, &outcome).await
+        self.finish(hook, &outcome.after(earlier)).await
     }
 
     /// Writes down what came of an event; if somebody else did so first, that counts.
@@ -66,7 +67,12 @@ impl Hooks {
         Ok(found.map_or(status, |found| found.status))
     }
 
-    async fn carry_out(&self, workspace: &WorkspaceId, plan: ActionPlan) -> Result<ActionOutcome, Error> {
+    async fn carry_out(
+        &self,
+        workspace: &WorkspaceId,
+        plan: ActionPlan,
+        earlier: &Outcome,
+    ) -> Result<ActionOutcome, Error> {
         let planned = match plan.outcome {
             Plan::Do(planned) => planned,
             Plan::Skipped => return Ok(ActionOutcome::new(plan.kind, ActionResult::Skipped)),
@@ -74,24 +80,52 @@ impl Hooks {
                 return Ok(ActionOutcome::new(plan.kind, ActionResult::Failed).because(why));
             }
         };
-        let done = match planned {
-            Planned::Settle { key, settlement, keep_for } => {
+        let name = name_of(&planned);
+        let before = earlier.before(plan.kind, &name);
+        let done = match (planned, before) {
+            (_, Before::Done(done)) => return Ok(done.clone().because("it was done before")),
+            (Planned::Settle { key, .. }, Before::Kept { until }) if self.store.now() < until => {
+                self.look_for_kept(workspace, &key, until).await
+            }
+            (Planned::Settle { key, settlement, keep_for }, before) => {
+                let may_keep = matches!(before, Before::Open { may_keep: true });
+                let keep_for = may_keep.then(|| keep_for.unwrap_or(KEEP_EARLY_FOR));
                 self.settle(workspace, &key, settlement, keep_for).await
             }
-            Planned::Start { workflow, version, key, input } => {
+            (Planned::Start { workflow, version, key, input }, _) => {
                 self.start(workspace, &workflow, version, &key, &input).await
             }
-            Planned::Signal { target, name, id, payload } => {
+            (Planned::Signal { target, name, id, payload }, _) => {
                 self.signal(workspace, target, &name, &id, &payload).await
             }
         };
-        match done {
+        let done = match done {
             Err(error) if !is_for_later(&error) => {
                 let detail = problem_of(&error).detail;
-                Ok(ActionOutcome::new(plan.kind, ActionResult::Failed).because(detail))
+                ActionOutcome::new(plan.kind, ActionResult::Failed).because(detail)
             }
-            done => done,
-        }
+            done => done?,
+        };
+        Ok(done.named(name))
+    }
+
+    /// What became of a settlement that is kept until `until`. It is not sent again: were it used up by a promise whose key has expired, it
+    /// would settle the next one of that key.
+    async fn look_for_kept(
+        &self,
+        workspace: &WorkspaceId,
+        key: &str,
+        until: Timestamp,
+    ) -> Result<ActionOutcome, Error> {
+        let found = self.store.find_key(workspace, KeyKind::Promise, &IdempotencyKey::new(key)?).await?;
+        let now = self.store.now();
+        let used = ActionOutcome::new("settle", ActionResult::Applied)
+            .because("it was kept for its promise, and was used when that was made");
+        Ok(match found.filter(|record| record.is_live(now)).map(|record| record.target) {
+            Some(KeyTarget::Nothing) => waits_for(key, until),
+            Some(KeyTarget::Promise(promise)) => used.of_promise(promise),
+            Some(KeyTarget::Run { .. }) | None => used,
+        })
     }
 
     async fn settle(
@@ -112,19 +146,18 @@ impl Hooks {
             }
         };
         let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
-        let (wish, keep_for) = (Wish::new(settlement), Some(keep_for.unwrap_or(KEEP_EARLY_FOR)));
         let applied = ActionOutcome::new("settle", ActionResult::Applied);
-        let unmatched = ActionOutcome::new("settle", ActionResult::Unmatched);
+        let wish = Wish::new(settlement);
         match settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for).await {
             Ok(Settling::Done(promise)) => Ok(applied.of_promise(promise.id)),
             Ok(Settling::AlreadySo(promise)) => {
                 Ok(applied.of_promise(promise.id).because("it was settled so before"))
             }
-            Ok(Settling::Kept { until }) => {
-                let detail = format!("no promise has the key {key:?} yet; kept for it until {until}");
-                Ok(unmatched.because(detail))
+            Ok(Settling::Kept { until }) => Ok(waits_for(key, until)),
+            Err(Error::NoSuchPromise(_)) => {
+                let detail = format!("no promise has the key {key:?}, and it is kept for none a second time");
+                Ok(ActionOutcome::new("settle", ActionResult::Unmatched).because(detail))
             }
-            Err(Error::NoSuchPromise(_)) => Ok(unmatched.because(format!("no promise has the key {key:?}"))),
             Err(error) => Err(error),
         }
     }
@@ -204,6 +237,20 @@ impl Hooks {
         let found = self.store.find_key(workspace, KeyKind::Run, key).await?;
         let now = self.store.now();
         Ok(found.filter(|record| record.is_live(now)).and_then(|record| record.run()))
+    }
+}
+
+fn waits_for(key: &str, until: Timestamp) -> ActionOutcome {
+    let detail = format!("no promise has the key {key:?} yet; kept for it until {until}");
+    ActionOutcome::new("settle", ActionResult::Unmatched).because(detail).kept(until)
+}
+
+/// What an action is done under: the same for the same event, as long as its source says the same.
+fn name_of(planned: &Planned) -> String {
+    match planned {
+        Planned::Settle { key, .. } | Planned::Start { key, .. } => key.clone(),
+        Planned::Signal { target: PlannedTarget::Run(run), id, .. } => format!("{id} run {run}"),
+        Planned::Signal { target: PlannedTarget::Key(key), id, .. } => format!("{id} key {key}"),
     }
 }
 

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use hapax_api::{Code, Problem, SourceState};
 use hapax_documents::CheckedSource;
+use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{Actor, ItemKind, Name, Note, Noted, Payload, Version, WorkspaceId};
-use hapax_engine::store::{PutItem, PutOutcome};
+use hapax_engine::store::{ListItems, PutItem, PutOutcome};
 use serde_json::value::RawValue;
 
 use super::Hooks;
 use super::source::{Kept, StoredSource};
 use super::sources::no_such_source;
 use crate::errors::{of_invalid, of_store};
-use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_SOURCES, MAX_SOURCES_PER_WORKSPACE};
+use crate::limits::{
+    MAX_DESCRIPTION_CHARS, MAX_SOURCE_NAMES_PER_WORKSPACE, MAX_SOURCES, MAX_SOURCES_PER_WORKSPACE,
+};
 use crate::uploaded::Uploaded;
 
 /// How often a change that met another one is tried anew.
@@ -37,50 +40,53 @@ impl Hooks {
     ) -> Result<Uploading, Problem> {
         let checked = uploaded.check_source()?;
         self.check_quota(workspace)?;
-        let id = fresh_id()?;
+        self.check_names(workspace, &checked.source().name).await?;
         let kept = Kept { state: SourceState::Enabled, reason: None, document: document_of(&checked)? };
+        for _ in 0..TRIES {
+            let taken = match self.put_new(workspace, &checked, &kept, by.clone()).await? {
+                Ok(made) => return Ok(Uploading::Made(made)),
+                Err(taken) => taken,
+            };
+            if !taken.is_deleted() {
+                return match taken.kept.document.get() == checked.canonical() {
+                    true => Ok(Uploading::Found(taken)),
+                    false => Err(name_taken(&taken)),
+                };
+            }
+            let note = self.note(workspace, by.clone(), &taken.id, "created again");
+            if let Some(made) = self.put_source(&taken, &kept, note).await? {
+                return Ok(Uploading::Made(made));
+            }
+        }
+        Err(keeps_changing())
+    }
+
+    /// Keeps a source under a fresh id, or answers with the one that has its name.
+    async fn put_new(
+        &self,
+        workspace: &WorkspaceId,
+        checked: &CheckedSource,
+        kept: &Kept,
+        by: Actor,
+    ) -> Result<Result<Arc<StoredSource>, Arc<StoredSource>>, Problem> {
+        let id = fresh_id()?;
         let request = PutItem {
             workspace: workspace.clone(),
             kind: ItemKind::Source,
             name: checked.source().name.clone(),
-            body: body_of(&kept)?,
+            body: body_of(kept)?,
             expected: None,
-            note: Some(self.note(workspace, by.clone(), &id, "created")),
+            note: Some(self.note(workspace, by, &id, "created")),
             id,
         };
         match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
-            PutOutcome::Put(item) => Ok(Uploading::Made(self.learn(&item)?)),
-            PutOutcome::NameTaken(item) => {
-                let found = self.learn(&item)?;
-                if found.is_deleted() {
-                    return self.make_again(&found, kept, by).await;
-                }
-                match found.kept.document.get() == checked.canonical() {
-                    true => Ok(Uploading::Found(found)),
-                    false => Err(Problem::new(
-                        Code::NameTaken,
-                        format!(
-                            "The source {} says something else; replace it with POST /api/v1/webhook-sources/{0} and `If-Match: \"{}\"`.",
-                            found.name(),
-                            found.version.get()
-                        ),
-                    )
-                    .with("version", found.version.get())),
-                }
-            }
+            PutOutcome::Put(item) => Ok(Ok(self.learn(&item)?)),
+            PutOutcome::NameTaken(item) => Ok(Err(self.learn(&item)?)),
             other @ (PutOutcome::Exists(_) | PutOutcome::Stale(_) | PutOutcome::Missing) => {
                 tracing::error!(?other, "a fresh source id was taken");
                 let detail = "The source could not be made. Send the request again.";
                 Err(Problem::new(Code::Internal, detail))
             }
-        }
-    }
-
-    async fn make_again(&self, deleted: &StoredSource, kept: Kept, by: Actor) -> Result<Uploading, Problem> {
-        let note = self.note(&deleted.workspace, by, &deleted.id, "created again");
-        match self.put_source(deleted, &kept, note).await? {
-            Some(made) => Ok(Uploading::Made(made)),
-            None => Err(keeps_changing()),
         }
     }
 
@@ -99,12 +105,7 @@ impl Hooks {
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/name"));
         }
         let document = document_of(&checked)?;
-        let replace = |kept: &mut Kept| {
-            let is_news = kept.document.get() != document.get() || kept.state == SourceState::Deleted;
-            kept.document = document.clone();
-            is_news
-        };
-        self.change_source(workspace, name, expected, by, "replaced", replace).await
+        self.change_source(workspace, name, expected, by, "replaced", Change::Replace { document }).await
     }
 
     /// Enables, disables or deletes a source. The same again changes nothing.
@@ -129,19 +130,10 @@ impl Hooks {
             SourceState::Deleted => "deleted",
         };
         let what = reason.map_or(verb.into(), |reason| format!("{verb}: {reason}"));
-        let steer = |kept: &mut Kept| {
-            let is_news = kept.state != to;
-            kept.state = to;
-            if is_news {
-                kept.reason = reason.filter(|_| to != SourceState::Enabled).map(Into::into);
-            }
-            is_news
-        };
-        self.change_source(workspace, name, expected, by, &what, steer).await
+        self.change_source(workspace, name, expected, by, &what, Change::Steer { to, reason }).await
     }
 
-    /// Changes what is kept; anew on what is there, if another change came first and no version was expected. `change` says whether there
-    /// is anything to write.
+    /// Changes what is kept; anew on what is there, if another change came first and no version was expected.
     async fn change_source(
         &self,
         workspace: &WorkspaceId,
@@ -149,13 +141,12 @@ impl Hooks {
         expected: Option<Version>,
         by: Actor,
         what: &str,
-        change: impl Fn(&mut Kept) -> bool,
+        change: Change<'_>,
     ) -> Result<Arc<StoredSource>, Problem> {
         for _ in 0..TRIES {
             let found = self.find_source(workspace, name).await?.ok_or_else(no_such_source)?;
-            let mut kept = found.kept.clone();
-            let is_news = change(&mut kept);
-            if found.is_deleted() && is_news {
+            let changed = decide_change(&found.kept, &change);
+            if matches!(changed, Changed::Gone) {
                 return Err(no_such_source());
             }
             if let Some(expected) = expected.filter(|expected| *expected != found.version) {
@@ -166,9 +157,7 @@ impl Hooks {
                 );
                 return Err(Problem::new(Code::Concurrency, detail).with("version", found.version.get()));
             }
-            if !is_news {
-                return Ok(found);
-            }
+            let Changed::To(kept) = changed else { return Ok(found) };
             let note = self.note(workspace, by.clone(), &found.id, what);
             if let Some(changed) = self.put_source(&found, &kept, note).await? {
                 return Ok(changed);
@@ -215,11 +204,90 @@ impl Hooks {
         Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "webhookSources"))
     }
 
+    /// Names of deleted sources stay taken, so that no event is taken in a second time; so there is an end to them, too.
+    async fn check_names(&self, workspace: &WorkspaceId, name: &str) -> Result<(), Problem> {
+        if self.find_source(workspace, name).await?.is_some() {
+            return Ok(());
+        }
+        let (mut names, mut after) = (0, None);
+        loop {
+            let request = ListItems {
+                workspace: Some(workspace.clone()),
+                kind: ItemKind::Source,
+                changed_since: None,
+                after,
+                limit: MAX_PAGE,
+            };
+            let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
+            names += items.len();
+            if names >= MAX_SOURCE_NAMES_PER_WORKSPACE {
+                let detail = format!(
+                    "This workspace has had webhook sources of {MAX_SOURCE_NAMES_PER_WORKSPACE} names. Make one under the name of one that was deleted."
+                );
+                return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "webhookSourceNames"));
+            }
+            match items.last() {
+                Some(last) if items.len() == MAX_PAGE => after = Some(last.id.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+
     pub(super) fn note(&self, workspace: &WorkspaceId, by: Actor, id: &Name, change: &str) -> Note {
         let kind = ItemKind::Source.as_str().into();
         let what = Noted::SetUp { kind, id: id.to_string(), change: change.into() };
         Note::on_workspace(workspace.clone(), by, self.store.now(), what)
     }
+}
+
+/// What somebody wants of a source that is there.
+#[derive(Debug)]
+enum Change<'a> {
+    /// Another document.
+    Replace { document: Box<RawValue> },
+    /// Another state, and why.
+    Steer { to: SourceState, reason: Option<&'a str> },
+}
+
+/// What becomes of it.
+#[derive(Debug, Clone)]
+enum Changed {
+    /// It is to be kept so.
+    To(Kept),
+    /// It is so.
+    Not,
+    /// It was deleted: nobody changes it any more. Whoever makes one under its name makes it again.
+    Gone,
+}
+
+/// Decides what becomes of a change of what is kept. To delete what was deleted is to find it so.
+fn decide_change(kept: &Kept, change: &Change<'_>) -> Changed {
+    match (kept.state, change) {
+        (SourceState::Deleted, Change::Steer { to: SourceState::Deleted, .. }) => Changed::Not,
+        (SourceState::Deleted, Change::Steer { .. } | Change::Replace { .. }) => Changed::Gone,
+        (SourceState::Enabled | SourceState::Disabled, Change::Replace { document }) => {
+            match kept.document.get() == document.get() {
+                true => Changed::Not,
+                false => Changed::To(Kept { document: document.clone(), ..kept.clone() }),
+            }
+        }
+        (now @ (SourceState::Enabled | SourceState::Disabled), Change::Steer { to, reason }) => {
+            let reason = reason.filter(|_| *to != SourceState::Enabled).map(Into::into);
+            match now == *to {
+                true => Changed::Not,
+                false => Changed::To(Kept { state: *to, reason, ..kept.clone() }),
+            }
+        }
+    }
+}
+
+fn name_taken(by: &StoredSource) -> Problem {
+    let detail = format!(
+        "The source {} says something else; replace it with POST /api/v1/webhook-sources/{0} and `If-Match: \"{}\"`.",
+        by.name(),
+        by.version.get()
+    );
+    Problem::new(Code::NameTaken, detail).with("version", by.version.get())
 }
 
 fn keeps_changing() -> Problem {
@@ -245,4 +313,66 @@ fn document_of(checked: &CheckedSource) -> Result<Box<RawValue>, Problem> {
 
 fn body_of(kept: &Kept) -> Result<Payload, Problem> {
     Payload::of(kept).map_err(|invalid| of_invalid(&invalid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.into()).unwrap()
+    }
+
+    fn kept(state: SourceState) -> Kept {
+        Kept { state, reason: None, document: document("{}") }
+    }
+
+    fn state_after(state: SourceState, change: &Change<'_>) -> Result<Option<SourceState>, ()> {
+        match decide_change(&kept(state), change) {
+            Changed::To(kept) => Ok(Some(kept.state)),
+            Changed::Not => Ok(None),
+            Changed::Gone => Err(()),
+        }
+    }
+
+    #[test]
+    fn a_deleted_source_is_never_changed_whatever_is_asked() {
+        use SourceState::{Deleted, Disabled, Enabled};
+        let steer = |to| Change::Steer { to, reason: None };
+        for (from, to, expected) in [
+            (Enabled, Enabled, Ok(None)),
+            (Enabled, Disabled, Ok(Some(Disabled))),
+            (Enabled, Deleted, Ok(Some(Deleted))),
+            (Disabled, Enabled, Ok(Some(Enabled))),
+            (Disabled, Disabled, Ok(None)),
+            (Disabled, Deleted, Ok(Some(Deleted))),
+            (Deleted, Enabled, Err(())),
+            (Deleted, Disabled, Err(())),
+            (Deleted, Deleted, Ok(None)),
+        ] {
+            assert_eq!(state_after(from, &steer(to)), expected, "{from:?} to {to:?}");
+        }
+        for text in ["{}", "[]"] {
+            let replace = Change::Replace { document: document(text) };
+            let news = |state| (text != "{}").then_some(state);
+            assert_eq!(state_after(Enabled, &replace), Ok(news(Enabled)), "{text}");
+            assert_eq!(state_after(Disabled, &replace), Ok(news(Disabled)), "it stays disabled: {text}");
+            assert_eq!(state_after(Deleted, &replace), Err(()), "not even the same: {text}");
+        }
+    }
+
+    #[test]
+    fn a_reason_is_kept_for_as_long_as_what_it_is_the_reason_for() {
+        let reason = |state, to| {
+            let before = Kept { reason: Some("before".into()), ..kept(state) };
+            match decide_change(&before, &Change::Steer { to, reason: Some("now") }) {
+                Changed::To(kept) => kept.reason,
+                Changed::Not => before.reason,
+                Changed::Gone => None,
+            }
+        };
+        assert_eq!(reason(SourceState::Enabled, SourceState::Disabled).as_deref(), Some("now"));
+        assert_eq!(reason(SourceState::Disabled, SourceState::Disabled).as_deref(), Some("before"));
+        assert_eq!(reason(SourceState::Disabled, SourceState::Enabled), None);
+    }
 }

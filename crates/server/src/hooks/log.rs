@@ -91,21 +91,22 @@ impl Hooks {
         self.get_event(workspace, source, event).await
     }
 
-    /// Processes the newest events of a kind once more, the oldest of them first.
+    /// Processes the newest events of a kind before a place once more, the oldest of them first; answers where the next ones are.
     pub(crate) async fn reprocess_many(
         self: &Arc<Self>,
         workspace: &WorkspaceId,
         filter: &EventFilter,
+        before: Option<u64>,
         limit: usize,
         by: &Actor,
-    ) -> Result<Vec<api::ReceivedWebhookSummary>, Problem> {
-        let (found, _) = self.list_events(workspace, filter, None, limit).await?;
+    ) -> Result<(Vec<api::ReceivedWebhookSummary>, Option<u64>), Problem> {
+        let (found, next) = self.list_events(workspace, filter, before, limit).await?;
         let mut processed = Vec::with_capacity(found.len());
         for event in found.iter().rev() {
             let hook = self.reprocess(workspace, &event.source, &event.event_id, by.clone()).await?;
             processed.push(shown(&hook));
         }
-        Ok(processed)
+        Ok((processed, next))
     }
 }
 

@@ -1,16 +1,17 @@
 //! The sources that this node knows: all of them, and changes of other nodes within a second.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Item, ItemKind, Name, Timestamp, WorkspaceId};
-use hapax_engine::store::ListItems;
+use hapax_engine::model::{Item, ItemKind, Name, WorkspaceId};
+use hapax_engine::store::{ListItems, Store};
 
 use super::source::StoredSource;
 use super::{Hooks, Known};
-use crate::changed_items::each_changed_item;
+use crate::changed_items::{Learner, Looked};
 use crate::errors::of_store;
-use crate::limits::{SOURCE_OVERLAP, SOURCE_POLL};
+use crate::limits::CATALOG_OVERLAP;
 
 impl Hooks {
     /// How many are known here.
@@ -95,36 +96,32 @@ impl Hooks {
 
     /// Forgets those that were deleted so long ago that nobody still holds one from before.
     fn forget_buried(&self) {
-        let deadline = self.store.now().minus(SOURCE_OVERLAP);
+        let deadline = self.store.now().minus(CATALOG_OVERLAP);
         let mut known = self.known.write().expect("no holder panics");
         let Known { by_id, by_name } = &mut *known;
         by_id.retain(|_, one| !(one.is_deleted() && one.changed_at() < deadline));
         by_name.retain(|_, id| by_id.contains_key(id));
     }
+}
 
-    /// Takes in all sources there are.
-    pub(crate) async fn learn_all(&self) -> Result<(), Problem> {
-        self.learn_since(None).await
+#[async_trait]
+impl Learner for Hooks {
+    const KIND: ItemKind = ItemKind::Source;
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
-    /// Takes in what other nodes were told, for as long as the server lives.
-    pub(crate) async fn keep_learning(this: Weak<Self>) {
-        loop {
-            tokio::time::sleep(SOURCE_POLL).await;
-            let Some(hooks) = this.upgrade() else { return };
-            // Looked back a little, because a write may become visible after a later one.
-            let since = hooks.store.now().minus(SOURCE_OVERLAP);
-            if let Err(problem) = hooks.learn_since(Some(since)).await {
-                tracing::warn!(%problem, "looking for changed webhook sources failed; trying again");
-            }
-            hooks.forget_buried();
-        }
+    fn looked(&self) -> &Looked {
+        &self.looked
     }
 
-    async fn learn_since(&self, changed_since: Option<Timestamp>) -> Result<(), Problem> {
-        // One that cannot be read must not keep the others from being believed.
-        let learn = |item: &Item| drop(self.learn(item));
-        each_changed_item(self.catalog(), ItemKind::Source, changed_since, learn).await
+    async fn take(&self, item: &Item) -> Result<(), Problem> {
+        self.learn(item).map(drop)
+    }
+
+    fn tidy(&self) {
+        self.forget_buried();
     }
 }
 

@@ -1,14 +1,19 @@
 //! Takes up events that were made durable and not processed, because whoever took them in died or could not reach the store.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Hook, HookStatus};
+use hapax_engine::model::{Hook, HookStatus, Payload, Timestamp};
+use hapax_engine::store::{FinishHook, ListUnprocessedHooks};
 
 use super::Hooks;
 use super::outcome::Outcome;
-use crate::errors::of_store;
-use crate::limits::{SWEEP_WEBHOOKS_AFTER, SWEEP_WEBHOOKS_AT_ONCE, SWEEP_WEBHOOKS_EVERY};
+use crate::errors::{of_invalid, of_store};
+use crate::limits::{
+    LONGEST_WEBHOOK_PAUSE, MAX_WEBHOOK_SWEEPS, SWEEP_WEBHOOKS_AFTER, SWEEP_WEBHOOKS_AT_ONCE,
+    SWEEP_WEBHOOKS_EVERY,
+};
 
 impl Hooks {
     /// Takes them up for as long as the server lives.
@@ -22,22 +27,49 @@ impl Hooks {
         }
     }
 
-    /// Takes up those that have waited longer than anybody who is alive would let them; answers how many were processed. Two nodes
-    /// may take up the same: it happens once all the same.
+    /// Takes up those that have waited longer than anybody who is alive would let them; answers how many were processed. It goes on where
+    /// the last sweep ended, and begins anew at the end: one that cannot be processed keeps nobody from those behind it. Two nodes may take up
+    /// the same: it happens once all the same.
     pub(crate) async fn sweep(self: &Arc<Self>) -> Result<usize, Problem> {
         let Some(book) = self.store.hook_book() else { return Ok(0) };
-        let before = self.store.now().minus(SWEEP_WEBHOOKS_AFTER);
-        let waiting = book.list_unprocessed_hooks(before, SWEEP_WEBHOOKS_AT_ONCE).await;
-        let mut processed = 0;
-        for hook in waiting.map_err(|error| of_store(&error))? {
-            match self.process_again(hook).await {
+        let now = self.store.now();
+        let after = *self.swept.lock().expect("no holder panics");
+        let (before, limit) = (now.minus(SWEEP_WEBHOOKS_AFTER), SWEEP_WEBHOOKS_AT_ONCE);
+        let waiting = book.list_unprocessed_hooks(ListUnprocessedHooks { before, after, limit }).await;
+        let waiting = waiting.map_err(|error| of_store(&error))?;
+        let (is_last, mut processed) = (waiting.len() < limit, 0);
+        for hook in waiting {
+            *self.swept.lock().expect("no holder panics") = Some((hook.received_at, hook.place));
+            if now < due_at(&hook) {
+                continue;
+            }
+            match self.process_again(hook.clone()).await {
                 Ok(_) => processed += 1,
-                // The others would meet the same.
+                // The others would meet the same; the next sweep begins behind this one, should it be the only one.
                 Err(problem) if problem.code == Code::StoreUnavailable => return Err(problem),
-                Err(problem) => tracing::warn!(%problem, "a webhook could not be processed; trying again"),
+                Err(problem) => self.put_off(&hook, &problem).await?,
             }
         }
+        if is_last {
+            *self.swept.lock().expect("no holder panics") = None;
+        }
         Ok(processed)
+    }
+
+    /// Leaves an event that could not be processed for later, with why; gives it up if that was often enough.
+    async fn put_off(&self, hook: &Hook, problem: &Problem) -> Result<(), Problem> {
+        let attempts = hook.attempts + 1;
+        let (event, source) = (hook.id.event.as_str(), hook.id.source.as_str());
+        tracing::warn!(%problem, workspace = %hook.id.workspace, source, event, attempts, "a webhook could not be processed");
+        let why = Outcome::failed(format!("it could not be processed, {attempts} times: {problem}"));
+        if attempts >= MAX_WEBHOOK_SWEEPS {
+            return self.finish(hook, &why).await.map(drop);
+        }
+        let outcome = Some(Payload::of(&why).map_err(|invalid| of_invalid(&invalid))?);
+        let (id, attempts, status) = (hook.id.clone(), hook.attempts, HookStatus::Received);
+        let written = self.book()?.finish_hook(FinishHook { id, attempts, status, outcome }).await;
+        // If it was not, somebody else has been at it.
+        written.map(drop).map_err(|error| of_store(&error))
     }
 
     /// Processes an event by its source as it is now, whether that is enabled or not.
@@ -61,5 +93,32 @@ impl Hooks {
             Ok(event) => self.process(&source, hook, event).await,
             Err(unreadable) => self.finish(hook, &Outcome::failed(unreadable.to_string())).await,
         }
+    }
+}
+
+/// When an event that was put off is taken up again: after twice the time each time, up to a limit.
+fn due_at(hook: &Hook) -> Timestamp {
+    match hook.attempts {
+        0 => hook.received_at,
+        attempts => hook.changed_at.plus(pause_after(attempts)),
+    }
+}
+
+fn pause_after(attempts: u32) -> Duration {
+    SWEEP_WEBHOOKS_AFTER.saturating_mul(1 << (attempts - 1).min(16)).min(LONGEST_WEBHOOK_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_that_is_put_off_waits_longer_each_time_and_about_two_hours_in_all() {
+        let pauses: Vec<u64> =
+            (1..MAX_WEBHOOK_SWEEPS).map(|attempts| pause_after(attempts).as_secs()).collect();
+        assert_eq!(pauses[..4], [10, 20, 40, 80]);
+        assert!(pauses.is_sorted() && pauses.last() == Some(&LONGEST_WEBHOOK_PAUSE.as_secs()), "{pauses:?}");
+        let hours = pauses.iter().sum::<u64>() / 3600;
+        assert_eq!(hours, 2, "{pauses:?}");
     }
 }

@@ -1,11 +1,11 @@
-//! Deliveries of webhooks: what became of each, and sending one once more.
+//! Deliveries of webhooks: what became of each, sending them once more, and forgetting them.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use hapax_api as api;
-use hapax_api::Code;
+use hapax_api::{Code, DeliveryStatus};
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{EffectKey, Post, PostStatus};
 use serde::Deserialize;
@@ -16,9 +16,9 @@ use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
 use crate::identity::{Identity, Person};
-use crate::limits::MAX_DELIVERY_LOOKS;
+use crate::limits::{MAX_DELIVERY_LOOKS, MAX_SETTLED_AT_ONCE};
 use crate::strict_json::StrictJson;
-use crate::subscriptions::{subscription_of, target_of};
+use crate::subscriptions::{Deliveries, subscription_of};
 use crate::translate::{delivery_status_named, shown_delivery};
 
 /// Which deliveries.
@@ -66,30 +66,19 @@ pub(crate) async fn list(
     let after = pages.open(wanted.cursor.as_deref())?;
     let after = after.map(|place: String| EffectKey::from_stored(&place));
     let (found, next) = match of {
-        Some(id) => of_one(&app, &identity, id, status, after, limit).await?,
+        Some(id) => {
+            let to = app.subscriptions.get(&identity.workspace, id).await?;
+            app.subscriptions.list_deliveries(&to, status, after, limit).await?
+        }
         None => of_all(&app, &identity, status, after, limit).await?,
     };
-    let shown = |post: &Post| Some(shown_delivery(post, subscription_of(&post.target)?));
     let next_cursor = next.map(|next| pages.seal(next.as_str()));
-    Ok(Json(api::Page { items: found.iter().filter_map(shown).collect(), next_cursor }))
+    Ok(Json(api::Page { items: shown(&found), next_cursor }))
 }
 
-type Found = (Vec<Post>, Option<EffectKey>);
-
-async fn of_one(
-    app: &App,
-    identity: &Identity,
-    id: &str,
-    status: Option<PostStatus>,
-    after: Option<EffectKey>,
-    limit: usize,
-) -> Result<Found, Refused> {
-    let target = target_of(&app.subscriptions.get(&identity.workspace, id).await?.id);
-    let engine = app.engine_for(identity);
-    let found = engine.list_after_effects_to(target.as_str(), status, after, limit).await;
-    let found = found.map_err(|error| problem_of(&error))?;
-    let next = found.last().filter(|_| found.len() == limit).map(|last| last.id.clone());
-    Ok((found, next))
+fn shown(posts: &[Post]) -> Vec<api::WebhookDelivery> {
+    let shown = |post: &Post| Some(shown_delivery(post, subscription_of(&post.target)?));
+    posts.iter().filter_map(shown).collect()
 }
 
 /// Looks through all after-effects for those of webhooks, so far as one request may.
@@ -99,7 +88,7 @@ async fn of_all(
     status: Option<PostStatus>,
     mut after: Option<EffectKey>,
     limit: usize,
-) -> Result<Found, Refused> {
+) -> Result<Deliveries, Refused> {
     let engine = app.engine_for(identity);
     let mut found: Vec<Post> = Vec::new();
     for _ in 0..MAX_DELIVERY_LOOKS {
@@ -155,4 +144,73 @@ pub(crate) async fn redeliver(
     let by = identity.actor(Person::named(asked.by.as_deref())?);
     let post = engine.redeliver(&id, by, &asked.reason).await.map_err(|error| problem_of(&error))?;
     Ok(Json(shown_delivery(&post, &subscription)))
+}
+
+/// Sends many that were given up, or delivered, once more, each under its own `webhook-id`. They are sent in the order of their runs.
+#[utoipa::path(
+    post, path = "/api/v1/webhook-deliveries/redeliver", tag = "webhooks", operation_id = "redeliver_webhooks",
+    request_body = api::RedeliverWebhooks,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
+    responses(
+        (status = 200, description = "Those that are due again", body = api::Page<api::WebhookDelivery>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn redeliver_many(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    StrictJson { value: asked, .. }: StrictJson<api::RedeliverWebhooks>,
+) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
+    let limit = limit_of(asked.limit)?;
+    let status = match asked.status {
+        DeliveryStatus::Dead => PostStatus::Dead,
+        DeliveryStatus::Delivered => PostStatus::Delivered,
+        DeliveryStatus::Due | DeliveryStatus::Claimed => {
+            let detail = "`status` is dead or delivered: what is on its way is not sent once more.";
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/status"));
+        }
+    };
+    let to = app.subscriptions.get(&identity.workspace, &asked.subscription).await?;
+    let filter = format!("{} {}", asked.subscription, asked.status.as_str());
+    let pages = app.list(&identity, "webhook-deliveries", &filter);
+    let after = pages.open(asked.cursor.as_deref())?;
+    let after = after.map(|place: String| EffectKey::from_stored(&place));
+    let by = identity.actor(asked.by.as_deref());
+    let again = app.subscriptions.redeliver_many(&to, status, after, limit, &by, &asked.reason);
+    let (due, next) = again.await?;
+    let next_cursor = next.map(|next| pages.seal(next.as_str()));
+    Ok(Json(api::Page { items: shown(&due), next_cursor }))
+}
+
+/// Forgets deliveries that were given up, because nobody will want them any more: those of a subscription that was deleted, say. The audit
+/// log keeps which they were, who wanted it, and why.
+#[utoipa::path(
+    post, path = "/api/v1/webhook-deliveries/discard", tag = "webhooks", operation_id = "discard_webhooks",
+    request_body = api::DiscardWebhooks,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer.")),
+    responses(
+        (status = 200, description = "Those that are forgotten, as they were", body = api::Page<api::WebhookDelivery>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn discard(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    StrictJson { value: asked, .. }: StrictJson<api::DiscardWebhooks>,
+) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
+    let limit = limit_of(asked.limit)?;
+    let of = app.subscriptions.get(&identity.workspace, &asked.subscription).await?;
+    let by = identity.actor(asked.by.as_deref());
+    let forgotten = app.subscriptions.discard_many(&of, limit, &by, &asked.reason).await?;
+    Ok(Json(api::Page { items: shown(&forgotten), next_cursor: None }))
+}
+
+fn limit_of(asked: u64) -> Result<usize, Refused> {
+    let limit = usize::try_from(asked).ok().filter(|limit| (1..=MAX_SETTLED_AT_ONCE).contains(limit));
+    limit.ok_or_else(|| {
+        let detail = format!("`limit` is a number from 1 to {MAX_SETTLED_AT_ONCE}.");
+        Refused::new(Code::InvalidRequest, detail).with("path", "/limit")
+    })
 }

@@ -102,7 +102,7 @@ pub(crate) async fn reprocess(
     Ok(Json(shown(&app.hooks.reprocess(&identity.workspace, &source, &event, by).await?)))
 }
 
-/// Processes the newest events of a status once more, the oldest of them first.
+/// Processes the newest events of a status once more, the oldest of them first; those before them with `nextCursor`.
 #[utoipa::path(
     post, path = "/api/v1/webhook-events/reprocess", tag = "webhooks", operation_id = "reprocess_webhook_events",
     request_body = api::ReprocessWebhooks,
@@ -125,9 +125,13 @@ pub(crate) async fn reprocess_many(
         Refused::new(Code::InvalidRequest, detail).with("path", "/limit")
     })?;
     let filter = EventFilter { source: asked.source, status: Some(asked.status) };
+    let said = format!("{filter:?}");
+    let pages = app.list(&identity, "webhook-events", &said);
+    let before = pages.place(asked.cursor.as_deref(), str::parse)?;
     let by = identity.actor(None);
-    let items = app.hooks.reprocess_many(&identity.workspace, &filter, limit, &by).await?;
-    Ok(Json(api::ReprocessedWebhooks { items }))
+    let (items, next) = app.hooks.reprocess_many(&identity.workspace, &filter, before, limit, &by).await?;
+    let next_cursor = next.map(|place| pages.seal(&place.to_string()));
+    Ok(Json(api::ReprocessedWebhooks { items, next_cursor }))
 }
 
 fn status_named(text: &str) -> Result<ReceivedStatus, Refused> {

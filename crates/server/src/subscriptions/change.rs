@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_api as api;
-use hapax_api::{Code, Problem, SubscriptionState};
+use hapax_api::{Code, Problem, SubscriptionState, WebhookSigning};
 use hapax_engine::model::{Actor, ItemKind, Name, Note, Noted, Payload, Role as Rank, Version, WorkspaceId};
 use hapax_engine::store::{PutItem, PutOutcome};
 use hapax_outgoing::{Refusal, Request};
@@ -35,7 +35,8 @@ impl Subscriptions {
         self.check(workspace, &asked)?;
         self.check_quota(workspace)?;
         let id = fresh_id()?;
-        let (secret, sealed) = self.fresh_secret(&place_of(workspace, &id))?;
+        let signing = asked.signing.unwrap_or_default();
+        let fresh = self.fresh_secret(&place_of(workspace, &id), signing)?;
         let kept = Kept {
             name: asked.name,
             url: asked.url,
@@ -43,7 +44,8 @@ impl Subscriptions {
             description: asked.description,
             state: SubscriptionState::Enabled,
             reason: None,
-            secret: sealed,
+            secret: fresh.sealed,
+            public_key: fresh.public_key,
             old_secret: None,
         };
         let request = PutItem {
@@ -56,7 +58,7 @@ impl Subscriptions {
             id,
         };
         match self.catalog().put_item(request).await.map_err(|error| of_store(&error))? {
-            PutOutcome::Put(item) => Ok((self.learn(&item)?, secret)),
+            PutOutcome::Put(item) => Ok((self.learn(&item)?, fresh.shown)),
             PutOutcome::NameTaken(other) => {
                 let detail = format!("The subscription {} has this name; choose another.", other.id);
                 Err(Problem::new(Code::NameTaken, detail).with("subscriptionId", other.id.to_string()))
@@ -84,14 +86,19 @@ impl Subscriptions {
             return Err(Problem::new(Code::InvalidRequest, detail).with("path", "/overlapSeconds"));
         }
         let found = self.get(workspace, id).await?;
-        let (secret, sealed) = self.fresh_secret(&found.place())?;
+        let signing = match found.kept.public_key {
+            Some(_) => WebhookSigning::Ed25519,
+            None => WebhookSigning::Hmac,
+        };
+        let fresh = self.fresh_secret(&found.place(), signing)?;
         let until = self.store.now().plus(overlap).as_millis();
         let rotate = |_, kept: &mut Kept| {
-            let old = std::mem::replace(&mut kept.secret, sealed.clone());
+            let old = std::mem::replace(&mut kept.secret, fresh.sealed.clone());
+            kept.public_key.clone_from(&fresh.public_key);
             kept.old_secret = (!overlap.is_zero()).then_some(OldSecret { secret: old, until });
             true
         };
-        Ok((self.change(workspace, id, by, "rotated", rotate).await?, secret))
+        Ok((self.change(workspace, id, by, "rotated", rotate).await?, fresh.shown))
     }
 
     /// Enables, disables or deletes a subscription. The same again changes nothing.
@@ -223,10 +230,17 @@ impl Subscriptions {
         Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "subscriptions"))
     }
 
-    fn fresh_secret(&self, place: &str) -> Result<(SecretString, Sealed), Problem> {
-        let secret = SigningSecret::generate().map_err(no_random)?.reveal();
-        let sealed = self.sealer.seal(place, secret.expose_secret().as_bytes()).map_err(no_random)?;
-        Ok((secret, sealed))
+    fn fresh_secret(&self, place: &str, signing: WebhookSigning) -> Result<Fresh, Problem> {
+        let secret = match signing {
+            WebhookSigning::Hmac => SigningSecret::generate(),
+            WebhookSigning::Ed25519 => SigningSecret::generate_pair(),
+        };
+        let secret = secret.map_err(no_random)?;
+        let kept = secret.reveal();
+        let sealed = self.sealer.seal(place, kept.expose_secret().as_bytes()).map_err(no_random)?;
+        let public_key = secret.public_key().map(|key| key.to_string());
+        let shown = public_key.clone().map_or(kept, SecretString::from);
+        Ok(Fresh { shown, sealed, public_key })
     }
 
     fn note(&self, workspace: &WorkspaceId, by: Actor, id: &Name, change: &str) -> Note {
@@ -234,6 +248,14 @@ impl Subscriptions {
         let what = Noted::SetUp { kind, id: id.to_string(), change: change.into() };
         Note::on_workspace(workspace.clone(), by, self.store.now(), what)
     }
+}
+
+/// A secret that was just made.
+struct Fresh {
+    /// What the receiver gets.
+    shown: SecretString,
+    sealed: Sealed,
+    public_key: Option<String>,
 }
 
 fn check_text(path: &'static str, text: &str, most: usize) -> Result<(), Problem> {

@@ -24,6 +24,9 @@ pub(super) struct Kept {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     pub(super) secret: Sealed,
+    /// What the receiver checks with, if that is another key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) public_key: Option<String>,
     /// The secret before the last rotation, and until when it signs alongside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) old_secret: Option<OldSecret>,
@@ -121,6 +124,7 @@ impl Subscription {
             url: kept.url,
             events: kept.events.into_iter().collect(),
             description: kept.description,
+            public_key: kept.public_key,
             state: kept.state,
             reason: kept.reason,
             created_at: self.created_at.to_string(),
@@ -135,7 +139,7 @@ pub(super) fn place_of(workspace: &WorkspaceId, id: &Name) -> String {
 }
 
 /// The target of a subscription's after-effects.
-pub(crate) fn target_of(id: &Name) -> Name {
+pub(super) fn target_of(id: &Name) -> Name {
     Name::new("target", &format!("{TARGET}{id}")).expect("ids of subscriptions are short")
 }
 

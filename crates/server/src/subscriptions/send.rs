@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use hapax_engine::model::{Failure, Timestamp};
+use hapax_engine::model::{EffectKey, Failure, Timestamp};
 use hapax_engine::runtime::Delivery;
 use hapax_outgoing::{Fault, Request};
-use hapax_webhooks::{MessageId, Reply, SigningSecret, Verdict, judge, sign, wait_after};
+use hapax_webhooks::{MessageId, Reply, SigningSecret, Unsignable, Verdict, judge, sign, wait_after};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 
@@ -51,6 +51,12 @@ impl Subscriptions {
         if subscription.workspace != *delivery.workspace() {
             return Err(Failure::permanent("the subscription belongs to another workspace"));
         }
+        // What an entity's document leaves for it would look like the word of this server.
+        if EffectKey::from_stored(delivery.id()).announced().is_none() {
+            let why =
+                "subscriptions are told what becomes of runs, and nothing else; leave it for another target";
+            return Err(Failure::permanent(why).with_code("target_reserved"));
+        }
         if let Some(why) = subscription.not_told() {
             return Err(Failure::permanent(why).with_code("subscription_disabled"));
         }
@@ -85,6 +91,10 @@ impl Subscriptions {
         let body = Bytes::from(body);
         let signed = match sign(&secrets, id, system_time(now), &body) {
             Ok(signed) => signed,
+            Err(unsignable @ Unsignable::TooLarge) => {
+                let verdict = Verdict::GiveUp { why: format!("not sent: {unsignable}") };
+                return Attempted { verdict, status: None, took: Duration::ZERO };
+            }
             Err(unsignable) => return Attempted::not_sent(format!("not sent: {unsignable}")),
         };
         let mut request = Request::post(to.kept.url.clone(), body);

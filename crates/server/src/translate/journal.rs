@@ -96,6 +96,8 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
                 "workspace" => api::JournalKind::WorkspaceChanged,
                 "subscription" => api::JournalKind::SubscriptionChanged,
                 "source" => api::JournalKind::SourceChanged,
+                "webhook-event" => api::JournalKind::WebhookReprocessed,
+                "announcement" => api::JournalKind::WebhookDiscarded,
                 "entity_workflow" => api::JournalKind::EntityWorkflowChanged,
                 _ => api::JournalKind::DefinitionUploaded,
             };

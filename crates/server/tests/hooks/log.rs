@@ -79,3 +79,37 @@ async fn many_are_processed_again_at_once_up_to_a_limit_that_must_be_given() {
     let failed = shop.server.get(&format!("{EVENTS}?status=failed")).await.json();
     assert_eq!(failed["items"].as_array().unwrap().len(), 2);
 }
+
+/// Those of a status are all within reach, however many there are.
+#[tokio::test]
+async fn what_is_older_than_one_request_reaches_is_processed_again_by_the_next() {
+    let shop = Shop::open().await;
+    let path = shop
+        .source("{ name: s, preset: stripe, secrets: ['secret://stripe-webhook'], actions: [{ start: { workflow: never } }] }")
+        .await;
+    for number in 0..5 {
+        assert_eq!(shop.send(&path, &shop.paid(&format!("evt_{number}"), "ch")).await.status, 200);
+    }
+    let (reprocess, mut cursor, mut pages) = (format!("{EVENTS}/reprocess"), json!(null), Vec::new());
+    loop {
+        let mut asked = json!({ "status": "failed", "limit": 2 });
+        if cursor.is_string() {
+            asked["cursor"] = cursor;
+        }
+        let done = shop.server.post(&reprocess, &asked, &[]).await.json();
+        let ids: Vec<String> = done["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| event["eventId"].as_str().unwrap().to_owned())
+            .collect();
+        pages.push(ids.join(" "));
+        cursor = done["nextCursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(pages, ["evt_3 evt_4", "evt_1 evt_2", "evt_0"]);
+    let foreign = json!({ "status": "unmatched", "limit": 2, "cursor": "x" });
+    assert_eq!(shop.server.post(&reprocess, &foreign, &[]).await.told(), (400, "invalid_cursor".into()));
+}

@@ -1,11 +1,14 @@
 //! Each preset from the bytes that its provider signs to what is done about them.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use hapax_engine::Engine;
 use hapax_engine::model::WorkspaceId;
+use hapax_webhooks::{MessageId, SigningSecret, sign};
 use serde_json::{Value, json};
 
 use super::shop::{STRIPE_SOURCE, Shop, acme, told};
-use super::signing::{STANDARD_SECRET, STRIPE, carrier, github, shopify, slack, standard, stripe};
+use super::signing::{STANDARD_SECRET, STRIPE, Webhook, carrier, github, shopify, slack, standard, stripe};
 
 const GITHUB: &str = include_str!("../../../documents/examples/sources/github.yaml");
 const SHOPIFY: &str = include_str!("../../../documents/examples/sources/shopify.yaml");
@@ -80,20 +83,25 @@ async fn shopify_starts_an_order_and_signals_its_run_by_key() {
         json!({ "name": "ship-order", "version": 2, "steps": [{ "name": "cancelled", "type": "signal" }] });
     shop.server.upload(&waits).await;
     let path = shop.source(SHOPIFY).await;
-    let cancelled =
-        shopify(&json!({ "id": 7, "cancel_reason": "fraud" }), "shpss_1", "orders/cancelled", "e-2");
+    let cancelled = json!({ "id": 7, "financial_status": "paid", "cancelled_at": "2026-01-01", "cancel_reason": "fraud" });
+    let cancelled = shopify(&cancelled, "shpss_1", "orders/cancelled", "e-2");
     assert_eq!(
         told(&shop.send(&path, &cancelled).await),
         (200, "unmatched".into()),
         "no run has the key yet"
     );
     let paid = shopify(
-        &json!({ "id": 7, "line_items": [{ "sku": "a" }, { "sku": "b" }] }),
+        &json!({ "id": 7, "financial_status": "paid", "cancelled_at": null, "line_items": [{ "sku": "a" }, { "sku": "b" }] }),
         "shpss_1",
         "orders/paid",
         "e-1",
     );
     assert_eq!(told(&shop.send(&path, &paid).await), (200, "applied".into()));
+    // Whoever captured it can send it under another id and topic; the body is signed, and decides.
+    let mut captured = paid.clone();
+    captured.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("x-shopify-event-id"));
+    captured.headers.push(("x-shopify-event-id", "e-3".into()));
+    assert_eq!(told(&shop.send(&path, &captured).await), (200, "applied".into()));
     let run = only_run(&shop).await;
     assert_eq!(run["run"]["input"], json!({ "order": 7, "lines": ["a", "b"] }));
     let again =
@@ -162,4 +170,30 @@ async fn what_the_official_crate_of_standard_webhooks_signs_is_accepted() {
     let other = shop.server.key("globex", super::support::Role::Admin).await;
     let seen = shop.server.send("GET", "/api/v1/webhook-events/std/msg_1", None, &other, &[]).await;
     assert_eq!(seen.status, 404, "another workspace sees nothing");
+}
+
+/// RELIABILITY, webhooks: Ed25519. Whoever only knows what the source is checked with can send nothing.
+#[tokio::test]
+async fn a_sender_that_signs_with_a_private_key_is_known_by_its_public_one() {
+    let shop = Shop::open().await;
+    shop.server.upload(&echo("told", 1)).await;
+    let path = shop
+        .source("{ name: signed, preset: standard-webhooks, secrets: ['secret://standard-public'], actions: [{ start: { workflow: told } }] }")
+        .await;
+    let private =
+        "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==";
+    let now = UNIX_EPOCH + Duration::from_millis(u64::try_from(shop.now().as_millis()).unwrap());
+    let signed_with = |secret: &str, id: &str| {
+        let secret = SigningSecret::parse(secret).unwrap();
+        let signed = sign(&[secret], &MessageId::new(id).unwrap(), now, b"{}").unwrap();
+        let headers = vec![
+            ("webhook-id", signed.id.to_string()),
+            ("webhook-timestamp", signed.timestamp.to_string()),
+            ("webhook-signature", signed.signature),
+        ];
+        Webhook { headers, body: b"{}".to_vec() }
+    };
+    assert_eq!(told(&shop.send(&path, &signed_with(private, "msg_1")).await), (200, "applied".into()));
+    let forged = signed_with("whsec_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=", "msg_2");
+    assert_eq!(shop.send(&path, &forged).await.told(), (401, "webhook_signature_invalid".into()));
 }

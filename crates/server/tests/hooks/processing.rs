@@ -12,6 +12,8 @@ use super::support::{Kept, Setup, TestServer};
 
 /// Longer than whoever takes a webhook in needs to process it.
 const LATER: Duration = Duration::from_secs(11);
+/// How long the key of a promise lives once that is settled.
+const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// G4.1, CONTRACT §7: a webhook that comes before its promise is kept, seen, and used when the promise is made.
 #[tokio::test]
@@ -31,24 +33,23 @@ async fn a_webhook_that_comes_early_is_kept_for_its_promise_and_used_once() {
     assert_eq!(shop.packed(), 1);
 }
 
+/// An event whose taker made it durable and died.
+async fn left_behind(shop: &Shop, event: &str, charge: &str) {
+    let source = Name::new("source", "stripe-payments").unwrap();
+    let id = HookId { workspace: acme(), source, event: event.into() };
+    let headers = Payload::of(&json!({})).unwrap();
+    let new = NewHook { id, headers, body: payment(event, charge).to_string().into() };
+    let book = shop.server.store.hook_book().unwrap();
+    assert!(matches!(book.receive_hook(new).await.unwrap(), ReceivedHook::New(_)));
+}
+
 /// RELIABILITY, lesson 12: whoever dies between taking an event in and doing what it asks leaves it to others.
 #[tokio::test]
 async fn an_event_whose_taker_died_before_processing_it_is_swept_up() {
     let shop = Shop::open().await;
     shop.source(STRIPE_SOURCE).await;
     let run = shop.order("ch_1").await;
-    let id = HookId {
-        workspace: acme(),
-        source: Name::new("source", "stripe-payments").unwrap(),
-        event: "evt_1".into(),
-    };
-    let new = NewHook {
-        id,
-        headers: Payload::of(&json!({})).unwrap(),
-        body: payment("evt_1", "ch_1").to_string().into(),
-    };
-    let book = shop.server.store.hook_book().unwrap();
-    assert!(matches!(book.receive_hook(new).await.unwrap(), ReceivedHook::New(_)));
+    left_behind(&shop, "evt_1", "ch_1").await;
     assert_eq!(shop.server.server.sweep_webhooks().await.unwrap(), 0, "whoever took it in may be at it");
     shop.clock.advance(LATER);
     shop.server.server.sweep_webhooks().await.unwrap();
@@ -98,6 +99,44 @@ async fn a_crash_between_the_effect_and_its_record_makes_no_second_effect() {
         assert_eq!(ended["run"]["status"], "COMPLETED", "{ended}");
     }
     assert_eq!(shop.packed(), 2, "one by the order, one by the run that the event started");
+}
+
+/// Events that always meet a broken store keep nobody from those behind them, and have failed in the end, with why.
+#[tokio::test]
+async fn events_that_cannot_be_processed_are_put_off_and_given_up_and_are_in_nobodys_way() {
+    let (shop, _store) = Shop::planned().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    for number in 0..55 {
+        let broken = shop.send(&path, &shop.paid(&format!("evt_{number:02}"), "ch_broken")).await;
+        assert_eq!(told(&broken), (202, "received".into()));
+    }
+    let run = shop.order("ch_1").await;
+    left_behind(&shop, "evt_last", "ch_1").await;
+    shop.clock.advance(LATER);
+    for _ in 0..2 {
+        shop.server.server.sweep_webhooks().await.unwrap();
+    }
+    assert_eq!(run.result::<u64>().await.unwrap(), 4200, "the one behind them is processed");
+    let first = shop.server.get(&format!("{EVENTS}/stripe-payments/evt_00")).await.json();
+    assert_eq!((&first["status"], &first["attempts"]), (&json!("received"), &json!(1)), "{first}");
+    let attempts = async || {
+        let events = shop.events().await;
+        events.iter().map(|event| event["attempts"].as_u64().unwrap()).sum::<u64>()
+    };
+    let before = attempts().await;
+    shop.server.server.sweep_webhooks().await.unwrap();
+    assert_eq!(attempts().await, before, "they are not tried again at once");
+    for _ in 0..20 {
+        shop.clock.advance(Duration::from_secs(600));
+        for _ in 0..2 {
+            shop.server.server.sweep_webhooks().await.unwrap();
+        }
+    }
+    let events = shop.events().await;
+    let failed = events.iter().filter(|event| event["status"] == "failed").count();
+    assert_eq!((events.len(), failed), (56, 55), "{events:?}");
+    let said = events.last().unwrap()["outcome"]["detail"].as_str().unwrap();
+    assert!(said.contains("18 times") && said.contains("store"), "{said}");
 }
 
 /// Two nodes that take up the same event do one thing.
@@ -157,6 +196,109 @@ async fn what_failed_is_told_and_processed_again_by_the_source_as_it_is_now() {
     assert_eq!(again.json()["attempts"], 2);
     let audit = shop.server.get("/api/v1/audit").await.text();
     assert!(audit.contains("reprocessed"), "{audit}");
+}
+
+/// Processes one event once more; answers its status.
+async fn reprocess(shop: &Shop, event: &str) -> String {
+    let again =
+        shop.server.post(&format!("{EVENTS}/stripe-payments/{event}/reprocess"), &json!({}), &[]).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+    again.json()["status"].as_str().unwrap().to_owned()
+}
+
+/// Is there a promise of this charge that nobody has settled?
+async fn is_waiting(shop: &Shop, charge: &str) -> bool {
+    let promise = shop.server.get(&format!("/api/v1/promises/key:stripe:{charge}")).await;
+    assert_eq!(promise.status, 200, "{}", promise.text());
+    promise.json()["status"] == "PENDING"
+}
+
+/// What was done is not done twice, also when the key it was done under is free again.
+#[tokio::test]
+async fn an_event_that_settled_its_promise_settles_no_later_one() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    let run = shop.order("ch_1").await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "applied".into()));
+    run.result::<u64>().await.unwrap();
+    shop.clock.advance(A_DAY + LATER);
+    assert_eq!(reprocess(&shop, "evt_1").await, "applied", "it does not get worse");
+    shop.order("ch_1").await;
+    shop.server
+        .until_shown("/api/v1/promises/key:stripe:ch_1", |shown| shown["idempotencyKey"].is_string())
+        .await;
+    assert_eq!(reprocess(&shop, "evt_1").await, "applied");
+    assert!(is_waiting(&shop, "ch_1").await, "the second order waits for its own payment");
+    assert_eq!(shop.packed(), 1);
+}
+
+/// The same for one that came early, was kept, and was used.
+#[tokio::test]
+async fn an_early_event_that_was_used_is_applied_and_settles_no_later_promise() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    for event in ["evt_1", "evt_2"] {
+        let charge = event.replace("evt", "ch");
+        assert_eq!(told(&shop.send(&path, &shop.paid(event, &charge)).await), (200, "unmatched".into()));
+    }
+    shop.order("ch_1").await.result::<u64>().await.unwrap();
+    shop.clock.advance(A_DAY + LATER);
+    shop.order("ch_1").await;
+    shop.server
+        .until_shown("/api/v1/promises/key:stripe:ch_1", |shown| shown["idempotencyKey"].is_string())
+        .await;
+    let asked = json!({ "status": "unmatched", "limit": 10 });
+    let done = shop.server.post(&format!("{EVENTS}/reprocess"), &asked, &[]).await.json();
+    let statuses: Vec<&Value> =
+        done["items"].as_array().unwrap().iter().map(|event| &event["status"]).collect();
+    assert_eq!(statuses, ["applied", "unmatched"], "{done}");
+    assert!(is_waiting(&shop, "ch_1").await, "the second order waits for its own payment");
+    assert_eq!(shop.packed(), 1);
+    let said = done["items"][1]["outcome"]["actions"][0]["detail"].as_str().unwrap();
+    assert!(
+        said.contains("kept for it until 2026-01-05T12:00:00"),
+        "it is kept no longer than before: {said}"
+    );
+    assert_eq!(shop.order("ch_2").await.result::<u64>().await.unwrap(), 4200, "and is still kept");
+}
+
+/// An event is kept for a promise once. When that time is over it settles what is there when people say so, and nothing that comes later.
+#[tokio::test]
+async fn an_event_that_was_kept_in_vain_is_not_kept_again() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
+    shop.clock.advance(4 * A_DAY + LATER);
+    assert_eq!(reprocess(&shop, "evt_1").await, "unmatched");
+    let run = shop.order("ch_1").await;
+    shop.server
+        .until_shown("/api/v1/promises/key:stripe:ch_1", |shown| shown["idempotencyKey"].is_string())
+        .await;
+    assert!(is_waiting(&shop, "ch_1").await, "it was not kept for it");
+    assert_eq!(reprocess(&shop, "evt_1").await, "applied");
+    assert_eq!(run.result::<u64>().await.unwrap(), 4200);
+}
+
+/// The same for a run whose key its definition does not keep.
+#[tokio::test]
+async fn an_event_that_started_a_run_starts_no_second_one_when_the_key_is_free_again() {
+    let shop = Shop::open().await;
+    let short = json!({
+        "name": "short", "version": 1, "retention": "1h",
+        "steps": [{ "name": "pack", "type": "task", "task": "pack" }],
+    });
+    shop.server.upload(&short).await;
+    let path = shop
+        .source("{ name: stripe-payments, preset: stripe, secrets: ['secret://stripe-webhook'], actions: [{ start: { workflow: short } }] }")
+        .await;
+    assert_eq!(told(&shop.send(&path, &shop.paid("evt_1", "ch_1")).await), (200, "applied".into()));
+    let event = shop.events().await[0].clone();
+    let run = event["outcome"]["actions"][0]["runId"].as_str().unwrap().to_owned();
+    shop.server.end(&run).await;
+    shop.clock.advance(Duration::from_secs(2 * 3600));
+    assert_eq!(reprocess(&shop, "evt_1").await, "applied");
+    assert_eq!(shop.packed(), 1);
+    assert_eq!(shop.events().await[0]["outcome"]["actions"][0]["runId"], json!(run));
 }
 
 /// What stands is not overwritten: another value for a settled promise, another input under a run's key.

@@ -16,6 +16,7 @@ pub const SECRETS: &[(&str, &str)] = &[
     ("slack-signing-secret", "8f742231b10e8888abcd99yyyzzz85a5"),
     ("carrier", "carrier-secret"),
     ("standard", STANDARD_SECRET),
+    ("standard-public", "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="),
 ];
 pub const STRIPE: &str = "whsec_new";
 pub const STANDARD_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";

@@ -1,9 +1,14 @@
 //! Sources are set up, looked at and changed over HTTP.
 
+use std::time::{Duration, Instant};
+
+use hapax_engine::model::{ItemKind, Name, Payload};
+use hapax_engine::store::{PutItem, PutOutcome};
+use hapax_server::limits::MAX_SOURCE_NAMES_PER_WORKSPACE;
 use serde_json::{Value, json};
 
 use super::shop::{SOURCES, STRIPE_SOURCE, Shop, hands, send, told};
-use super::support::{Kept, Setup, TestServer};
+use super::support::{Kept, PATIENCE, PlannedStore, Setup, TestServer};
 
 const YAML: [(&str, &str); 1] = [("content-type", "application/yaml")];
 
@@ -117,6 +122,46 @@ async fn a_deleted_source_is_gone_and_what_came_to_it_stays() {
     assert!(audit.contains("deleted: we moved") && audit.contains("created again"), "{audit}");
 }
 
+/// Two who make the same again at once get the same source: one makes it, the other finds it.
+#[tokio::test]
+async fn of_two_who_make_a_deleted_source_again_one_makes_it_and_the_other_finds_it() {
+    let server = TestServer::sqlite().await;
+    let again = async || server.post(SOURCES, &minimal("again"), &[]).await;
+    let path = again().await.json()["path"].clone();
+    for round in 0..10 {
+        let deleted = server.post(&format!("{SOURCES}/again/delete"), &json!({}), &[]).await;
+        assert_eq!(deleted.status, 200, "{}", deleted.text());
+        let made = futures_util::future::join_all((0..4).map(|_| again())).await;
+        let mut statuses: Vec<u16> = made.iter().map(|answer| answer.status).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 200, 200, 201], "in round {round}: {made:?}");
+        assert!(made.iter().all(|answer| answer.json()["path"] == path), "{made:?}");
+    }
+}
+
+/// Names of deleted sources stay taken, so there is an end to them.
+#[tokio::test]
+async fn a_workspace_has_room_for_so_many_names_of_sources_deleted_ones_included() {
+    let shop = Shop::open().await;
+    let catalog = shop.server.store.catalog().unwrap();
+    for number in 0..MAX_SOURCE_NAMES_PER_WORKSPACE {
+        let deleted = json!({ "state": "deleted", "document": minimal(&format!("s{number}")) });
+        let request = PutItem {
+            workspace: super::shop::acme(),
+            kind: ItemKind::Source,
+            id: Name::new("id", &format!("whk_{number:032}")).unwrap(),
+            name: format!("s{number}"),
+            body: Payload::of(&deleted).unwrap(),
+            expected: None,
+            note: None,
+        };
+        assert!(matches!(catalog.put_item(request).await.unwrap(), PutOutcome::Put(_)));
+    }
+    let refused = shop.server.post(SOURCES, &minimal("one-more"), &[]).await;
+    assert_eq!(refused.code(), "quota_exceeded", "{}", refused.text());
+    assert_eq!(refused.json()["quota"], "webhookSourceNames");
+}
+
 /// What was taken in was promised to be processed.
 #[tokio::test]
 async fn what_a_deleted_source_took_in_is_still_processed() {
@@ -151,6 +196,37 @@ async fn a_source_is_known_on_other_nodes_soon() {
     };
     assert_eq!(told(&taken), (200, "unmatched".into()));
     assert_eq!(told(&send(&shop.server, &path, &paid).await), (200, "duplicate".into()));
+}
+
+/// A source is deleted because its secret leaked, while another node cannot reach the store for longer than any look goes back: that node
+/// learns of it all the same, and of all else that changed.
+#[tokio::test]
+async fn a_node_that_could_not_look_for_two_minutes_misses_no_change() {
+    let shop = Shop::open().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    let store = PlannedStore::over(shop.server.store.clone());
+    let setup = Setup { hands: hands(&shop.packed), clock: shop.clock.clone(), ..Setup::default() };
+    let other = TestServer::over(store.clone(), Kept::Elsewhere, setup).await;
+    assert_eq!(told(&send(&other, &path, &shop.paid("evt_1", "ch_1")).await), (200, "unmatched".into()));
+    store.set_away(true);
+    let deleted = shop
+        .server
+        .post(&format!("{SOURCES}/stripe-payments/delete"), &json!({ "reason": "it leaked" }), &[])
+        .await;
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    shop.server.echo().await;
+    shop.clock.advance(Duration::from_secs(120));
+    store.set_away(false);
+    let since = Instant::now();
+    loop {
+        let answer = send(&other, &path, &shop.paid("evt_1", "ch_1")).await;
+        let definitions = other.server.definitions().count();
+        if (answer.status, definitions) == (401, 1) {
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "{} {definitions}", answer.status);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test]

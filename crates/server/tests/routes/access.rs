@@ -153,6 +153,18 @@ fn cases() -> Vec<Case> {
             &[200, 409],
         )
         .at("/api/v1/webhook-deliveries/{delivery}/redeliver"),
+        post(
+            "/api/v1/webhook-deliveries/redeliver",
+            Operate,
+            json!({ "subscription": "{subscription}", "status": "dead", "limit": 1, "reason": "why not" }),
+            &[200],
+        ),
+        post(
+            "/api/v1/webhook-deliveries/discard",
+            Operate,
+            json!({ "subscription": "{subscription}", "limit": 1, "reason": "why not" }),
+            &[200],
+        ),
         post("/api/v1/webhook-subscriptions/{id}/delete", Administer, json!({}), &[200])
             .at("/api/v1/webhook-subscriptions/{subscription}/delete"),
         post("/api/v1/promises", Operate, json!({}), &[201]),

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use hapax_engine::model::{Hook, HookId, Timestamp};
 use hapax_engine::store::{
-    FinishHook, HookBook, ListHooks, NewHook, ReceivedHook, Store, StoreError, StoreResult,
+    FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook, Store, StoreError,
+    StoreResult,
 };
 
 use super::planned_store::PlannedStore;
@@ -42,8 +43,8 @@ impl HookBook for PlannedStore {
         self.hooks()?.list_hooks(request).await
     }
 
-    async fn list_unprocessed_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<Vec<Hook>> {
-        self.hooks()?.list_unprocessed_hooks(before, limit).await
+    async fn list_unprocessed_hooks(&self, request: ListUnprocessedHooks) -> StoreResult<Vec<Hook>> {
+        self.hooks()?.list_unprocessed_hooks(request).await
     }
 
     async fn purge_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {

@@ -13,7 +13,8 @@ use tokio::sync::{Notify, Semaphore};
 const SLOW: Duration = Duration::from_millis(600);
 
 /// What a start does is told by its subject: `gated…` waits for the gate, `slow…` takes its time, `broken…` breaks, `away-once…` is
-/// not taken the first time, `unsure…` is written and nobody says so until [`PlannedStore::be_sure`].
+/// not taken the first time, `unsure…` is written and nobody says so until [`PlannedStore::be_sure`]. A settlement under a key with `broken`
+/// in it breaks.
 #[derive(Debug)]
 pub struct PlannedStore {
     inner: Arc<dyn Store>,
@@ -209,7 +210,13 @@ impl Store for PlannedStore {
     }
 
     async fn settle_promise(&self, request: SettlePromise) -> StoreResult<SettleOutcome> {
-        self.behind()?.settle_promise(request).await
+        let store = self.behind()?;
+        match &request.promise {
+            PromiseRef::Key(key) if key.as_str().contains("broken") => {
+                Err(StoreError::Broken("planned".into()))
+            }
+            _ => store.settle_promise(request).await,
+        }
     }
 
     async fn purge(&self, request: Purge) -> StoreResult<Purged> {

@@ -1,13 +1,14 @@
 //! Lists of deliveries.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use hapax_engine::Ctx;
 use serde_json::{Value, json};
 
-use super::DELIVERIES;
 use super::out::{acme, end_a_run, subscribe};
 use super::support::{Receiver, Role, TestServer};
+use super::{DELIVERIES, SUBSCRIPTIONS};
 
 fn ids(page: &Value) -> Vec<String> {
     page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
@@ -74,4 +75,95 @@ async fn deliveries_are_listed_by_subscription_and_status_page_by_page() {
     let refused =
         server.post(&format!("{DELIVERIES}/{}/redeliver", mail.id), &json!({ "reason": "x" }), &[]).await;
     assert_eq!(refused.told(), (404, "not_found".into()));
+}
+
+/// A server whose one subscription was told of three runs in vain, and was then disabled; answers its id.
+async fn with_three_dead(receiver: &Receiver) -> (TestServer, String) {
+    let (server, clock) = TestServer::timed().await;
+    let (id, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
+    receiver.usually(500);
+    for _ in 0..3 {
+        end_a_run(&server).await;
+    }
+    let path = format!("{DELIVERIES}?subscription={id}");
+    let is_tried = |page: &Value| {
+        page["items"].as_array().is_some_and(|items| {
+            items.len() == 3 && items.iter().all(|item| item["failure"]["message"].is_string())
+        })
+    };
+    server.until_shown(&path, is_tried).await;
+    server.post(&format!("{SUBSCRIPTIONS}/{id}/disable"), &json!({}), &[]).await;
+    clock.advance(Duration::from_secs(60));
+    server.until_shown(&format!("{path}&status=dead"), |page| ids(page).len() == 3).await;
+    (server, id)
+}
+
+/// After an outage everything that was due is dead: one request has it sent again, and says which.
+#[tokio::test]
+async fn many_are_redelivered_by_one_request_up_to_a_limit_that_must_be_given() {
+    let receiver = Receiver::start().await;
+    let (server, id) = with_three_dead(&receiver).await;
+    let path = format!("{DELIVERIES}/redeliver");
+    let asked =
+        json!({ "subscription": id, "status": "dead", "limit": 2, "reason": "it is up again", "by": "ada" });
+    let disabled = server.post(&path, &asked, &[]).await;
+    assert_eq!(disabled.told(), (409, "subscription_disabled".into()));
+    server.post(&format!("{SUBSCRIPTIONS}/{id}/enable"), &json!({}), &[]).await;
+    for (field, bad, told) in [
+        ("limit", json!(0), (400, "invalid_request")),
+        ("limit", json!(101), (400, "invalid_request")),
+        ("limit", Value::Null, (400, "invalid_request")),
+        ("status", json!("due"), (400, "invalid_request")),
+        ("reason", json!(" "), (400, "ruling_incomplete")),
+        ("subscription", json!("sub_nobodys"), (404, "not_found")),
+        ("cursor", json!("x"), (400, "invalid_cursor")),
+    ] {
+        let mut asked = asked.clone();
+        asked[field] = bad;
+        let refused = server.post(&path, &asked, &[]).await;
+        assert_eq!(refused.told(), (told.0, told.1.to_owned()), "{asked}: {}", refused.text());
+    }
+    receiver.usually(200);
+    let before = receiver.received().len();
+    let first = server.post(&path, &asked, &[]).await;
+    assert_eq!((first.status, ids(&first.json()).len()), (200, 2), "{}", first.text());
+    let mut rest = asked.clone();
+    rest["cursor"] = first.json()["nextCursor"].clone();
+    let second = server.post(&path, &rest, &[]).await.json();
+    assert_eq!((ids(&second).len(), &second["nextCursor"]), (1, &Value::Null), "{second}");
+    receiver.until(before + 3).await;
+    let delivered = format!("{DELIVERIES}?subscription={id}&status=delivered");
+    server.until_shown(&delivered, |page| ids(page).len() == 3).await;
+    let audit = server.get("/api/v1/audit?limit=200").await.json();
+    let by_ada = |entry: &&Value| {
+        entry["what"] == "redelivered"
+            && entry["reason"] == "it is up again"
+            && entry["by"]["name"].as_str().unwrap().starts_with("ada")
+    };
+    assert_eq!(audit["items"].as_array().unwrap().iter().filter(by_ada).count(), 3, "{audit}");
+}
+
+/// What nobody will ever want is forgotten, with who said so: else it would be counted among the dead for ever.
+#[tokio::test]
+async fn the_dead_of_a_deleted_subscription_are_discarded_and_that_is_audited() {
+    let receiver = Receiver::start().await;
+    let (server, id) = with_three_dead(&receiver).await;
+    server.post(&format!("{SUBSCRIPTIONS}/{id}/delete"), &json!({}), &[]).await;
+    let path = format!("{DELIVERIES}/discard");
+    let asked = json!({ "subscription": id, "limit": 2, "reason": "nobody listens there", "by": "ada" });
+    let stranger = server.key("globex", Role::Admin).await;
+    let refused = server.send("POST", &path, Some(asked.to_string()), &stranger, &[]).await;
+    assert_eq!(refused.told(), (404, "not_found".into()));
+    let mut unreasoned = asked.clone();
+    unreasoned["reason"] = json!("");
+    assert_eq!(server.post(&path, &unreasoned, &[]).await.told(), (400, "ruling_incomplete".into()));
+    for left in [1, 0, 0] {
+        let gone = server.post(&path, &asked, &[]).await;
+        assert_eq!(gone.status, 200, "{}", gone.text());
+        let page = server.get(&format!("{DELIVERIES}?subscription={id}")).await.json();
+        assert_eq!(ids(&page).len(), left, "{page}");
+    }
+    let audit = server.get("/api/v1/audit?limit=200").await.json();
+    let said = |entry: &&Value| entry.to_string().contains("discarded: nobody listens there");
+    assert_eq!(audit["items"].as_array().unwrap().iter().filter(said).count(), 3, "{audit}");
 }

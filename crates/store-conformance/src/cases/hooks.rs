@@ -1,7 +1,7 @@
 //! Webhooks that came in: each event is taken in once.
 
 use hapax_engine::model::{HookId, HookStatus, WorkspaceId};
-use hapax_engine::store::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook};
+use hapax_engine::store::{FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook};
 
 use crate::fixture::*;
 use crate::must;
@@ -104,9 +104,40 @@ pub(super) async fn unprocessed_events_are_found_and_old_ones_forgotten(t: &Stag
     assert!(book(t).finish_hook(finish(event("stripe", "e2"), 0, HookStatus::Applied)).await.unwrap());
     t.pass(SECOND);
     must!(receive(t, event("stripe", "e3")).await, ReceivedHook::New(_));
-    let waiting = book(t).list_unprocessed_hooks(t.now(), 10).await.unwrap();
-    assert_eq!(waiting.iter().map(|hook| hook.id.event.as_str()).collect::<Vec<_>>(), ["e1"]);
+    let (before, limit) = (t.now(), 10);
+    assert_eq!(unprocessed(t, ListUnprocessedHooks { before, after: None, limit }).await, ["e1"]);
     assert_eq!(book(t).purge_hooks(t.now(), 10).await.unwrap(), 1, "only the one that was processed");
     assert_eq!(listed(t, all()).await, ["e3", "e1"]);
     must!(receive(t, event("stripe", "e2")).await, ReceivedHook::New(_));
+}
+
+/// Those that nobody can process keep nobody from those behind them: a page goes on where the one before ended, and one that is put off
+/// keeps its place, with why.
+pub(super) async fn unprocessed_events_are_listed_page_by_page(t: &Stage) {
+    for number in 0..5 {
+        must!(receive(t, event("stripe", &format!("e{number}"))).await, ReceivedHook::New(_));
+        if number % 2 == 0 {
+            t.pass(SECOND);
+        }
+    }
+    t.pass(SECOND);
+    let why = json(r#"{"detail":"the store is broken"}"#);
+    let put_off =
+        FinishHook { outcome: Some(why.clone()), ..finish(event("stripe", "e1"), 0, HookStatus::Received) };
+    assert!(book(t).finish_hook(put_off).await.unwrap());
+    let all = ListUnprocessedHooks { before: t.now(), after: None, limit: 10 };
+    assert_eq!(unprocessed(t, all.clone()).await, ["e0", "e1", "e2", "e3", "e4"]);
+    let first =
+        book(t).list_unprocessed_hooks(ListUnprocessedHooks { limit: 2, ..all.clone() }).await.unwrap();
+    assert_eq!((first[1].attempts, first[1].outcome.as_ref()), (1, Some(&why)));
+    let after = Some((first[1].received_at, first[1].place));
+    assert_eq!(unprocessed(t, ListUnprocessedHooks { after, ..all.clone() }).await, ["e2", "e3", "e4"]);
+    let last = book(t).list_unprocessed_hooks(all.clone()).await.unwrap().pop().unwrap();
+    let after = Some((last.received_at, last.place));
+    assert!(unprocessed(t, ListUnprocessedHooks { after, ..all }).await.is_empty());
+}
+
+async fn unprocessed(t: &Stage, request: ListUnprocessedHooks) -> Vec<String> {
+    let found = book(t).list_unprocessed_hooks(request).await.unwrap();
+    found.into_iter().map(|hook| hook.id.event).collect()
 }

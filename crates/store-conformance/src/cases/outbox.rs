@@ -4,7 +4,9 @@ use hapax_engine::limits::{MAX_CLAIM, MAX_PAGE};
 use hapax_engine::model::{
     Failure, Noted, Post, PostState, PostStatus, RunHead, Steer, StepId, Timestamp, WorkspaceId,
 };
-use hapax_engine::store::{AdvanceOutcome, FinishPost, ListPosts, OutboxDepth, Redeliver, RedeliverOutcome};
+use hapax_engine::store::{
+    AdvanceOutcome, FinishPost, ListPosts, OutboxDepth, PostWish, Redeliver, RedeliverOutcome,
+};
 
 use crate::fixture::*;
 use crate::must;
@@ -241,7 +243,12 @@ pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
     let request = |why: &str| {
         let note = noted_by(MEG, &run, why);
         let note = hapax_engine::model::Note { what: Noted::Redelivered { reason: why.into() }, ..note };
-        Redeliver { workspace: claimed.workspace.clone(), id: claimed.id.clone(), note: Some(note) }
+        Redeliver {
+            workspace: claimed.workspace.clone(),
+            id: claimed.id.clone(),
+            wish: PostWish::Again,
+            note: Some(note),
+        }
     };
     let redeliver = |why: &str| t.store.redeliver(request(why));
     let under_way = redeliver("too early").await.unwrap();
@@ -265,6 +272,23 @@ pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
     let noted: Vec<Noted> = t.notes().await.into_iter().map(|note| note.what).collect();
     let reasons = ["they moved", "they lost it"];
     assert_eq!(noted, reasons.map(|reason| Noted::Redelivered { reason: reason.into() }));
+}
+
+/// People may have a settled one forgotten, so that it is counted among the dead no more; the journal says who wanted it.
+pub(super) async fn a_settled_one_may_be_forgotten(t: &Stage) {
+    let run = left_one(t).await;
+    let claimed = t.claim_post(ANN).await;
+    let (workspace, id) = (claimed.workspace.clone(), claimed.id.clone());
+    let note = Some(noted_by(MEG, &run, "they are gone"));
+    let never = Redeliver { workspace, id, wish: PostWish::Never, note };
+    let under_way = t.store.redeliver(never.clone()).await.unwrap();
+    assert_eq!(under_way, RedeliverOutcome::UnderWay(claimed.clone()));
+    let dead = Post { state: PostState::Dead { at: t.now() }, ..claimed.clone() };
+    assert!(t.finish(&claimed, dead.state).await);
+    assert_eq!(t.store.redeliver(never.clone()).await.unwrap(), RedeliverOutcome::Forgotten(dead));
+    assert_eq!(t.store.redeliver(never).await.unwrap(), RedeliverOutcome::NoSuchPost);
+    assert!(t.store.list_posts(t.all_posts()).await.unwrap().is_empty());
+    assert_eq!(t.notes().await.len(), 1);
 }
 
 /// After-effects are listed by workspace and id, narrowed, and page by page.

@@ -134,7 +134,8 @@ impl Drafter {
             workspace = self.workspace();
         }
         let note = self.maybe_note(&workspace, run, model.now());
-        Redeliver { workspace, id, note }
+        let wish = if self.chance(20) { PostWish::Never } else { PostWish::Again };
+        Redeliver { workspace, id, wish, note }
     }
 
     async fn any_post(&mut self, model: &dyn Store) -> Option<Post> {

@@ -6,7 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hapax_engine::model::{Noted, PostState, RunHead, Steer, Subscribers, Version, WorkspaceId};
-use hapax_engine::store::{ClaimPosts, ClaimRuns, ListDoubts, ListRuns, Purge, Redeliver, SteerRun};
+use hapax_engine::store::{
+    ClaimPosts, ClaimRuns, ListDoubts, ListRuns, PostWish, Purge, Redeliver, SteerRun,
+};
 use hapax_store_conformance::fixture::{
     ANN, LEASE, Stage, finish_of, grant, name, note_of, settlement_of, signal_to,
 };
@@ -45,7 +47,7 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     let claimed = t.claim_posts(ANN, &[("mail", 1)]).await.posts.remove(0);
     let finish = finish_of(&claimed, PostState::Delivered { at: t.now() }, None);
     let (workspace, id) = (here.clone(), claimed.id.clone());
-    let redeliver = Redeliver { workspace, id, note: Some(note.clone()) };
+    let redeliver = Redeliver { workspace, id, wish: PostWish::Again, note: Some(note.clone()) };
     let claim_posts = ClaimPosts { owner: ANN, lease_for: LEASE, room: vec![(name("mail"), 1)] };
     let doubts = ListDoubts { workspace: None, after: None, limit: 10 };
     let step = t.write(&driven).await.does("charge").advance();

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use hapax_engine::model::{Hook, HookId, HookStatus, Name, Payload, WorkspaceId};
-use hapax_engine::store::{FinishHook, HookBook, ListHooks, NewHook, ReceivedHook, Store};
+use hapax_engine::store::{
+    FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook, Store,
+};
 use hapax_store_sqlite::SqliteStore;
 
 use crate::fixture::*;
@@ -91,7 +93,8 @@ async fn events_are_listed_newest_first_and_forgotten_when_they_are_old_and_done
     assert_eq!(list(Some("stripe"), Some(HookStatus::Received), None, 9).await, [places[3], places[1]]);
 
     let waiting = async |before, limit| {
-        let found = store.list_unprocessed_hooks(before, limit).await.unwrap();
+        let request = ListUnprocessedHooks { before, after: None, limit };
+        let found = store.list_unprocessed_hooks(request).await.unwrap();
         found.iter().map(|hook| hook.place).collect::<Vec<_>>()
     };
     assert_eq!(waiting(store.now(), 9).await, [places[1], places[3]]);
