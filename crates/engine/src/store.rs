@@ -43,7 +43,8 @@ pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
 pub use key_book::{KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Uses, check_uses};
 pub use outbox::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, Redeliver, RedeliverOutcome};
 pub use promise_book::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleToken, TokenDigest,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage, SettleToken,
+    TokenDigest,
 };
 pub use purge::{Purge, Purged};
 pub use read::{ListRuns, RunLog, RunPage, RunView, StoredKey};
