@@ -31,8 +31,12 @@ pub const KEEP_EARLY_FOR: Duration = Duration::from_secs(4 * 24 * 3600);
 pub const KEEP_HOOKS_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Most runs on one page of a list.
 pub const MAX_PAGE: usize = 1_000;
+/// Most promises that are looked at for one page of those that stand so: where few of many do, the page is short.
+pub const MAX_PROMISES_LOOKED_AT: usize = 10_000;
 /// Most after-effects that a look at the depth of the outbox counts: beyond it, more is no news.
 pub const MAX_COUNTED_POSTS: usize = 10_000;
+/// Most workflows, each by version and priority, that a look for the longest due run goes through.
+pub const MAX_WORKFLOWS_LOOKED_AT: usize = 10_000;
 /// Most runs one claim may take.
 pub const MAX_CLAIM: usize = 1_024;
 /// Most leases renewed in one write.

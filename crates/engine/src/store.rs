@@ -45,7 +45,8 @@ pub use outbox::{
     ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, PostWish, Redeliver, RedeliverOutcome,
 };
 pub use promise_book::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleToken, TokenDigest,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage, SettleToken,
+    TokenDigest,
 };
 pub use purge::{Purge, Purged};
 pub use read::{ListRuns, RunLog, RunPage, RunView, StoredKey};

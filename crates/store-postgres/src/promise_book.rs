@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{IdempotencyKey, Promise, RunId, Timestamp, WorkspaceId};
+use hapax_engine::limits::{MAX_PAGE, MAX_PROMISES_LOOKED_AT};
+use hapax_engine::model::{IdempotencyKey, Promise, PromiseId, RunId, Timestamp, WorkspaceId};
 use hapax_engine::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleToken, Store,
-    StoreResult, TokenDigest,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage, SettleToken,
+    Store, StoreResult, TokenDigest,
 };
 use tokio_postgres::types::ToSql;
 
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, WorkspaceNo};
 use crate::pools::Held;
 use crate::promises::{early, promise};
 use crate::purge_promises::purge_promises;
@@ -21,6 +21,9 @@ use crate::read::query;
 use crate::rows::{self, uuid};
 use crate::settle_tokens::find_settle_token;
 use crate::store::PostgresStore;
+
+/// No text is greater, byte by byte.
+const LAST_TEXT: &str = "\u{10ffff}\u{10ffff}";
 
 #[async_trait]
 impl PromiseBook for PostgresStore {
@@ -37,7 +40,7 @@ impl PromiseBook for PostgresStore {
         self.read(|held| find_promise_by_key(held, numbers, workspace, key, now)).await
     }
 
-    async fn list_promises(&self, request: ListPromises) -> StoreResult<Vec<Promise>> {
+    async fn list_promises(&self, request: ListPromises) -> StoreResult<PromisePage> {
         let (numbers, now) = (self.numbers(), self.now());
         self.read(|held| list_promises(held, numbers, request, now)).await
     }
@@ -80,25 +83,48 @@ async fn list_promises(
     numbers: Arc<Numbers>,
     request: ListPromises,
     now: Timestamp,
-) -> Result<Vec<Promise>, Fault> {
+) -> Result<PromisePage, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
-        return Ok(Vec::new());
+        return Ok(PromisePage::default());
     };
     // No id is empty.
     let after = request.after.as_ref().map_or("", |after| after.as_str());
-    let limit = request.limit.clamp(1, MAX_PAGE) as i64;
-    let (status, at) = (request.status.map(Code::code), millis(now));
-    let wanted: [&(dyn ToSql + Sync); 5] = [&workspace.0, &after, &limit, &status, &at];
+    let limit = request.limit.clamp(1, MAX_PAGE);
+    let upto = match request.status {
+        Some(_) => find_ahead(&held, workspace, request.run, after).await?,
+        None => None,
+    };
+    let end = upto.as_ref().map_or(LAST_TEXT, |upto| upto.as_str());
+    let (status, at, room) = (request.status.map(Code::code), millis(now), limit as i64);
+    let wanted: [&(dyn ToSql + Sync); 6] = [&workspace.0, &after, &room, &status, &at, &end];
     let found = match request.run {
         None => query(&held, include_str!("../sql/list_promises.sql"), &wanted).await?,
         Some(RunId::NONE) => query(&held, include_str!("../sql/list_promises_alone.sql"), &wanted).await?,
         Some(run) => {
-            let [workspace, after, limit, status, at] = wanted;
-            let wanted = [workspace, after, limit, status, at, &uuid(run)];
+            let [workspace, after, room, status, at, _] = wanted;
+            let wanted = [workspace, after, room, status, at, &uuid(run)];
             query(&held, include_str!("../sql/list_promises_of_run.sql"), &wanted).await?
         }
     };
-    rows::collect(&found, |row| Ok(promise(row)?.seen_at(now)))
+    let promises = rows::collect(&found, |row| Ok(promise(row)?.seen_at(now)))?;
+    Ok(PromisePage::new(promises, limit, upto))
+}
+
+/// The last promise that is looked at for a page; `None` if that reaches to the end. A run has few.
+async fn find_ahead(
+    held: &Held,
+    workspace: WorkspaceNo,
+    run: Option<RunId>,
+    after: &str,
+) -> Result<Option<PromiseId>, Fault> {
+    let sql = match run {
+        None => include_str!("../sql/find_promise_ahead.sql"),
+        Some(RunId::NONE) => include_str!("../sql/find_promise_ahead_alone.sql"),
+        Some(_) => return Ok(None),
+    };
+    let ahead = MAX_PROMISES_LOOKED_AT as i64 - 1;
+    let found = query(held, sql, &[&workspace.0, &after, &ahead]).await?;
+    rows::at_most_one(&found, |mut row| Ok(PromiseId::from_stored(row.get::<&str>()?)))
 }
 
 /// In the order of workspace names, not of their numbers.

@@ -1,9 +1,10 @@
 //! Promises and early settlements, one page at a time.
 
-use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{Promise, Timestamp};
-use hapax_engine::store::{KeptEarly, ListEarly, ListPromises};
-use rusqlite::{Connection, params};
+use hapax_engine::limits::{MAX_PAGE, MAX_PROMISES_LOOKED_AT};
+use hapax_engine::model::{PromiseId, RunId, Timestamp};
+use hapax_engine::store::{KeptEarly, ListEarly, ListPromises, PromisePage};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::codes::{Code, millis};
 use crate::early::early;
@@ -11,30 +12,63 @@ use crate::fault::Fault;
 use crate::promises::promise;
 use crate::read::{find_workspace, list_workspaces};
 use crate::rows::{self, bytes};
+use crate::session::WorkspaceNo;
 
 pub(crate) fn list_promises(
     connection: &Connection,
     request: &ListPromises,
     now: Timestamp,
-) -> Result<Vec<Promise>, Fault> {
-    let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };
+) -> Result<PromisePage, Fault> {
+    let Some(workspace) = find_workspace(connection, &request.workspace)? else {
+        return Ok(PromisePage::default());
+    };
     // No id is empty.
     let after = request.after.as_ref().map_or("", |after| after.as_str());
     let status = request.status.map(Code::code);
-    let limit = request.limit.clamp(1, MAX_PAGE) as i64;
+    let limit = request.limit.clamp(1, MAX_PAGE);
+    let upto = match status {
+        Some(_) => find_ahead(connection, workspace, request.run, after)?,
+        None => None,
+    };
+    // To SQLite any bytes are more than any text.
+    let end = upto.clone().map_or(Value::Blob(Vec::new()), Value::Text);
+    let (at, room) = (millis(now), limit as i64);
     let found = match request.run {
         None => {
             let mut list = connection.prepare_cached(include_str!("../sql/list_promises.sql"))?;
-            let found = list.query(params![workspace.0, after, millis(now), status, limit])?;
+            let found = list.query(params![workspace.0, after, at, status, room, end])?;
             rows::collect(found, promise)?
         }
         Some(run) => {
             let mut list = connection.prepare_cached(include_str!("../sql/list_promises_of_one_run.sql"))?;
-            let found = list.query(params![workspace.0, after, millis(now), status, limit, bytes(run)])?;
+            let found = list.query(params![workspace.0, after, at, status, room, end, bytes(run)])?;
             rows::collect(found, promise)?
         }
     };
-    Ok(found.into_iter().map(|promise| promise.seen_at(now)).collect())
+    let found = found.into_iter().map(|promise| promise.seen_at(now)).collect();
+    Ok(PromisePage::new(found, limit, upto.map(|id| PromiseId::from_stored(&id))))
+}
+
+/// The last promise that is looked at for a page; `None` if that reaches to the end.
+fn find_ahead(
+    connection: &Connection,
+    workspace: WorkspaceNo,
+    run: Option<RunId>,
+    after: &str,
+) -> Result<Option<String>, Fault> {
+    let ahead = MAX_PROMISES_LOOKED_AT as i64 - 1;
+    let found = match run {
+        None => {
+            let mut find = connection.prepare_cached(include_str!("../sql/find_promise_ahead.sql"))?;
+            find.query_row(params![workspace.0, after, ahead], |row| row.get(0)).optional()?
+        }
+        Some(run) => {
+            let mut find =
+                connection.prepare_cached(include_str!("../sql/find_promise_ahead_of_one_run.sql"))?;
+            find.query_row(params![workspace.0, after, ahead, bytes(run)], |row| row.get(0)).optional()?
+        }
+    };
+    Ok(found)
 }
 
 /// In the order of workspace names, not of their numbers.

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use hapax_engine::model::{IdempotencyKey, Promise, Timestamp, WorkspaceId};
 use hapax_engine::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleToken, Store,
-    StoreResult, TokenDigest,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage, SettleToken,
+    Store, StoreResult, TokenDigest,
 };
 use rusqlite::Connection;
 
@@ -33,7 +33,7 @@ impl PromiseBook for SqliteStore {
         self.readers().find(find).await
     }
 
-    async fn list_promises(&self, request: ListPromises) -> StoreResult<Vec<Promise>> {
+    async fn list_promises(&self, request: ListPromises) -> StoreResult<PromisePage> {
         let now = self.now();
         self.readers().read(move |connection| list_promises::list_promises(connection, &request, now)).await
     }

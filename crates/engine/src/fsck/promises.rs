@@ -28,15 +28,15 @@ pub(super) async fn check_all(
                 limit: MAX_PAGE,
             };
             let page = book.list_promises(request).await?;
-            let Some(last) = page.last().map(|last| last.id.clone()) else { break };
-            if after.as_ref().is_some_and(|after| last <= *after) {
-                return Err(StoreError::Broken(format!("the list of promises goes back at {last}")));
-            }
-            after = Some(last);
-            report.promises += page.len();
-            for promise in &page {
+            report.promises += page.promises.len();
+            for promise in &page.promises {
                 check_key(store, workspace, promise, released, report).await?;
             }
+            let Some(next) = page.next else { break };
+            if after.as_ref().is_some_and(|after| next <= *after) {
+                return Err(StoreError::Broken(format!("the list of promises goes back at {next}")));
+            }
+            after = Some(next);
         }
     }
     Ok(())

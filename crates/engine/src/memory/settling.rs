@@ -13,8 +13,8 @@ use crate::model::{
     decide_settle,
 };
 use crate::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleOutcome,
-    SettlePromise, SettleToken, Store, StoreResult, TokenDigest,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
+    SettleOutcome, SettlePromise, SettleToken, Store, StoreResult, TokenDigest,
 };
 
 impl State {
@@ -184,7 +184,7 @@ impl PromiseBook for MemoryStore {
         Ok(id.and_then(|id| state.find_promise(workspace, &id, now)))
     }
 
-    async fn list_promises(&self, request: ListPromises) -> StoreResult<Vec<Promise>> {
+    async fn list_promises(&self, request: ListPromises) -> StoreResult<PromisePage> {
         let (now, state) = (self.now(), self.state());
         let ListPromises { workspace, run, status, after, limit } = request;
         let after = after.unwrap_or_else(|| PromiseId::from_stored(""));
@@ -194,7 +194,9 @@ impl PromiseBook for MemoryStore {
             .filter(|promise| !promise.id.is_of_doubt())
             .filter(|promise| run.is_none_or(|run| promise.run == run))
             .filter(|promise| status.is_none_or(|status| promise.state_at(now).status() == status));
-        Ok(matching.take(limit.clamp(1, MAX_PAGE)).map(|promise| promise.clone().seen_at(now)).collect())
+        let limit = limit.clamp(1, MAX_PAGE);
+        let found = matching.take(limit).map(|promise| promise.clone().seen_at(now)).collect();
+        Ok(PromisePage::new(found, limit, None))
     }
 
     async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>> {

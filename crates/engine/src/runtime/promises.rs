@@ -13,8 +13,8 @@ use crate::model::{
     PromiseState, RunHead, RunId, Settlement, Timestamp, Wish, WriteToken,
 };
 use crate::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, SettleOutcome,
-    SettlePromise, SettleToken, StoreError, TokenDigest,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
+    SettleOutcome, SettlePromise, SettleToken, StoreError, TokenDigest,
 };
 
 /// What a settlement came to.
@@ -220,8 +220,9 @@ impl Engine {
         }
     }
 
-    /// Promises of this workspace in the order of their ids; the workspace in the request is replaced by this one.
-    pub async fn list_promises(&self, request: ListPromises) -> Result<Vec<Promise>, Error> {
+    /// Promises of this workspace in the order of their ids; the workspace in the request is replaced by this one. A page may be short and not the
+    /// last; [`PromisePage::next`] says.
+    pub async fn list_promises(&self, request: ListPromises) -> Result<PromisePage, Error> {
         let request = ListPromises { workspace: self.workspace.clone(), ..request };
         Ok(self.inner.answer(self.promise_book()?.list_promises(request)).await?)
     }

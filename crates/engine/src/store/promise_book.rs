@@ -24,8 +24,9 @@ pub trait PromiseBook: Send + Sync {
         key: &IdempotencyKey,
     ) -> StoreResult<Option<Promise>>;
 
-    /// Promises as they stand now, in the order of their ids. Those by which people rule on doubts are left out.
-    async fn list_promises(&self, request: ListPromises) -> StoreResult<Vec<Promise>>;
+    /// Promises as they stand now, in the order of their ids. Those by which people rule on doubts are left out. A page of those that stand so
+    /// may be short, or empty, and yet not be the last: no more than [`crate::limits::MAX_PROMISES_LOOKED_AT`] are looked at for it.
+    async fn list_promises(&self, request: ListPromises) -> StoreResult<PromisePage>;
 
     /// Settlements that came before their promise and still wait for it, in the order of workspaces and keys.
     async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>>;
@@ -81,6 +82,33 @@ pub struct ListPromises {
     pub after: Option<PromiseId>,
     /// How many at most; cut to [`crate::limits::MAX_PAGE`].
     pub limit: usize,
+}
+
+/// One page of promises.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PromisePage {
+    /// The promises.
+    pub promises: Vec<Promise>,
+    /// Where the next page goes on; `None` if there are no more.
+    pub next: Option<PromiseId>,
+}
+
+impl PromisePage {
+    /// What was found of at most `limit`, when those up to `looked_upto` were looked at, or all if that is `None`.
+    pub fn new(promises: Vec<Promise>, limit: usize, looked_upto: Option<PromiseId>) -> Self {
+        let last = promises.last().filter(|_| promises.len() >= limit).map(|last| last.id.clone());
+        PromisePage { next: last.or(looked_upto), promises }
+    }
+
+    /// Only the first `limit`: who asks for one more knows whether there is one.
+    #[must_use]
+    pub fn cut_to(mut self, limit: usize) -> Self {
+        if self.promises.len() > limit {
+            self.promises.truncate(limit);
+            self.next = self.promises.last().map(|last| last.id.clone());
+        }
+        self
+    }
 }
 
 /// Which early settlements to list.

@@ -141,12 +141,10 @@ pub(crate) async fn list(
     let workspace = identity.workspace.clone();
     let request = ListPromises { workspace, run, status, after, limit: limit + 1 };
     let found = app.engine_for(&identity).list_promises(request).await;
-    let mut found = found.map_err(|error| problem_of(&error))?;
-    let has_more = found.len() > limit;
-    found.truncate(limit);
-    let next_cursor = found.last().filter(|_| has_more).map(|last| pages.seal(last.id.as_str()));
+    let page = found.map_err(|error| problem_of(&error))?.cut_to(limit);
+    let next_cursor = page.next.map(|next| pages.seal(next.as_str()));
     let now = app.store.now();
-    let items = found.iter().map(|promise| shown_promise(promise, now)).collect();
+    let items = page.promises.iter().map(|promise| shown_promise(promise, now)).collect();
     Ok(Json(api::Page { items, next_cursor }))
 }
 

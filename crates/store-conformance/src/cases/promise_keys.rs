@@ -410,8 +410,14 @@ pub(super) async fn promises_are_listed_as_they_stand(t: &Stage) {
             limit,
         };
         async move {
-            let listed = book(t).list_promises(request).await.unwrap();
-            listed.into_iter().map(|promise| promise.id.as_str().to_string()).collect::<Vec<_>>()
+            let page = book(t).list_promises(request).await.unwrap();
+            let last = page.promises.last().map(|last| last.id.clone());
+            assert_eq!(
+                page.next,
+                last.filter(|_| page.promises.len() == limit),
+                "it goes on behind a full page"
+            );
+            page.promises.into_iter().map(|promise| promise.id.as_str().to_string()).collect::<Vec<_>>()
         }
     };
     let own = |step: &str| promise_of(&run, step).as_str().to_string();
@@ -472,7 +478,7 @@ pub(super) async fn promises_that_are_over_are_forgotten(t: &Stage) {
         after: None,
         limit: 10,
     };
-    let left = book(t).list_promises(left).await.unwrap();
+    let left = book(t).list_promises(left).await.unwrap().promises;
     assert_eq!(left.iter().map(|promise| promise.id.as_str()).collect::<Vec<_>>(), ["awaited", "open"]);
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::clock::ManualClock;
+use hapax_engine::limits::MAX_PROMISES_LOOKED_AT;
 use hapax_engine::model::{
     IdempotencyKey, KeyKind, KeyTarget, Promise, PromiseId, PromiseKey, PromiseRef, PromiseState,
     PromiseStatus, RunHead, RunId, RunStatus, Settlement, Wish, WorkspaceId, WriteToken,
@@ -16,6 +17,7 @@ use hapax_postgres_fixture::Database;
 use hapax_store_conformance::fixture::{SECOND, Stage, at_once, json, promise_of};
 use hapax_store_conformance::must;
 use hapax_store_postgres::{Migrated, PostgresOptions, migrate};
+use tokio_postgres::error::SqlState;
 
 use crate::fixture::{database, open, stage, until};
 
@@ -98,7 +100,11 @@ async fn of_creators_of_one_key_on_two_nodes_one_wins() {
     }
     let of =
         ListPromises { workspace: WorkspaceId::default(), run: None, status: None, after: None, limit: 100 };
-    assert_eq!(book(&nodes[0]).list_promises(of).await.unwrap().len(), 15, "who did not win left nothing");
+    assert_eq!(
+        book(&nodes[0]).list_promises(of).await.unwrap().promises.len(),
+        15,
+        "who did not win left nothing"
+    );
 }
 
 /// S4.26, G4.5: the same for runs; each that did not win is due at once and sees who has the key.
@@ -364,4 +370,64 @@ async fn tables_of_the_second_version_are_brought_up_to_date() {
             "the table lets in what the model does not know: {bad}"
         );
     }
+}
+
+/// However many stand otherwise, a page looks at a bounded number: it may be short, and says where to go on.
+#[tokio::test]
+async fn one_open_promise_among_very_many_is_found_page_by_page() {
+    let database = database().await;
+    let t = stage(&database.url(), PostgresOptions::default()).await;
+    must!(book(&t).create_promise(creation(alone(&t, "z-open"))).await.unwrap(), CreateOutcome::Created(_));
+    let fill = "INSERT INTO hapax.promises (workspace, id, run, status, settled_at, value)
+        SELECT w.id, 'done-' || lpad(n::text, 6, '0'), '00000000-0000-0000-0000-000000000000', 1, 0, '1'
+        FROM hapax.workspaces AS w, generate_series(1, $1::int4) AS n";
+    let many = 2 * MAX_PROMISES_LOOKED_AT as i32 + 1;
+    database.connect().await.unwrap().execute(fill, &[&many]).await.unwrap();
+    for run in [None, Some(RunId::NONE)] {
+        let (mut after, mut pages) = (None, Vec::new());
+        loop {
+            let (workspace, status) = (WorkspaceId::default(), Some(PromiseStatus::Pending));
+            let request = ListPromises { workspace, run, status, after, limit: 10 };
+            let page = book(&t).list_promises(request).await.unwrap();
+            pages.push(page.promises.iter().map(|promise| promise.id.to_string()).collect::<Vec<_>>());
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(pages, [vec![], vec![], vec!["z-open".to_owned()]], "{run:?}");
+    }
+    t.store.close().await.unwrap();
+}
+
+/// S4.8, S4.11, S4.15, S4.34: one table for keys of runs and promises, which refuses those that name two things, or nothing for ever.
+#[tokio::test]
+async fn the_table_of_keys_refuses_what_no_key_can_be() {
+    let database = database().await;
+    let admin = database.connect().await.unwrap();
+    let insert = async |kind: i16, run: bool, promise: bool, print: bool, ends: bool| {
+        let insert = "INSERT INTO hapax.keys (workspace, kind, key, run, promise, fingerprint, first_seen_at, expires_at)
+            SELECT 1, $1, 'k', CASE WHEN $2 THEN gen_random_uuid() END, CASE WHEN $3 THEN 'p' END,
+                CASE WHEN $4 THEN sha256('') END, 1, CASE WHEN $5 THEN 5 END";
+        let done = admin.execute(insert, &[&kind, &run, &promise, &print, &ends]).await;
+        admin.execute("DELETE FROM hapax.keys", &[]).await.unwrap();
+        match done {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.code(), Some(&SqlState::CHECK_VIOLATION), "{error}");
+                false
+            }
+        }
+    };
+    let (run, print, promise, ends) = (true, true, true, true);
+    assert!(insert(0, run, !promise, print, !ends).await);
+    assert!(insert(1, !run, promise, !print, !ends).await);
+    assert!(insert(1, !run, !promise, !print, ends).await, "a placeholder");
+    assert!(!insert(1, !run, !promise, !print, !ends).await, "a placeholder for ever");
+    assert!(!insert(0, !run, !promise, !print, ends).await, "a placeholder for a run");
+    assert!(!insert(0, run, promise, print, !ends).await, "two targets");
+    assert!(!insert(1, run, !promise, print, !ends).await, "the wrong kind");
+    assert!(!insert(0, !run, promise, !print, !ends).await, "the wrong kind");
+    assert!(!insert(0, run, !promise, !print, !ends).await, "the fingerprint");
+    assert!(!insert(1, !run, promise, print, !ends).await, "the fingerprint");
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use hapax_engine::limits::MAX_PROMISES_LOOKED_AT;
 use hapax_engine::model::{
     Advance, Advancing, Announced, Asked, ClosePolicy, Failure, Generation, IdempotencyKey, KeyKind,
     KeyRecord, KeyTarget, Name, Note, Noted, Parent, Payload, Promise, PromiseId, PromiseKey, PromiseRef,
@@ -290,7 +291,7 @@ async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
     let late = Promise { deadline_at: Some(store.now().plus(KEEP)), ..alone(&store, "late") };
     created(&store, late).await;
     let listed = async |status, after| {
-        let found = store.list_promises(list(status, after)).await.unwrap();
+        let found = store.list_promises(list(status, after)).await.unwrap().promises;
         found.iter().map(|promise| promise.id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(listed(None, None).await, ["late", "order/7"]);
@@ -301,7 +302,45 @@ async fn a_promise_that_stands_alone_is_made_once_and_reads_back_whole() {
     assert_eq!(listed(Some(PromiseStatus::TimedOut), None).await, ["late"]);
     assert!(listed(Some(PromiseStatus::Pending), None).await.is_empty());
     let everywhere = ListPromises { run: None, ..list(Some(PromiseStatus::TimedOut), None) };
-    assert_eq!(store.list_promises(everywhere).await.unwrap()[0].state, PromiseState::TimedOut);
+    assert_eq!(store.list_promises(everywhere).await.unwrap().promises[0].state, PromiseState::TimedOut);
+}
+
+/// However many stand otherwise, a page looks at a bounded number: it may be short, and says where to go on.
+#[tokio::test]
+async fn one_open_promise_among_very_many_is_found_page_by_page() {
+    let place = Place::new();
+    let store = place.open().await;
+    created(&store, alone(&store, "z-open")).await;
+    store.close().await.unwrap();
+    let fill = "INSERT INTO hapax_promises (workspace, id, run, created_at, status, settled_at, value)
+        WITH RECURSIVE counted (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < ?1)
+        SELECT 1, printf('done-%06d', n), zeroblob(16), 0, 1, 0, '1' FROM counted";
+    let many = 2 * MAX_PROMISES_LOOKED_AT + 1;
+    Connection::open(place.file()).unwrap().execute(fill, [many as i64]).unwrap();
+    let store = place.open().await;
+    for run in [None, Some(RunId::NONE)] {
+        let (mut after, mut pages) = (None, Vec::new());
+        loop {
+            let status = Some(PromiseStatus::Pending);
+            let request = ListPromises { workspace: workspace(), run, status, after, limit: 10 };
+            let page = store.list_promises(request).await.unwrap();
+            pages.push(page.promises.iter().map(|promise| promise.id.to_string()).collect::<Vec<_>>());
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(pages, [vec![], vec![], vec!["z-open".to_owned()]], "{run:?}");
+    }
+    let settled = ListPromises {
+        workspace: workspace(),
+        run: None,
+        status: Some(PromiseStatus::Resolved),
+        after: None,
+        limit: 2,
+    };
+    let page = store.list_promises(settled).await.unwrap();
+    assert_eq!((page.promises.len(), page.next), (2, Some(PromiseId::from_stored("done-000002"))));
 }
 
 /// Settled before or after they began to wait: no run sleeps through it.
