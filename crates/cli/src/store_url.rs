@@ -6,7 +6,7 @@ pub(crate) fn is_postgres(url: &str) -> bool {
 
 /// May several processes work on it at the same time?
 pub(crate) fn is_shared(url: &str) -> bool {
-    is_postgres(url) || (url.starts_with("sqlite:") && url.ends_with("?shared=true"))
+    is_postgres(url) || (url.starts_with("sqlite:") && url.contains("shared=true"))
 }
 
 /// The URL without what must not be shown: a password may stand before the host, or in the query.

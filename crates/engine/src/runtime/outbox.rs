@@ -131,13 +131,7 @@ impl Engine {
     /// Forgets an announcement that was delivered or given up, because nobody will ever want it. What a step left is not forgotten: its
     /// record says that it was left.
     pub async fn discard_announcement(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<Post, Error> {
-        if by.name.trim().is_empty() {
-            return Err(RulingRefused::Nobody.into());
-        }
-        if reason.trim().is_empty() {
-            return Err(RulingRefused::NoReason.into());
-        }
-        Payload::of(&(&by.name, reason))?;
+        check_stated(&by, reason)?;
         if id.announced().is_none() {
             return Err(Error::NoSuchPost(id.to_string()));
         }

@@ -176,7 +176,7 @@ pub(crate) async fn redeliver_many(
     let pages = app.list(&identity, "webhook-deliveries", &filter);
     let after = pages.open(asked.cursor.as_deref())?;
     let after = after.map(|place: String| EffectKey::from_stored(&place));
-    let by = identity.actor(asked.by.as_deref());
+    let by = identity.actor(Person::named(asked.by.as_deref())?);
     let again = app.subscriptions.redeliver_many(&to, status, after, limit, &by, &asked.reason);
     let (due, next) = again.await?;
     let next_cursor = next.map(|next| pages.seal(next.as_str()));
@@ -202,7 +202,7 @@ pub(crate) async fn discard(
 ) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
     let limit = limit_of(asked.limit)?;
     let of = app.subscriptions.get(&identity.workspace, &asked.subscription).await?;
-    let by = identity.actor(asked.by.as_deref());
+    let by = identity.actor(Person::named(asked.by.as_deref())?);
     let forgotten = app.subscriptions.discard_many(&of, limit, &by, &asked.reason).await?;
     Ok(Json(api::Page { items: shown(&forgotten), next_cursor: None }))
 }
