@@ -176,6 +176,7 @@ macro_rules! with_every_case {
             announcing {
                 the_end_by_a_command_is_told
                 the_end_of_children_with_their_parent_is_told
+                an_announcement_that_was_given_up_may_be_forgotten
             }
             waiting {
                 an_arrival_before_the_park_is_not_lost
@@ -308,7 +309,6 @@ macro_rules! with_every_case {
                 an_ended_claim_that_nobody_took_still_counts
                 a_delivery_is_done_tried_again_or_given_up
                 a_settled_one_may_be_delivered_once_more
-                a_settled_one_may_be_forgotten
                 after_effects_are_listed_in_order
                 a_run_stays_while_its_after_effects_are_under_way
                 a_run_stays_while_something_is_delivered_once_more

@@ -53,10 +53,20 @@ impl Dev {
 
     /// The same, with more arguments.
     pub fn start_with(folder: Rc<tempfile::TempDir>, arguments: &[&str]) -> Self {
+        Dev::launch(folder, arguments, &[])
+    }
+
+    /// The same, with secrets in its environment.
+    pub fn start_knowing(folder: Rc<tempfile::TempDir>, variables: &[(&str, &str)]) -> Self {
+        Dev::launch(folder, &[], variables)
+    }
+
+    fn launch(folder: Rc<tempfile::TempDir>, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut process = hapax()
             .args(["dev", "--listen", "127.0.0.1:0", "--json", "--data"])
             .arg(folder.path().join("data"))
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -1,9 +1,9 @@
 //! Telling those who want to know of the runs that the store itself ends.
 
 use hapax_engine::model::{
-    Announced, Post, PostStatus, RunHead, RunStatus, Subscriber, Subscribers, WorkspaceId,
+    Announced, Post, PostState, PostStatus, RunHead, RunStatus, Subscriber, Subscribers, WorkspaceId,
 };
-use hapax_engine::store::{ListPosts, SteerOutcome, SteerRun};
+use hapax_engine::store::{ListPosts, PostWish, Redeliver, RedeliverOutcome, SteerOutcome, SteerRun};
 
 use crate::fixture::*;
 use crate::must;
@@ -71,4 +71,26 @@ pub(super) async fn the_end_of_children_with_their_parent_is_told(t: &Stage) {
     let child = t.child_of(&parent, "child").start().await;
     must!(t.store.steer_run(command(&parent)).await.unwrap(), SteerOutcome::Steered(_));
     assert_eq!((told(t, &parent).await, told(t, &child).await), (of_cancelled(), of_cancelled()));
+}
+
+/// People may have one that is settled forgotten, so that it is counted among the dead no more; the journal says who wanted it.
+pub(super) async fn an_announcement_that_was_given_up_may_be_forgotten(t: &Stage) {
+    let run = t.pending().await;
+    must!(t.store.steer_run(command(&run)).await.unwrap(), SteerOutcome::Steered(_));
+    let claimed = t.claim_posts(ANN, &[("hook-1", 1)]).await.posts.remove(0);
+    let (workspace, id) = (claimed.workspace.clone(), claimed.id.clone());
+    let note = Some(noted_by(MEG, &run, "they are gone"));
+    let never = Redeliver { workspace, id, wish: PostWish::Never, note };
+    let under_way = t.store.redeliver(never.clone()).await.unwrap();
+    assert_eq!(under_way, RedeliverOutcome::UnderWay(claimed.clone()));
+    assert!(t.notes().await.is_empty());
+    let dead = Post { state: PostState::Dead { at: t.now() }, ..claimed.clone() };
+    assert!(t.finish(&claimed, dead.state).await);
+    let abroad = Redeliver { workspace: WorkspaceId::new("abroad").unwrap(), ..never.clone() };
+    assert_eq!(t.store.redeliver(abroad).await.unwrap(), RedeliverOutcome::NoSuchPost);
+    assert_eq!(t.store.redeliver(never.clone()).await.unwrap(), RedeliverOutcome::Forgotten(dead));
+    assert_eq!(t.store.redeliver(never).await.unwrap(), RedeliverOutcome::NoSuchPost);
+    assert_eq!(told(t, &run).await, of_cancelled()[1..], "the other one is still told");
+    assert_eq!(t.store.list_posts(t.all_posts()).await.unwrap().len(), 1);
+    assert_eq!(t.notes().await.len(), 1);
 }

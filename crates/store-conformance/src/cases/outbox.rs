@@ -274,23 +274,6 @@ pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
     assert_eq!(noted, reasons.map(|reason| Noted::Redelivered { reason: reason.into() }));
 }
 
-/// People may have a settled one forgotten, so that it is counted among the dead no more; the journal says who wanted it.
-pub(super) async fn a_settled_one_may_be_forgotten(t: &Stage) {
-    let run = left_one(t).await;
-    let claimed = t.claim_post(ANN).await;
-    let (workspace, id) = (claimed.workspace.clone(), claimed.id.clone());
-    let note = Some(noted_by(MEG, &run, "they are gone"));
-    let never = Redeliver { workspace, id, wish: PostWish::Never, note };
-    let under_way = t.store.redeliver(never.clone()).await.unwrap();
-    assert_eq!(under_way, RedeliverOutcome::UnderWay(claimed.clone()));
-    let dead = Post { state: PostState::Dead { at: t.now() }, ..claimed.clone() };
-    assert!(t.finish(&claimed, dead.state).await);
-    assert_eq!(t.store.redeliver(never.clone()).await.unwrap(), RedeliverOutcome::Forgotten(dead));
-    assert_eq!(t.store.redeliver(never).await.unwrap(), RedeliverOutcome::NoSuchPost);
-    assert!(t.store.list_posts(t.all_posts()).await.unwrap().is_empty());
-    assert_eq!(t.notes().await.len(), 1);
-}
-
 /// After-effects are listed by workspace and id, narrowed, and page by page.
 pub(super) async fn after_effects_are_listed_in_order(t: &Stage) {
     let here = t.driven().await;
