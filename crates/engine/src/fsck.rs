@@ -5,9 +5,11 @@
 
 mod entities;
 mod history;
+mod hooks;
 mod invariant;
 mod keys;
 mod posts;
+mod promise_keys;
 mod promises;
 mod released;
 mod report;
@@ -29,8 +31,8 @@ use snapshot::{Reading, Snapshot};
 /// Runs on one page: each comes with its payloads, so fewer than a list may hold.
 const PAGE: usize = 100;
 
-/// Walks every run, its records and history, every key, every promise and operation that is open, and every after-effect, and
-/// reports what breaks an invariant.
+/// Walks every run, its records and history, every key with what it names, every promise and operation that is open, every after-effect, and every
+/// webhook that waits, and reports what breaks an invariant.
 pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
     let mut report = Report::default();
     let (mut named, mut released) = (Named::default(), Released::default());
@@ -66,11 +68,12 @@ pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
             break;
         }
     }
-    keys::check_all(store, &named, &mut workspaces, &mut report).await?;
+    keys::check_all(store, &named, &mut workspaces, &mut released, &mut report).await?;
     posts::check_all(store, &mut report).await?;
     workspaces::add_set_up(store, &mut workspaces).await?;
     promises::check_all(store, &workspaces, &mut released, &mut report).await?;
     entities::check_all(store, &workspaces, &mut report).await?;
+    hooks::check_all(store, &mut report).await?;
     Ok(report)
 }
 

@@ -91,5 +91,8 @@ pub const PROBE_EVERY: Duration = Duration::from_secs(300);
 pub const MAX_PROBE_PAUSE: Duration = Duration::from_secs(3600);
 /// Leases in a row that may end without progress before a run is put aside for people.
 pub const MAX_STALLS: u32 = 10;
+/// How long after it was taken in a webhook that nobody has processed counts as forgotten. Servers look for those of a vanished one every few
+/// seconds.
+pub const HOOK_FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 /// Most violations one check of a store names; more are counted.
 pub const MAX_VIOLATIONS: usize = 1_000;

@@ -1,4 +1,4 @@
-//! Very many random interleavings of waiting, settling and timing out: none loses a wake-up, and each race has one winner.
+//! Very many random interleavings of making, waiting, settling and timing out: none loses a wake-up, and each race has one winner.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use fastrand::Rng;
 use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{
-    IdempotencyKey, Promise, PromiseKey, PromiseRef, PromiseState, RunHead, RunState, Settlement, Wish,
-    WorkspaceId,
+    IdempotencyKey, KeyKind, Promise, PromiseId, PromiseKey, PromiseRef, PromiseState, RunHead, RunId,
+    RunState, Settlement, Wish, WorkspaceId, WriteToken,
 };
-use hapax_engine::store::{AdvanceOutcome, SettleOutcome, SettlePromise};
+use hapax_engine::store::{AdvanceOutcome, CreateOutcome, CreatePromise, SettleOutcome, SettlePromise};
 
 use crate::Candidate;
 use crate::fixture::*;
@@ -28,9 +28,9 @@ macro_rules! interleaving_suite {
         mod interleaving {
             #[allow(unused_imports)]
             use super::*;
-            /// Invariants 41 and 43.
+            /// Invariants 41 and 43; S4.36: of two who make a promise under one key one wins.
             #[test]
-            fn no_interleaving_of_settling_waiting_and_timing_out_loses_a_wake_up() {
+            fn no_interleaving_of_making_settling_waiting_and_timing_out_loses_a_wake_up() {
                 $crate::run_interleavings($make_store);
             }
         }
@@ -68,6 +68,7 @@ async fn interleave(t: Arc<Stage>, n: u64) {
     };
     match rng.u32(..3) {
         0 => time_out(&t, &run, promise, key, &mut rng).await,
+        1 => contend(&t, &run, promise, key, &mut rng).await,
         _ => wait(&t, &run, promise, key, &mut rng).await,
     }
 }
@@ -147,4 +148,84 @@ async fn time_out(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempote
         }
         both => panic!("not one winner: {both:?}"),
     }
+}
+
+/// The run and somebody else, who is another run or comes from outside, make a promise under the same key, while it is settled by that: one has the
+/// key, the other is told whose it is, and what is settled is the promise of the one who has it.
+async fn contend(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyKey, rng: &mut Rng) {
+    let (settler_idles, first_idles, second_idles) = (rng.u32(..6), rng.u32(..6), rng.u32(..6));
+    let rival = match rng.bool() {
+        true => Some(t.order().granted_to(BOB).start().await),
+        false => None,
+    };
+    let (id, of) = match &rival {
+        Some(rival) => (promise_of(rival, "payment"), rival.id()),
+        None => (PromiseId::alone(&format!("rival of {key}")).expect("it is valid"), RunId::NONE),
+    };
+    let other = Promise { id, run: of, ..promise.clone() };
+    let opening = {
+        let (t, run, promise) = (t.clone(), run.clone(), promise.clone());
+        tokio::spawn(async move {
+            idle(first_idles).await;
+            open_and_park(&t, &run, promise).await;
+        })
+    };
+    let settling = {
+        let (t, by) = (t.clone(), PromiseRef::Key(key.clone()));
+        tokio::spawn(async move {
+            idle(settler_idles).await;
+            t.store.settle_promise(settlement(by, false)).await.unwrap()
+        })
+    };
+    idle(second_idles).await;
+    let mut refused_for = None;
+    match rival {
+        Some(rival) => open_and_park(t, &rival, other.clone()).await,
+        None => {
+            let workspace = WorkspaceId::default();
+            let request = CreatePromise { workspace, promise: other.clone(), token: WriteToken::fresh() };
+            let book = t.store.promise_book().expect("it keeps promises by key");
+            match book.create_promise(request).await.unwrap() {
+                CreateOutcome::Created(_) => {}
+                CreateOutcome::KeyConflict { existing } => refused_for = Some(existing),
+                CreateOutcome::Exists(there) => panic!("nobody made {there:?}"),
+            }
+        }
+    }
+    opening.await.unwrap();
+    let settled = settling.await.unwrap();
+    let find = async |id: &PromiseId| t.store.find_promise(&WorkspaceId::default(), id).await.unwrap();
+    let (first, second) =
+        (find(&promise.id).await.expect("a run makes one in any case"), find(&other.id).await);
+    let taken_by = |promise: &Promise| match &promise.state {
+        PromiseState::KeyTaken { by } => Some(by.clone()),
+        PromiseState::Pending | PromiseState::Settled { .. } | PromiseState::TimedOut => None,
+    };
+    let winner = match (taken_by(&first), second) {
+        (Some(by), Some(second)) => {
+            assert_eq!((by, refused_for), (second.id.clone(), None));
+            second
+        }
+        (None, Some(second)) => {
+            assert_eq!((taken_by(&second), refused_for), (Some(first.id.clone()), None));
+            first
+        }
+        (taken, None) => {
+            assert_eq!((taken, refused_for), (None, Some(first.id.clone())));
+            first
+        }
+    };
+    assert!(matches!(winner.state, PromiseState::Settled { .. }), "{winner:?}");
+    match settled {
+        SettleOutcome::Settled { promise, .. } => assert_eq!(promise.id, winner.id),
+        other => must!(other, SettleOutcome::Kept { .. }),
+    }
+    let named = t.store.find_key(&WorkspaceId::default(), KeyKind::Promise, &key).await.unwrap();
+    assert_eq!(named.and_then(|record| record.promise().cloned()), Some(winner.id));
+}
+
+async fn open_and_park(t: &Stage, run: &RunHead, promise: Promise) {
+    let until = promise.deadline_at;
+    let write = t.write(run).await.waits_for("payment", promise).parks_until(until).advance();
+    must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { .. });
 }

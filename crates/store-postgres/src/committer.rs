@@ -127,8 +127,9 @@ impl Committer {
     async fn commit(&self, batch: &Batch, is_committing: &AtomicBool) -> Result<(Written, Held), Fault> {
         let held = self.pools.commits.get().await?;
         let work = self.transact(&held, batch, is_committing);
-        let done = tokio::time::timeout(self.pools.commits.deadline(), work).await;
-        match done.unwrap_or(Err(Fault::OutOfTime)) {
+        let deadline = self.pools.commits.deadline();
+        let done = tokio::time::timeout(deadline, work).await;
+        match done.unwrap_or(Err(Fault::OutOfTime(deadline))) {
             Ok(written) => Ok((written, held)),
             Err(fault) => {
                 // The statement was a transaction by itself, or its transaction ended with the commit behind it.
@@ -226,8 +227,9 @@ impl Committer {
         if starts.is_empty() && moves.is_empty() {
             return held.give_back();
         }
-        let explained = tokio::time::timeout(self.pools.commits.deadline(), explain(&held, &starts, &moves));
-        match explained.await.unwrap_or(Err(Fault::OutOfTime)) {
+        let deadline = self.pools.commits.deadline();
+        let explained = tokio::time::timeout(deadline, explain(&held, &starts, &moves));
+        match explained.await.unwrap_or(Err(Fault::OutOfTime(deadline))) {
             Ok((rows_of_starts, heads)) => {
                 held.give_back();
                 self.answer_starts(starts, &rows_of_starts, written.now).await;

@@ -101,7 +101,8 @@ impl Considered {
         let held = connections.get().await.map_err(|fault| Trouble { fault, is_committing: false })?;
         let is_committing = AtomicBool::new(false);
         let work = self.transact(&held, batch, &is_committing);
-        let done = tokio::time::timeout(connections.deadline(), work).await.unwrap_or(Err(Fault::OutOfTime));
+        let deadline = connections.deadline();
+        let done = tokio::time::timeout(deadline, work).await.unwrap_or(Err(Fault::OutOfTime(deadline)));
         match done {
             Ok(has_woken) => {
                 held.give_back();

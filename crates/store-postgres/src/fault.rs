@@ -1,6 +1,7 @@
 //! What can go wrong inside an operation, and what its caller is told.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use hapax_engine::store::StoreError;
 use tokio_postgres::Error;
@@ -19,8 +20,8 @@ pub(crate) enum Fault {
     Rival,
     /// There was no connection, so nothing was sent.
     NotSent(String),
-    /// The time was over before an answer came.
-    OutOfTime,
+    /// So much time was over before an answer came.
+    OutOfTime(Duration),
 }
 
 impl From<Error> for Fault {
@@ -67,6 +68,10 @@ pub(crate) fn judge(error: &Error) -> Verdict {
     }
 }
 
+fn out_of_time(after: Duration) -> String {
+    format!("the server did not answer in time ({after:?})")
+}
+
 impl Fault {
     /// May the same transaction be tried again at once?
     pub(crate) fn is_collision(&self) -> bool {
@@ -75,7 +80,7 @@ impl Fault {
             Fault::Sql(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => true,
             Fault::Sql(error) => judge(error) == Verdict::Collision,
             Fault::Rival => true,
-            Fault::Broken(_) | Fault::Refused(_) | Fault::NotSent(_) | Fault::OutOfTime => false,
+            Fault::Broken(_) | Fault::Refused(_) | Fault::NotSent(_) | Fault::OutOfTime(_) => false,
         }
     }
 
@@ -84,7 +89,7 @@ impl Fault {
         match self {
             Fault::Sql(error) => matches!(judge(error), Verdict::Collision | Verdict::BadData),
             Fault::Refused(_) | Fault::Rival => true,
-            Fault::Broken(_) | Fault::NotSent(_) | Fault::OutOfTime => false,
+            Fault::Broken(_) | Fault::NotSent(_) | Fault::OutOfTime(_) => false,
         }
     }
 
@@ -93,7 +98,7 @@ impl Fault {
         match self {
             Fault::Sql(error) => judge(error) != Verdict::Lost,
             Fault::Broken(_) | Fault::Refused(_) | Fault::Rival => true,
-            Fault::NotSent(_) | Fault::OutOfTime => false,
+            Fault::NotSent(_) | Fault::OutOfTime(_) => false,
         }
     }
 
@@ -111,7 +116,7 @@ impl Fault {
             Fault::Refused(text) => StoreError::Refused(text),
             Fault::Rival => StoreError::Unavailable("other transactions were faster every time".into()),
             Fault::NotSent(text) => StoreError::Unavailable(text),
-            Fault::OutOfTime => StoreError::Unavailable("the server did not answer in time".into()),
+            Fault::OutOfTime(after) => StoreError::Unavailable(out_of_time(after)),
         }
     }
 
@@ -119,7 +124,7 @@ impl Fault {
     pub(crate) fn into_commit_error(self) -> StoreError {
         match self {
             Fault::Sql(error) if judge(&error) == Verdict::Lost => StoreError::Unknown(describe(&error)),
-            Fault::OutOfTime => StoreError::Unknown("the server did not answer in time".into()),
+            Fault::OutOfTime(after) => StoreError::Unknown(out_of_time(after)),
             other => other.into_store_error(),
         }
     }

@@ -183,7 +183,8 @@ impl Connections {
         let held = Arc::new(self.get().await?);
         let working = work(held.clone());
         let done = tokio::spawn(async move {
-            let answer = tokio::time::timeout(deadline, working).await.unwrap_or(Err(Fault::OutOfTime))?;
+            let answer = tokio::time::timeout(deadline, working).await;
+            let answer = answer.unwrap_or(Err(Fault::OutOfTime(deadline)))?;
             if let Some(held) = Arc::into_inner(held) {
                 held.give_back();
             }

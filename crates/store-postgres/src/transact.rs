@@ -105,7 +105,7 @@ impl Works {
             };
             let progress = Progress(AtomicU8::new(BEGINNING));
             let trying = tokio::time::timeout(deadline, self.attempt(&mut held, work, request, &progress));
-            let fault = match trying.await.unwrap_or(Err(Fault::OutOfTime)) {
+            let fault = match trying.await.unwrap_or(Err(Fault::OutOfTime(deadline))) {
                 Ok((outcome, is_sound)) => {
                     if is_sound {
                         held.give_back();
@@ -117,7 +117,7 @@ impl Works {
             // The connection goes, and with it whatever the transaction wrote or locked, unless it was committed.
             drop(held);
             match (progress.0.load(Ordering::Relaxed), fault) {
-                (WORKING, Fault::OutOfTime) => {
+                (WORKING, Fault::OutOfTime(_)) => {
                     let why = format!("the work did not end within {deadline:?}; nothing of it was written");
                     return Ok(R::failed(Failure::retryable(why)));
                 }

@@ -40,3 +40,5 @@ pub(super) const CHILDREN_ARE_TOLD: u8 = 46;
 pub(super) const LEFT_BY_ITS_STEP: u8 = 50;
 /// At most one operation holds an entity.
 pub(super) const ONE_HOLDER: u8 = 68;
+/// A webhook that was taken in is processed.
+pub(super) const HOOKS_ARE_PROCESSED: u8 = 69;

@@ -1,9 +1,10 @@
-//! Keys and subjects: which run they name, and how long they live.
+//! Keys and subjects: what they name, and how long they live.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
 use super::invariant::{KEY_HAS_FINGERPRINT, KEY_IN_WORKSPACE, KEY_OUTLIVES_RUN, ONE_RUN_PER_KEY};
+use super::promise_keys::{self, Claims};
 use super::released::Released;
 use super::report::{Report, Violation};
 use super::snapshot::Snapshot;
@@ -83,8 +84,10 @@ pub(super) async fn check_all(
     store: &dyn Store,
     named: &Named,
     workspaces: &mut BTreeSet<WorkspaceId>,
+    released: &mut Released,
     report: &mut Report,
 ) -> StoreResult<()> {
+    let mut claims = Claims::default();
     let mut after: Option<StoredKey> = None;
     loop {
         let page = store.list_keys(after.clone()).await?;
@@ -98,7 +101,10 @@ pub(super) async fn check_all(
             workspaces.insert(place.workspace.clone());
             match (place.kind, &record.target) {
                 (KeyKind::Run, KeyTarget::Run { run, .. }) => check_place(place, *run, named, report),
-                (KeyKind::Promise, KeyTarget::Promise(_) | KeyTarget::Nothing) => {}
+                (KeyKind::Promise, KeyTarget::Promise(_)) => {
+                    promise_keys::check_named(store, place, record, released, report).await?;
+                }
+                (KeyKind::Promise, KeyTarget::Nothing) => claims.note(place, record, store.now()),
                 (kind, target) => {
                     let what = format!("the {} key {} names {target:?}", kind.as_str(), place.key);
                     report.add(Violation { invariant: ONE_RUN_PER_KEY, run: None, what });
@@ -106,6 +112,7 @@ pub(super) async fn check_all(
             }
         }
     }
+    claims.check(store, report).await?;
     for ((_, workflow, subject), runs) in named.subjects.iter().filter(|(_, runs)| runs.len() > 1) {
         let what = format!("{} open runs of {workflow} on subject {subject}", runs.len());
         report.add(Violation { invariant: ONE_RUN_PER_KEY, run: runs.first().copied(), what });

@@ -1,4 +1,4 @@
-//! Promises and their keys: a promise that can still be settled is found by its key.
+//! Promises and their keys: a promise that can still be settled is found by its key, which is not over before it (G4.2).
 
 use std::collections::BTreeSet;
 
@@ -70,5 +70,6 @@ async fn names(
     id: &PromiseId,
 ) -> StoreResult<bool> {
     let record = store.find_key(workspace, KeyKind::Promise, key).await?;
-    Ok(record.is_some_and(|record| record.promise() == Some(id)))
+    let now = store.now();
+    Ok(record.is_some_and(|record| record.promise() == Some(id) && record.is_live(now)))
 }

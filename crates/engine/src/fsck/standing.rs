@@ -154,9 +154,20 @@ fn prospect(snapshot: &Snapshot, step: &StepRecord) -> Result<Prospect, String> 
             match snapshot.log.promises.iter().find(|promise| promise.id == id) {
                 Some(promise) if promise.state == PromiseState::Pending => Ok(Prospect::Arrival),
                 Some(_) => Ok(Prospect::Arrived),
-                // The record does not name one that stands alone; some that the run waits for must be there.
-                None if snapshot.log.promises.iter().any(Promise::stands_alone) => Ok(Prospect::Arrival),
-                None => Err(format!("step {} waits for a promise that is not there", step.id)),
+                // The record does not name one that stands alone, and two steps may wait for the same: what can be said is that one of
+                // those that the run waits for is to come, or that all came.
+                None => {
+                    let promises = snapshot.log.promises.iter();
+                    let alone: Vec<&Promise> = promises.filter(|promise| promise.stands_alone()).collect();
+                    let is_pending = |promise: &&Promise| promise.state == PromiseState::Pending;
+                    match alone.iter().any(is_pending) {
+                        true => Ok(Prospect::Arrival),
+                        false if alone.is_empty() => {
+                            Err(format!("step {} waits for a promise that is not there", step.id))
+                        }
+                        false => Ok(Prospect::Arrived),
+                    }
+                }
             }
         }
         StepKind::Child => match step.child.and_then(|child| snapshot.children.get(&child)) {

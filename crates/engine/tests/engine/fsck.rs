@@ -2,6 +2,8 @@
 
 #[path = "fsck/lying_book.rs"]
 mod lying_book;
+#[path = "fsck/lying_promises.rs"]
+mod lying_promises;
 #[path = "fsck/lying_store.rs"]
 mod lying_store;
 
@@ -10,16 +12,19 @@ use std::sync::Arc;
 
 use hapax_engine::clock::ManualClock;
 use hapax_engine::fsck::fsck;
-use hapax_engine::limits::MAX_STALLS;
+use hapax_engine::limits::{HOOK_FORGOTTEN_AFTER, MAX_STALLS};
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    Asked, EffectKey, EventKind, Fence, Fingerprint, Generation, Home, IdempotencyKey, KeyRecord, KeyTarget,
-    Lease, Post, Promise, PromiseKey, PromiseState, RunHead, RunId, RunState, Settlement, StepKind,
-    StepState, Timestamp, Version, WorkspaceId,
+    Asked, EffectKey, EventKind, Fence, Fingerprint, Generation, Home, HookId, HookStatus, IdempotencyKey,
+    KeyRecord, KeyTarget, Lease, Payload, Post, Promise, PromiseId, PromiseKey, PromiseRef, PromiseState,
+    RunHead, RunId, RunState, Settlement, StepKind, StepState, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::model::{Drive, RunFacts};
-use hapax_engine::store::StoredKey;
+use hapax_engine::store::{
+    FinishHook, KeptEarly, NewHook, ReceivedHook, SettleOutcome, SettlePromise, StoredKey,
+};
 use hapax_store_conformance::fixture::*;
+use hapax_store_conformance::must;
 use lying_store::{Lie, LyingStore};
 
 fn stage() -> Stage {
@@ -39,8 +44,8 @@ async fn found(stage: &Stage, about: &RunHead, lie: Lie) -> BTreeSet<u8> {
 }
 
 macro_rules! finds {
-    ($stage:expr, $run:expr, $lie:expr, $($invariant:literal),+) => {
-        assert_eq!(found($stage, $run, $lie).await, BTreeSet::from([$($invariant),+]))
+    ($stage:expr, $run:expr, $lie:expr, $($invariant:literal),*) => {
+        assert_eq!(found($stage, $run, $lie).await, BTreeSet::from([$($invariant),*]))
     };
 }
 
@@ -520,6 +525,105 @@ async fn invariant_39_a_promise_whose_key_does_not_name_it() {
     };
     finds!(&stage, &run, Lie { keys: named, ..Lie::NONE }, 39);
     finds!(&stage, &run, Lie { keys: |keys| keys.clear(), ..Lie::NONE }, 39);
+}
+
+/// G4.2: the key ended, and the promise waits for somebody who cannot find it any more.
+#[tokio::test]
+async fn invariant_39_a_key_that_ends_before_its_promise() {
+    let stage = stage();
+    let run = keyed_promise(&stage).await;
+    let ended = |keys: &mut Vec<_>| lying_store::key_record(keys).expires_at = Some(Timestamp::EPOCH);
+    finds!(&stage, &run, Lie { keys: ended, ..Lie::NONE }, 39);
+}
+
+/// While a settled promise has its key the end of that is known, neither sooner nor later.
+#[tokio::test]
+async fn invariant_39_a_key_that_does_not_end_when_its_promise_says() {
+    let stage = stage();
+    let run = keyed_promise(&stage).await;
+    must!(stage.settle(&run, "payment", "1").await, SettleOutcome::Settled { .. });
+    let soon = |keys: &mut Vec<_>| lying_store::key_record(keys).expires_at = Some(Timestamp::EPOCH);
+    finds!(&stage, &run, Lie { keys: soon, ..Lie::NONE }, 39);
+    let never = |keys: &mut Vec<_>| lying_store::key_record(keys).expires_at = None;
+    finds!(&stage, &run, Lie { keys: never, ..Lie::NONE }, 39);
+}
+
+#[tokio::test]
+async fn invariant_39_a_key_of_a_promise_that_is_not_there() {
+    let stage = stage();
+    let run = keyed_promise(&stage).await;
+    finds!(&stage, &run, Lie { promise: |promise| *promise = None, ..Lie::NONE }, 39);
+}
+
+#[tokio::test]
+async fn invariant_39_a_key_of_a_promise_that_has_another() {
+    let stage = stage();
+    let run = keyed_promise(&stage).await;
+    let bare = |promise: &mut Option<Promise>| promise.as_mut().unwrap().key = None;
+    finds!(&stage, &run, Lie { promise: bare, ..Lie::NONE }, 39);
+    let lost = |promise: &mut Option<Promise>| {
+        promise.as_mut().unwrap().state = PromiseState::KeyTaken { by: promise_of_other() };
+    };
+    finds!(&stage, &run, Lie { promise: lost, ..Lie::NONE }, 39);
+}
+
+/// G4.1, S4.15: a key is claimed for a promise exactly as long as its settlement is kept.
+#[tokio::test]
+async fn invariant_6_a_claimed_key_without_its_settlement() {
+    let stage = stage();
+    let run = stage.pending().await;
+    let early = SettlePromise {
+        promise: PromiseRef::Key(IdempotencyKey::new("stripe:ch_1").unwrap()),
+        keep_for: Some(HOUR),
+        ..settlement_of(&run, "payment", "1")
+    };
+    must!(stage.store.settle_promise(early).await.unwrap(), SettleOutcome::Kept { .. });
+    finds!(&stage, &run, Lie { early: |kept| kept.clear(), ..Lie::NONE }, 6);
+    finds!(&stage, &run, Lie { keys: |keys| keys.clear(), ..Lie::NONE }, 6);
+    let later = |kept: &mut Vec<KeptEarly>| kept[0].early.expires_at = Timestamp::EPOCH.plus(1000 * HOUR);
+    finds!(&stage, &run, Lie { early: later, ..Lie::NONE }, 6);
+    stage.pass(HOUR);
+    finds!(&stage, &run, Lie { early: |kept| assert!(kept.is_empty()), ..Lie::NONE },);
+}
+
+/// What the run waits for stands alone, and all of it has come.
+#[tokio::test]
+async fn invariant_41_a_run_that_sleeps_on_though_all_that_stands_alone_is_settled() {
+    let stage = stage();
+    let run = stage.driven().await;
+    let mut write = stage.write(&run).await;
+    for id in ["one", "two"] {
+        let id = PromiseId::alone(id).unwrap();
+        let step = id.to_string();
+        write = write.waits_for(&step, Promise::pending(id, RunId::NONE, stage.now(), None));
+    }
+    let run = write.parks().done().await;
+    fn settle(promise: &mut Promise) {
+        let settlement = Settlement::Resolved(json("1"));
+        promise.state = PromiseState::Settled { at: Timestamp::EPOCH, settlement };
+    }
+    finds!(&stage, &run, Lie { log: |log| settle(&mut log.promises[0]), ..Lie::NONE },);
+    finds!(&stage, &run, Lie { log: |log| log.promises.iter_mut().for_each(settle), ..Lie::NONE }, 41);
+}
+
+/// S2.45: a provider that was told that its event is here does not send it again.
+#[tokio::test]
+async fn invariant_69_a_webhook_that_nobody_processes() {
+    let stage = stage();
+    stage.pending().await;
+    let id = HookId { workspace: WorkspaceId::default(), source: name("stripe"), event: "evt_1".into() };
+    let book = stage.store.hook_book().unwrap();
+    let hook = NewHook { id: id.clone(), headers: Payload::null(), body: Vec::new() };
+    must!(book.receive_hook(hook).await.unwrap(), ReceivedHook::New(_));
+    stage.pass(HOOK_FORGOTTEN_AFTER);
+    assert!(stage.fsck().await.is_clean());
+    stage.pass(SECOND);
+    let report = stage.fsck().await;
+    assert_eq!(report.violations.iter().map(|found| found.invariant).collect::<Vec<_>>(), [69], "{report}");
+    assert!(report.to_string().contains("evt_1"), "{report}");
+    let finish = FinishHook { id, attempts: 0, status: HookStatus::Failed, outcome: None };
+    assert!(book.finish_hook(finish).await.unwrap());
+    assert!(stage.fsck().await.is_clean());
 }
 
 fn promise_of_other() -> hapax_engine::model::PromiseId {

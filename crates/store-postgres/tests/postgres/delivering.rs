@@ -10,7 +10,7 @@ use hapax_store_conformance::fixture::{ANN, BOB, SECOND, Stage, note_of};
 use hapax_store_conformance::must;
 use hapax_store_postgres::PostgresOptions;
 
-use crate::fixture::{database, stage};
+use crate::fixture::{database, stage, until};
 
 const RUNS: usize = 40;
 
@@ -134,7 +134,12 @@ async fn what_is_to_be_delivered_once_more_outlives_a_purge_under_way() {
         let t = t.clone();
         async move { t.store.purge(request).await.unwrap() }
     });
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    let deleting = "SELECT EXISTS (SELECT FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event = 'PgSleep')";
+    until("the purge", Duration::from_secs(30), async || {
+        admin.query_one(deleting, &[]).await.unwrap().get(0)
+    })
+    .await;
     must!(t.redeliver(&post).await, RedeliverOutcome::Due(_));
     assert_eq!(purging.await.unwrap().runs, 50);
     t.view(&run).await;

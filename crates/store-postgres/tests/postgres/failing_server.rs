@@ -131,12 +131,12 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     // The connections are there and used before the server falls silent.
     t.view(&run).await;
     proxy.set(Way::Hold);
-    let began = Instant::now();
     let here = WorkspaceId::default();
     let (read, write) = tokio::join!(t.store.find_run(&here, run.id()), t.store.advance_run(again.clone()));
-    assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
-    assert!(matches!(write, Err(StoreError::Unknown(_))), "{write:?}");
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    // By this deadline, not by the one that holds if nobody says another.
+    let at_deadline = |why: &str| why.ends_with("did not answer in time (2s)");
+    assert!(matches!(&read, Err(StoreError::Unavailable(why)) if at_deadline(why)), "{read:?}");
+    assert!(matches!(&write, Err(StoreError::Unknown(why)) if at_deadline(why)), "{write:?}");
     proxy.set(Way::Pass);
     let errors = AtomicU64::new(0);
     let outcome = insist(|| t.store.advance_run(again.clone()), &errors).await;

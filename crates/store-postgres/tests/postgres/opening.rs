@@ -1,7 +1,5 @@
 //! Every way in which opening can go wrong has its own answer, and none of them shows the password.
 
-use std::time::{Duration, Instant};
-
 use hapax_postgres_fixture::Database;
 use hapax_store_postgres::{OpenError, PostgresOptions, PostgresStore};
 
@@ -48,11 +46,11 @@ async fn no_server_is_told_at_once() {
 async fn a_server_that_says_nothing_is_given_up() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let began = Instant::now();
     let url = format!("postgres://ann:canary@127.0.0.1:{port}/orders?connect_timeout=1");
     let error = refused(&url, PostgresOptions::default()).await;
     assert!(matches!(error, OpenError::NoServer { .. }), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(30));
+    // By what the address says, not by what holds if it says nothing.
+    assert!(error.to_string().contains("did not answer within 1s"), "{error}");
 }
 
 #[tokio::test]

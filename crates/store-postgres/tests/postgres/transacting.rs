@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hapax_engine::model::{
@@ -213,10 +213,9 @@ async fn work_that_takes_too_long_is_cut_off() {
             std::future::pending().await
         })
     });
-    let began = Instant::now();
     let failure = failure(bank.t.store.transact(work).await.unwrap());
-    assert!(failure.message().contains("did not end within"), "{failure}");
-    assert!(began.elapsed() < 30 * deadline, "{:?}", began.elapsed());
+    // By this deadline, not by the one that holds if nobody says another.
+    assert!(failure.message().contains("did not end within 1s;"), "{failure}");
     until("the end of the transaction", 30 * deadline, async || bank.transactions_left().await == 0).await;
     assert_eq!((bank.ledger().await, bank.recorded(&run).await), (vec![], 0));
     must!(bank.t.store.transact(booking(&run, 2)).await.unwrap(), TransactOutcome::Done { .. });

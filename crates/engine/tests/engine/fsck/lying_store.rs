@@ -20,6 +20,8 @@ pub(crate) struct Lie {
     pub(crate) posts: fn(&mut Vec<Post>),
     pub(crate) operations: fn(&mut Vec<Operation>),
     pub(crate) entity: fn(&mut Option<Entity>),
+    pub(crate) promise: fn(&mut Option<Promise>),
+    pub(crate) early: fn(&mut Vec<KeptEarly>),
 }
 
 impl Lie {
@@ -32,6 +34,8 @@ impl Lie {
         posts: |_| (),
         operations: |_| (),
         entity: |_| (),
+        promise: |_| (),
+        early: |_| (),
     };
 }
 
@@ -72,7 +76,7 @@ impl Store for LyingStore {
     }
 
     fn promise_book(&self) -> Option<&dyn PromiseBook> {
-        self.store.promise_book()
+        Some(self)
     }
 
     fn entity_book(&self) -> Option<&dyn EntityBook> {
@@ -133,7 +137,9 @@ impl Store for LyingStore {
     }
 
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
-        self.store.find_promise(workspace, id).await
+        let mut promise = self.store.find_promise(workspace, id).await?;
+        (self.lie.promise)(&mut promise);
+        Ok(promise)
     }
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {

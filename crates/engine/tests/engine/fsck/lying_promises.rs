@@ -1,0 +1,53 @@
+//! The same lies about promises and what is kept for them.
+
+use async_trait::async_trait;
+use hapax_engine::model::{IdempotencyKey, Promise, Timestamp, WorkspaceId};
+use hapax_engine::store::*;
+
+use super::lying_store::LyingStore;
+
+impl LyingStore {
+    fn promises(&self) -> &dyn PromiseBook {
+        self.store.promise_book().expect("the store keeps promises")
+    }
+}
+
+#[async_trait]
+impl PromiseBook for LyingStore {
+    async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>> {
+        let all = ListEarly { workspace: None, after: None, limit: 1000 };
+        let mut kept = self.promises().list_early(all).await?;
+        (self.lie.early)(&mut kept);
+        let place = |one: &KeptEarly| (one.workspace.clone(), one.key.clone());
+        kept.retain(|one| request.after.as_ref().is_none_or(|after| place(one) > *after));
+        Ok(kept)
+    }
+
+    async fn create_promise(&self, request: CreatePromise) -> StoreResult<CreateOutcome> {
+        self.promises().create_promise(request).await
+    }
+
+    async fn find_promise_by_key(
+        &self,
+        workspace: &WorkspaceId,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<Promise>> {
+        self.promises().find_promise_by_key(workspace, key).await
+    }
+
+    async fn list_promises(&self, request: ListPromises) -> StoreResult<PromisePage> {
+        self.promises().list_promises(request).await
+    }
+
+    async fn put_settle_token(&self, token: SettleToken) -> StoreResult<bool> {
+        self.promises().put_settle_token(token).await
+    }
+
+    async fn find_settle_token(&self, digest: &TokenDigest) -> StoreResult<Option<SettleToken>> {
+        self.promises().find_settle_token(digest).await
+    }
+
+    async fn purge_promises(&self, over_before: Timestamp, limit: usize) -> StoreResult<usize> {
+        self.promises().purge_promises(over_before, limit).await
+    }
+}
