@@ -22,8 +22,15 @@ struct Requirement {
 enum Remedy {
     /// A command that may be run here without asking, given root on a Debian.
     DebianPackages { install: &'static str },
-    /// A command that changes the person's own setup, so it is only named.
-    Advice { run: &'static str },
+    /// A command that may be run here without asking, where rustup manages the toolchain.
+    RustupComponent { add: &'static str },
+}
+
+/// What we may do to this machine without asking.
+#[derive(Clone, Copy)]
+struct Permissions {
+    install_packages: bool,
+    add_components: bool,
 }
 
 const REQUIREMENTS: &[Requirement] = &[
@@ -52,27 +59,44 @@ const REQUIREMENTS: &[Requirement] = &[
         },
     },
     Requirement {
+        name: "curl",
+        needed_for: "tests that run the calls of the documentation as they are written",
+        is_present: || CommandLine::new("curl --version").succeeds(),
+        remedy: Remedy::DebianPackages {
+            install: "apt-get install --yes --no-install-recommends curl ca-certificates",
+        },
+    },
+    Requirement {
+        name: "strace",
+        needed_for: "tests of a disk that fails, in whose place it refuses",
+        is_present: || CommandLine::new("strace -f -o /dev/null true").succeeds(),
+        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends strace" },
+    },
+    Requirement {
         name: "rustfmt",
         needed_for: "the formatting check",
         is_present: || CommandLine::new("cargo fmt --version").succeeds(),
-        remedy: Remedy::Advice { run: "rustup component add rustfmt" },
+        remedy: Remedy::RustupComponent { add: "rustup component add rustfmt" },
     },
     Requirement {
         name: "clippy",
         needed_for: "the lints",
         is_present: || CommandLine::new("cargo clippy --version").succeeds(),
-        remedy: Remedy::Advice { run: "rustup component add clippy" },
+        remedy: Remedy::RustupComponent { add: "rustup component add clippy" },
     },
 ];
 
 /// Installs what is missing where that is allowed; otherwise names every missing thing and its remedy.
 pub(crate) fn meet() -> Result<()> {
-    let may_install = may_install_packages();
+    let permissions = Permissions {
+        install_packages: may_install_packages(),
+        add_components: CommandLine::new("rustup --version").succeeds(),
+    };
     let mut unmet = Vec::new();
     for requirement in REQUIREMENTS {
         if (requirement.is_present)() {
             println!("    {}: present", requirement.name);
-        } else if !try_to_install(requirement, may_install)? {
+        } else if !try_to_install(requirement, permissions)? {
             println!("    {}: MISSING", requirement.name);
             unmet.push(requirement.what_to_do());
         }
@@ -82,12 +106,14 @@ pub(crate) fn meet() -> Result<()> {
 }
 
 /// Whether the requirement is met afterwards.
-fn try_to_install(requirement: &Requirement, may_install: bool) -> Result<bool> {
-    let Some(install) = requirement.remedy.command_to_run(may_install) else { return Ok(false) };
+fn try_to_install(requirement: &Requirement, permissions: Permissions) -> Result<bool> {
+    let Some(install) = requirement.remedy.command_to_run(permissions) else { return Ok(false) };
     println!("    {}: missing, installing it with `{install}`", requirement.name);
-    // The lists may be absent (a fresh image) or cut off from the network while the package is in
-    // the cache, so the install itself is the judge.
-    CommandLine::new("apt-get update").run()?;
+    if matches!(requirement.remedy, Remedy::DebianPackages { .. }) {
+        // The lists may be absent (a fresh image) or cut off from the network while the package is in
+        // the cache, so the install itself is the judge.
+        CommandLine::new("apt-get update").run()?;
+    }
     let install = CommandLine::new(install).with_env("DEBIAN_FRONTEND", "noninteractive").run()?;
     Ok(install.success() && (requirement.is_present)())
 }
@@ -109,7 +135,7 @@ impl Requirement {
     fn what_to_do(&self) -> String {
         let remedy = match self.remedy {
             Remedy::DebianPackages { install } => format!("(as root, on Debian) {install}"),
-            Remedy::Advice { run } => run.to_owned(),
+            Remedy::RustupComponent { add } => add.to_owned(),
         };
         format!("  {} is missing (needed for {})\n    get it with: {remedy}", self.name, self.needed_for)
     }
@@ -117,29 +143,41 @@ impl Requirement {
 
 impl Remedy {
     /// The command to run now, if this remedy is one we may apply ourselves.
-    fn command_to_run(self, may_install: bool) -> Option<&'static str> {
+    fn command_to_run(self, permissions: Permissions) -> Option<&'static str> {
         match self {
-            Self::DebianPackages { install } if may_install => Some(install),
-            Self::DebianPackages { .. } | Self::Advice { .. } => None,
+            Self::DebianPackages { install } => permissions.install_packages.then_some(install),
+            Self::RustupComponent { add } => permissions.add_components.then_some(add),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
     use super::*;
 
-    #[test]
-    fn packages_are_installed_only_where_that_is_allowed() {
-        let remedy = Remedy::DebianPackages { install: "apt-get install gcc" };
-        assert_eq!(remedy.command_to_run(true), Some("apt-get install gcc"));
-        assert_eq!(remedy.command_to_run(false), None);
-    }
+    /// Programs that every Debian has: their packages are essential there.
+    const ON_EVERY_DEBIAN: &[&str] = &["bash", "flock", "id", "mkfifo", "script", "sh"];
+    /// Programs that came with cargo, which runs this.
+    const OF_THE_TOOLCHAIN: &[&str] = &["rustc", "rustdoc"];
+    /// Programs that only `cargo xtask fuzz-api` starts, and asks for itself.
+    const OF_OTHER_CHORES: &[&str] = &["python3"];
 
     #[test]
-    fn advice_is_never_run() {
-        let remedy = Remedy::Advice { run: "rustup component add clippy" };
-        assert_eq!(remedy.command_to_run(true), None);
+    fn what_is_missing_is_installed_only_where_that_is_allowed() {
+        let packages = Remedy::DebianPackages { install: "apt-get install gcc" };
+        let component = Remedy::RustupComponent { add: "rustup component add clippy" };
+        let nothing = Permissions { install_packages: false, add_components: false };
+        let both = [packages, component].map(|remedy| remedy.command_to_run(nothing));
+        assert_eq!(both, [None, None]);
+        let root = Permissions { install_packages: true, ..nothing };
+        assert_eq!(packages.command_to_run(root), Some("apt-get install gcc"));
+        assert_eq!(component.command_to_run(root), None);
+        let rustup = Permissions { add_components: true, ..nothing };
+        assert_eq!(packages.command_to_run(rustup), None);
+        assert_eq!(component.command_to_run(rustup), Some("rustup component add clippy"));
     }
 
     #[test]
@@ -147,6 +185,39 @@ mod tests {
         for requirement in REQUIREMENTS {
             let advice = requirement.what_to_do();
             assert!(advice.contains(requirement.name) && advice.contains("get it with: "), "{advice}");
+        }
+    }
+
+    /// So that a test cannot come to need what a fresh machine lacks and nobody is told of.
+    #[test]
+    fn every_program_that_is_started_by_name_is_required_or_on_every_machine() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+        let mut started = BTreeSet::new();
+        for folder in ["crates", "examples", "xtask"] {
+            collect_programs(&root.join(folder), &mut started);
+        }
+        assert!(started.contains("strace") && started.contains("bash"), "they are found: {started:?}");
+        let always = [ON_EVERY_DEBIAN, OF_THE_TOOLCHAIN, OF_OTHER_CHORES].concat();
+        let is_met = |program: &str| {
+            let is_required =
+                REQUIREMENTS.iter().any(|requirement| requirement.what_to_do().contains(program));
+            always.contains(&program) || is_required
+        };
+        let unmet: Vec<_> = started.iter().filter(|program| !is_met(program)).collect();
+        assert!(unmet.is_empty(), "not in REQUIREMENTS: {unmet:?}");
+    }
+
+    fn collect_programs(folder: &Path, started: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                collect_programs(&path, started);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(path).unwrap();
+                // A `Command` of clap is another thing.
+                let named = text.split("Command::new(\"").skip(1).filter(|_| text.contains("std::process"));
+                started.extend(named.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+            }
         }
     }
 }

@@ -6,11 +6,13 @@ mod support {
 }
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
+use serde_json::Value;
 use support::dev::{Dev, hapax};
 use support::serve::Serve;
 
@@ -33,6 +35,55 @@ fn one_line_tells_all_that_a_first_run_needs() {
 
     let ended = dev.stop(Signal::TERM);
     assert_eq!((ended.status.code(), ended.output.as_str()), (Some(0), ""), "one line and no more");
+}
+
+/// A server as a person starts it; it ends with the test.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The README's first command: the lines that it prints to be copied, run by a shell as they stand there.
+#[test]
+fn the_three_calls_that_a_person_is_shown_do_what_is_said_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = hapax();
+    command.args(["dev", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path().join("data"));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut server = Started(child);
+    let printed = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut welcome = String::new();
+    for line in printed {
+        welcome.push_str(&line);
+        welcome.push('\n');
+        if line.contains("Ctrl-C") {
+            break;
+        }
+    }
+
+    // A call is what stands between two numbered lines or blank ones.
+    let calls: Vec<&str> =
+        welcome.split("\n\n").filter_map(|part| part.find("curl ").map(|at| &part[at..])).collect();
+    let answers: Vec<Value> = calls
+        .iter()
+        .map(|call| {
+            let output = Command::new("sh").args(["-c", call]).output().expect("sh and curl are there");
+            let said = String::from_utf8_lossy(&output.stdout);
+            serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {call}\n{said}"))
+        })
+        .collect();
+    let [created, again, refused] = &answers[..] else { panic!("three calls are shown: {welcome}") };
+    assert_eq!(created["created"], true, "{created}");
+    assert_eq!((&again["created"], &again["run"]["id"]), (&false.into(), &created["run"]["id"]), "{again}");
+    assert_eq!(refused["status"], 422, "{refused}");
+    assert_eq!(refused["code"], "idempotency_key_conflict", "{refused}");
+    for part in ["\"created\": false", "(422)", "export HAPAX_SERVER="] {
+        assert!(welcome.contains(part), "{part}: {welcome}");
+    }
 }
 
 #[test]
