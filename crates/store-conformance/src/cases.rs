@@ -119,6 +119,7 @@ macro_rules! with_every_case {
                 every_kind_of_step_is_kept
                 a_record_is_replaced_as_its_step_moves_on
                 an_older_version_writes_nothing
+                no_transition_is_made_under_an_older_version
                 a_paused_worker_cannot_write_after_a_takeover
                 who_gave_the_lease_back_writes_nothing
                 a_closed_run_is_not_written
