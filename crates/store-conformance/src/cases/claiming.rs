@@ -111,7 +111,7 @@ pub(super) async fn resting_runs_are_not_due(t: &Stage) {
     assert!(claimed.runs.is_empty() && claimed.next_wake_at.is_none(), "{claimed:?}");
 }
 
-/// S0.21, invariants 17, 19: a living lease is not taken; one that has ended is, under a higher fence.
+/// S3.12, S0.21, invariants 17, 19: a living lease is not taken; one that has ended is, under a higher fence.
 pub(super) async fn only_an_ended_lease_is_taken_over(t: &Stage) {
     let held = t.driven().await;
     t.pass(LEASE - std::time::Duration::from_millis(1));
