@@ -16,7 +16,7 @@ fn page() -> String {
     std::fs::read_to_string(Path::new(ROOT).join("docs/http-contract.md")).unwrap()
 }
 
-/// S2.31, S2.32, S0.4-S0.14 and the rest of the contract, as a caller would try them. A block that no answers stand under would not be checked,
+/// S2.31, S2.32, S0.4 to S0.7, S0.13, S0.14 and the rest of the contract, as a caller would try them. A block that no answers stand under would not be checked,
 /// so there is none.
 #[test]
 fn every_call_of_the_contract_answers_as_the_page_says() {

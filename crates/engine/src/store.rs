@@ -61,7 +61,7 @@ pub use transact::{RecordOutput, Transact, TransactOutcome};
 use crate::limits::{MAX_COUNTED_POSTS, MAX_PAGE};
 use crate::model::{
     Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, PostStatus, Promise, PromiseId,
-    RunEvent, RunId, Timestamp, Version, WorkspaceId,
+    RunEvent, RunId, RunStatus, Timestamp, Version, WorkspaceId,
 };
 
 /// What a store answers: an outcome that the caller must look at, or an error sorted by remedy.
@@ -270,8 +270,10 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
                     depth.dead += page.len() as u64;
                 } else {
                     depth.undelivered += page.len() as u64;
-                    let oldest_at = page.iter().map(|post| post.created_at).chain(depth.oldest_at).min();
-                    depth.oldest_at = oldest_at;
+                    let made = page.iter().map(|post| post.created_at);
+                    depth.oldest_at = made.chain(depth.oldest_at).min();
+                    let due = page.iter().filter_map(|post| post.state.due_at());
+                    depth.first_due_at = due.chain(depth.first_due_at).min();
                 }
                 match page.last() {
                     Some(last) if page.len() == limit => {
@@ -283,6 +285,23 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
         }
         depth.undelivered = depth.undelivered.min(MAX_COUNTED_POSTS as u64);
         Ok(depth)
+    }
+
+    /// Since when the run that has been due the longest is due, over all workspaces and whoever serves its workflow: nobody has
+    /// claimed it, or the lease of its holder ended then. `None` if none is due. Stores that can tell without reading runs do.
+    async fn find_longest_due(&self) -> StoreResult<Option<Timestamp>> {
+        let (mut longest, mut before) = (None, None);
+        loop {
+            let statuses = vec![RunStatus::Pending, RunStatus::Running, RunStatus::Waiting];
+            let request = ListRuns { workspace: None, statuses, workflow: None, before, limit: MAX_PAGE };
+            let page = self.list_runs(request).await?;
+            let due = page.runs.iter().filter_map(|run| run.head.state.wake_at());
+            longest = due.chain(longest).min();
+            before = page.next;
+            if before.is_none() {
+                return Ok(longest.filter(|at| *at <= self.now()));
+            }
+        }
     }
 
     /// Waits until everything accepted is written, and lets go of what the store holds.

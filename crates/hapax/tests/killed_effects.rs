@@ -216,6 +216,7 @@ impl Ledger for File {
     }
 }
 
+/// G0.4, S3.15, S3.21: what a lease and a version cannot undo is told apart by the key of the effect, or is in doubt for people to see.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_every_point_on_sqlite() {
     let mut doubts = 0;

@@ -81,6 +81,7 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
+/// S3.14: `SET NX PX` lets one in.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_many_gets_it() {
     let redis = Redis::start().await;

@@ -270,6 +270,11 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
             "Attempts to deliver an after-effect that failed.",
             stats.undelivered,
         ),
+        (
+            "hapax_after_effects_given_up_total",
+            "After-effects given up here: the last of their attempts failed, or would never have gone well.",
+            stats.given_up,
+        ),
     ];
     for (name, help, count) in counts {
         out.counter(name, help, count);
@@ -325,6 +330,21 @@ fn write_store(out: &mut Exposition, reading: &Reading, now: Timestamp) {
         "hapax_outbox_oldest_age_seconds",
         "Age of the oldest after-effect that waits; 0 if there is none.",
         age(figures.outbox.oldest_at),
+    );
+    out.gauge(
+        "hapax_outbox_late_seconds",
+        "For how long the longest due after-effect has been due and not delivered; 0 if none is due. One that failed is due when it is to be tried again.",
+        age(figures.outbox.first_due_at),
+    );
+    out.gauge(
+        "hapax_oldest_due_run_age_seconds",
+        "For how long the longest due run has been due without anybody taking it, or since the lease of its holder ended; 0 if none is due.",
+        age(figures.longest_due_at),
+    );
+    out.gauge(
+        "hapax_oldest_unprocessed_webhook_age_seconds",
+        "How long the oldest webhook that was taken in has waited to be processed; 0 if there is none.",
+        age(figures.oldest_unprocessed_hook_at),
     );
     out.gauge(
         "hapax_outbox_dead",

@@ -102,6 +102,7 @@ macro_rules! with_every_case {
                 a_run_that_keeps_losing_its_worker_is_put_aside
                 progress_forgives_lost_leases
                 a_timer_wakes_a_waiting_run
+                the_longest_due_run_is_known_whoever_serves_it
             }
             leases {
                 a_renewed_lease_ends_later
@@ -118,6 +119,7 @@ macro_rules! with_every_case {
                 every_kind_of_step_is_kept
                 a_record_is_replaced_as_its_step_moves_on
                 an_older_version_writes_nothing
+                no_transition_is_made_under_an_older_version
                 a_paused_worker_cannot_write_after_a_takeover
                 who_gave_the_lease_back_writes_nothing
                 a_closed_run_is_not_written
@@ -308,6 +310,7 @@ macro_rules! with_every_case {
                 only_the_holder_says_how_it_went
                 an_ended_claim_that_nobody_took_still_counts
                 a_delivery_is_done_tried_again_or_given_up
+                the_first_due_is_known_whatever_its_target
                 a_settled_one_may_be_delivered_once_more
                 after_effects_are_listed_in_order
                 a_run_stays_while_its_after_effects_are_under_way

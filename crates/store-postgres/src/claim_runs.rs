@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use hapax_engine::limits::MAX_CLAIM;
+use hapax_engine::limits::{MAX_CLAIM, MAX_WORKFLOWS_LOOKED_AT};
 use hapax_engine::model::{ClaimDecision, Grant, RunEvent, RunHead, RunId, Timestamp, decide_claim};
 use hapax_engine::store::{ClaimRuns, Claimed};
 use tokio_postgres::Row;
@@ -226,6 +226,14 @@ async fn find_next_wake(held: &Held, served: &Served) -> Result<Option<Timestamp
     let statement = held.prepare_cached(include_str!("../sql/find_next_wake.sql")).await?;
     let found = held.query(&statement, &[&served.workflows, &served.versions]).await?;
     Ok(rows::at_most_one(&found, |mut row| row.maybe_at())?.flatten())
+}
+
+/// Since when the run that has been due the longest is due.
+pub(crate) async fn find_longest_due(held: Arc<Held>, now: Timestamp) -> Result<Option<Timestamp>, Fault> {
+    let statement = held.prepare_cached(include_str!("../sql/find_longest_due.sql")).await?;
+    let found = held.query(&statement, &[&(MAX_WORKFLOWS_LOOKED_AT as i64)]).await?;
+    let first = rows::at_most_one(&found, |mut row| row.maybe_at())?.flatten();
+    Ok(first.filter(|at| *at <= now))
 }
 
 #[cfg(test)]

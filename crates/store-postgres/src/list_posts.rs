@@ -82,7 +82,12 @@ pub(crate) async fn measure_outbox(held: Arc<Held>) -> Result<OutboxDepth, Fault
     let found =
         query(&held, include_str!("../sql/measure_outbox.sql"), &[&(MAX_COUNTED_POSTS as i64)]).await?;
     let depth = rows::at_most_one(&found, |mut row| {
-        Ok(OutboxDepth { undelivered: row.count()?, oldest_at: row.maybe_at()?, dead: row.count()? })
+        Ok(OutboxDepth {
+            undelivered: row.count()?,
+            oldest_at: row.maybe_at()?,
+            dead: row.count()?,
+            first_due_at: row.maybe_at()?,
+        })
     })?;
     Ok(depth.unwrap_or_default())
 }

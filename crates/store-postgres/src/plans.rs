@@ -107,7 +107,7 @@ async fn check_all(client: &Client, rows: i32) {
 }
 
 /// Which index a statement goes by, and what it looks for in it.
-const GOES_BY: [(&str, &str, &str); 37] = [
+const GOES_BY: [(&str, &str, &str); 41] = [
     // S4.12: promises by key.
     ("find_promise_by_key", "keys_pkey", "key = "),
     ("find_promises_of_keys", "keys_pkey", "key = "),
@@ -121,7 +121,11 @@ const GOES_BY: [(&str, &str, &str); 37] = [
     ("list_waiters", "promise_waiters_pkey", "promise = "),
     ("list_promises_of_log", "promise_waiters_of_run", "run = "),
     ("list_promises_of_run", "promises_of_run", "run = "),
-    ("list_promises_alone", "promises_alone", "id > "),
+    ("list_promises", "promises_pkey", "id <= "),
+    ("list_promises_alone", "promises_alone", "id <= "),
+    ("find_promise_ahead", "promises_pkey", "id > "),
+    ("find_promise_ahead_alone", "promises_alone", "id > "),
+    ("find_longest_due", "runs_due", "> ROW("),
     ("list_promises_to_purge", "promises_alone_over", "< $1"),
     ("list_early", "early_settlements_pkey", "key > "),
     ("find_settle_token", "settle_tokens_pkey", "digest = "),
@@ -158,6 +162,7 @@ async fn check_indexes(client: &Client) {
     }
 }
 
+/// S4.12, S4.13: promises by key, and keys by promise; and everything else.
 #[tokio::test]
 async fn every_statement_goes_by_an_index_whether_the_tables_are_empty_or_full() {
     let database = Database::empty().await.unwrap();

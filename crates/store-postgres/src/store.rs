@@ -519,6 +519,11 @@ impl Store for PostgresStore {
         self.read(list_posts::measure_outbox).await
     }
 
+    async fn find_longest_due(&self) -> StoreResult<Option<Timestamp>> {
+        let now = self.now();
+        self.read(|held| claim_runs::find_longest_due(held, now)).await
+    }
+
     async fn close(&self) -> StoreResult<()> {
         drop(self.lanes.write().expect("no holder panics").take());
         if let Ok(all) = self.turns.acquire_many(self.transactions as u32).await {

@@ -29,6 +29,7 @@ mod entity_notes;
 mod fault;
 mod file_identity;
 mod find;
+mod find_longest_due;
 mod finish_hook;
 mod finish_operation;
 mod finish_post;

@@ -54,7 +54,12 @@ fn list_in(
 pub(crate) fn measure_outbox(connection: &Connection) -> Result<OutboxDepth, Fault> {
     let mut measure = connection.prepare_cached(include_str!("../sql/measure_outbox.sql"))?;
     let found = rows::at_most_one(measure.query([MAX_COUNTED_POSTS as i64])?, |mut row| {
-        Ok(OutboxDepth { undelivered: row.count()?, oldest_at: row.maybe_at()?, dead: row.count()? })
+        Ok(OutboxDepth {
+            undelivered: row.count()?,
+            oldest_at: row.maybe_at()?,
+            dead: row.count()?,
+            first_due_at: row.maybe_at()?,
+        })
     })?;
     Ok(found.unwrap_or_default())
 }

@@ -26,6 +26,7 @@ use tokio::task::coop::consume_budget;
 
 use crate::append_notes::AppendNotes;
 use crate::connect::open_for_reading;
+use crate::find_longest_due::find_longest_due;
 use crate::job::{Job, Task, Verb};
 use crate::limits::{BREATH, LINGER};
 use crate::open::{open, open_read_only};
@@ -344,6 +345,11 @@ impl Store for SqliteStore {
 
     async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
         self.readers.read(list_posts::measure_outbox).await
+    }
+
+    async fn find_longest_due(&self) -> StoreResult<Option<Timestamp>> {
+        let now = self.now();
+        self.readers.read(move |connection| find_longest_due(connection, now)).await
     }
 
     async fn close(&self) -> StoreResult<()> {

@@ -86,7 +86,7 @@ fn document(value: &Value) -> EntityDocument {
     judge(&value.to_string()).unwrap_or_else(|problems| panic!("{problems:#?}")).document().clone()
 }
 
-/// S1.14, S1.17, S1.19: the step of the seed, in both spellings, and in both formats.
+/// G1.1, S1.14, S1.17, S1.19: the step of the seed, in both spellings, and in both formats.
 #[test]
 fn the_step_of_the_seed_is_read_in_json_and_yaml() {
     let json = closing(

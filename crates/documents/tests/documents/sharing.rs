@@ -10,7 +10,7 @@ use hapax_engine::memory::MemoryStore;
 use hapax_engine::{Engine, EngineOptions};
 use serde_json::json;
 
-/// S0.20, S0.21, S0.26, S0.27, S0.39: whoever picks a run up, each of its steps is run once, and what the losers do changes nothing.
+/// S3.22, S0.20, S0.21, S0.26, S0.27, S0.39: whoever picks a run up, each of its steps is run once, and what the losers do changes nothing.
 #[tokio::test]
 async fn two_engines_run_each_step_once() {
     let clock = Arc::new(ManualClock::default());

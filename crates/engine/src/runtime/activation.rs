@@ -138,7 +138,11 @@ impl Activation {
         }
         match record.state.status() {
             StepStatus::Cancelled => Entered::GivenUp,
-            status if status.is_final() => Entered::Done(record),
+            status if status.is_final() => {
+                let (run, status) = (self.facts.id, status.as_str());
+                tracing::debug!(%run, step = %id, status, "step already done, advancing");
+                Entered::Done(record)
+            }
             _ => Entered::Open(record),
         }
     }

@@ -67,3 +67,18 @@ impl EngineOptions {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S3.10: a lease is for 30 seconds unless told otherwise, and what could not work is refused.
+    #[test]
+    fn a_lease_is_for_half_a_minute_and_never_too_short_to_renew() {
+        let usual = EngineOptions::default();
+        assert_eq!(usual.lease_for, Duration::from_secs(30));
+        assert!(usual.check().is_ok());
+        let short = EngineOptions { lease_for: MIN_LEASE - Duration::from_millis(1), ..usual };
+        assert!(short.check().is_err());
+    }
+}

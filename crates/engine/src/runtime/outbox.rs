@@ -267,7 +267,13 @@ async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post) {
             return;
         }
         match inner.answer(inner.store.finish_post(finish.clone())).await {
-            Ok(_) => return,
+            Ok(was_ours) => {
+                if was_ours && finish.state.status() == PostStatus::Dead {
+                    Counters::add(&inner.counters.given_up);
+                    tracing::warn!(key = %finish.id, attempt = finish.attempt, "an after-effect was given up");
+                }
+                return;
+            }
             Err(error) => {
                 tracing::warn!(key = %finish.id, %error, "how a delivery went could not be written")
             }

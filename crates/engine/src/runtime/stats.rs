@@ -51,6 +51,8 @@ stats! {
     delivered,
     /// Attempts to deliver one that failed.
     undelivered,
+    /// After-effects given up: the last of their attempts failed, or would never have gone well.
+    given_up,
     /// Writes refused because the lease was lost.
     fenced_writes,
     /// Writes sent again because the run had changed.

@@ -102,6 +102,9 @@ pub struct OutboxDepth {
     pub undelivered: u64,
     /// When the oldest of those counted was made.
     pub oldest_at: Option<Timestamp>,
+    /// When the first of them was or will be due; of one that is being delivered, when its deliverer is given up. One that failed is
+    /// due when it is to be tried again, so what lies before now is late because nobody delivers it.
+    pub first_due_at: Option<Timestamp>,
     /// Given up.
     pub dead: u64,
 }

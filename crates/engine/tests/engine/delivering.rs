@@ -125,6 +125,8 @@ async fn an_after_effect_that_cannot_be_delivered_is_dead_until_people_say_other
     until_status(&bench, &bench.engine, 1, PostStatus::Dead).await;
     let dead = bench.engine.list_after_effects(Some(PostStatus::Dead), None, 10).await.unwrap().remove(0);
     assert_eq!((dead.attempts, dead.failure.unwrap().message()), (3, "no route"));
+    let counted = async || (bench.engine.stats().given_up == 1).then_some(());
+    bench.eventually("it is counted once", counted).await;
     broken.store(false, Ordering::SeqCst);
     let by = Actor { name: "ada".into(), role: Role::Operator };
     bench.engine.redeliver(&dead.id, by.clone(), "the route is back").await.unwrap();

@@ -44,7 +44,7 @@ fn gated(
 
 type Work = std::pin::Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
 
-/// S3.8, S3.9, S3.18, invariant 21: a node that lost its lease writes nothing and starts nothing.
+/// S0.20, S0.26, S3.6, S3.8, S3.9, S3.18, invariant 21: a node that lost its lease writes nothing and starts nothing.
 #[tokio::test]
 async fn a_paused_worker_cannot_record_after_takeover() {
     let bench = Bench::new();
@@ -77,7 +77,7 @@ async fn a_paused_worker_cannot_record_after_takeover() {
     bench.check().await;
 }
 
-/// Invariant 20: a step that takes longer than a lease keeps it, because the holder renews.
+/// S3.11, invariant 20: a step that takes longer than a lease keeps it, because the holder renews.
 #[tokio::test]
 async fn a_slow_step_keeps_its_lease() {
     let bench = Bench::new();
@@ -102,7 +102,7 @@ async fn a_slow_step_keeps_its_lease() {
     bench.check().await;
 }
 
-/// S3.3, S3.4: overlapping sweeps, signals and resumes drive a run once.
+/// S3.1, S3.5, S3.3, S3.4: overlapping sweeps, signals and resumes drive a run once.
 #[tokio::test]
 async fn overlapping_calls_drive_a_run_once() {
     let bench = Bench::new();
@@ -389,7 +389,7 @@ async fn a_lease_renewed_late_lets_the_run_go_on() {
     assert_eq!(engine.stats().takeovers, 0);
 }
 
-/// S3.18: by the time its start is confirmed a run may be under way, taken over from the very node that started it.
+/// G3.2, S3.18: by the time its start is confirmed a run may be under way, taken over from the very node that started it.
 #[tokio::test(start_paused = true)]
 async fn a_start_confirmed_late_does_not_begin_the_run_again() {
     let clock = Arc::new(SystemClock::following_tokio(Timestamp::EPOCH));

@@ -55,6 +55,7 @@ impl Lease for Reluctant {
     }
 }
 
+/// S3.7: with a lease outside the store.
 #[tokio::test]
 async fn a_run_waits_for_its_lease_outside_without_asking_all_the_time() {
     let mut kept = None;

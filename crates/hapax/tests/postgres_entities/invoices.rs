@@ -144,7 +144,7 @@ async fn by_two(nodes: &[Hapax; 2], id: &str, step: &str, input: serde_json::Val
     assert_eq!((done, outcomes.iter().filter(refused).count()), (1, 1), "{outcomes:?}");
 }
 
-/// S1.9: of two who regenerate one invoice at once, one makes a clone, and the original is taken away once.
+/// S1.2, S1.9: of two who regenerate one invoice at once, one makes a clone, and the original is taken away once.
 /// S1.10, S1.54: of two who apply one payment at once, one does, be the invoice sent or overdue.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_callers_make_one_clone_and_one_payment() {

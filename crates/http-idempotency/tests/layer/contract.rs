@@ -64,7 +64,7 @@ async fn a_retry_gets_the_same_bytes_and_nothing_is_charged_again(stage: Stage) 
     assert_eq!((stats.new, stats.replays, stats.stored), (1, 2, 1));
 }
 
-/// S2.32, S2.12, S2.36.
+/// G2.1, S2.32, S2.12, S2.36.
 async fn another_amount_is_a_conflict_that_tells_what_is_stored(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     let first = world.send(pay("abc", 5)).await;
@@ -83,7 +83,7 @@ async fn another_amount_is_a_conflict_that_tells_what_is_stored(stage: Stage) {
     assert_eq!(world.layer.stats().conflicts, 1);
 }
 
-/// S2.33, S2.13: exactly one charge, both receive the same body.
+/// G2.2, S2.33, S2.13: exactly one charge, both receive the same body.
 async fn two_at_once_charge_once_and_get_the_same_body(stage: Stage) {
     let world = gated_world(&stage, Policy::default());
     let one = world.send_aside(pay("abc", 5));
@@ -97,7 +97,7 @@ async fn two_at_once_charge_once_and_get_the_same_body(stage: Stage) {
     assert_eq!(world.shop.charges(), 1);
 }
 
-/// S2.13.
+/// G2.2, S2.13.
 async fn past_its_patience_a_caller_is_told_that_the_first_is_in_progress(stage: Stage) {
     let world = gated_world(&stage, Policy::default());
     let first = world.send_aside(pay("abc", 5));
@@ -307,6 +307,7 @@ async fn patch_and_delete_are_held_to_the_contract(stage: Stage) {
     assert_eq!(world.shop.charges(), 2);
 }
 
+/// G2.4: also a failure, and an answer of 5xx.
 async fn what_began_is_stored_whatever_it_came_to(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     for status in [200, 202, 204, 303, 402, 422, 500, 502, 503] {
@@ -322,6 +323,7 @@ async fn what_began_is_stored_whatever_it_came_to(stage: Stage) {
     }
 }
 
+/// G2.4: what was refused before it began is not kept.
 async fn what_did_not_begin_may_be_tried_again_under_its_key(stage: Stage) {
     let world = World::new(&stage, Policy::default());
     for status in [400, 401, 403, 404, 405, 406, 409, 411, 412, 413, 415, 428, 429] {

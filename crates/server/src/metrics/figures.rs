@@ -33,6 +33,8 @@ pub(super) struct StoreFigures {
     pub(super) oldest_operation_in_doubt_at: Option<Timestamp>,
     pub(super) oldest_request_at: Option<Timestamp>,
     pub(super) outbox: OutboxDepth,
+    pub(super) longest_due_at: Option<Timestamp>,
+    pub(super) oldest_unprocessed_hook_at: Option<Timestamp>,
 }
 
 /// What is known of the store.
@@ -91,8 +93,18 @@ impl Figures {
             }),
             oldest_request_at,
             outbox: self.store.measure_outbox().await?,
+            longest_due_at: self.store.find_longest_due().await?,
+            oldest_unprocessed_hook_at: self.find_oldest_unprocessed_hook().await?,
         })
     }
+
+    /// When the oldest webhook came that was taken in and that nobody has processed.
+    async fn find_oldest_unprocessed_hook(&self) -> Result<Option<Timestamp>, StoreError> {
+        let Some(book) = self.store.hook_book() else { return Ok(None) };
+        let oldest = book.list_unprocessed_hooks(self.store.now(), 1).await?;
+        Ok(oldest.first().map(|hook| hook.received_at))
+    }
+
     /// Operations in doubt in the workspaces that have entity workflows, and since when the oldest is.
     async fn count_in_doubt(&self, entities: &Entities) -> Result<(usize, Option<Timestamp>), StoreError> {
         let Some(book) = self.store.entity_book() else { return Ok((0, None)) };

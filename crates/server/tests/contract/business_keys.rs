@@ -11,7 +11,7 @@ fn named(definition: &str, key: &str, amount: u64) -> Value {
     body
 }
 
-/// S0.4-S0.7, S0.12-S0.14: a key makes the second request find the first one's run.
+/// S0.4-S0.8, S0.12-S0.14: a key makes the second request find the first one's run.
 #[tokio::test]
 async fn a_run_is_created_once_per_key() {
     let server = TestServer::sqlite().await;
@@ -21,7 +21,7 @@ async fn a_run_is_created_once_per_key() {
     let first = server.post(RUNS, &body, &[]).await;
     assert_eq!((first.status, &first.json()["created"]), (201, &json!(true)), "{}", first.text());
     let run = run_of(&first);
-    assert!(run.starts_with("run_"));
+    assert!(echo.starts_with("def_") && run.starts_with("run_"), "{echo} {run}");
     assert_eq!(first.header("location"), Some(format!("{RUNS}/{run}").as_str()));
     let ended = server.end(&run).await;
     assert_eq!(ended["run"]["status"], "COMPLETED", "{ended}");

@@ -22,7 +22,7 @@ async fn send_at_once(server: &TestServer, body: &Value, headers: &[(&str, &str)
     join_all(requests).await
 }
 
-/// S0.2, S0.5, S0.13; RELIABILITY 7, 9: one run, a thousand answers with its id, one of them says that it made it.
+/// S0.3, S0.38, S0.2, S0.5, S0.13; RELIABILITY 7, 9: one run, a thousand answers with its id, one of them says that it made it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_creates_under_one_business_key_make_one_run() {
     let server = TestServer::sqlite().await;

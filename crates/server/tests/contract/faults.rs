@@ -140,7 +140,7 @@ async fn a_caller_who_hangs_up_stops_nothing() {
     run_of(&retry);
 }
 
-/// CONTRACT §2: rotating the secret of a credential keeps its scope.
+/// G2.3, CONTRACT §2: rotating the secret of a credential keeps its scope.
 #[tokio::test]
 async fn rotation_keeps_the_scope_of_request_keys() {
     let server = TestServer::memory().await;

@@ -195,7 +195,7 @@ async fn both_kinds_of_key_work_together() {
     assert_eq!(count_runs(&server).await, 1);
 }
 
-/// S2.41, CONTRACT §3: the contract in force is published, without a credential.
+/// S2.49, S2.41, CONTRACT §3: the contract in force is published, without a credential.
 #[tokio::test]
 async fn the_policy_is_published() {
     let server = TestServer::memory().await;

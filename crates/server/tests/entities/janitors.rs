@@ -126,7 +126,7 @@ async fn what_is_held_is_in_doubt_until_people_decide() {
     }
 }
 
-/// S1.42, S1.44, S1.45, S1.46, S1.47: a server that knows of a claim which no janitor covers does not start, and names workflow and module.
+/// S1.43, S1.42, S1.44, S1.45, S1.46, S1.47: a server that knows of a claim which no janitor covers does not start, and names workflow and module.
 #[tokio::test]
 async fn a_server_without_the_janitor_of_a_declared_claim_refuses_to_start() {
     let clock = Arc::new(ManualClock::default());

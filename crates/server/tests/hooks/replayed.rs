@@ -9,7 +9,7 @@ use super::shop::{STRIPE_SOURCE, Shop, told};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Issue 6, must hold: a signed webhook replayed 100 times concurrently and again after 24 h has one effect. S4.29.
+/// S0.15, S2.45, S4.2, S4.29; issue 6, must hold: a signed webhook replayed 100 times concurrently and again after 24 h has one effect.
 #[tokio::test]
 async fn a_webhook_replayed_a_hundred_times_at_once_and_a_day_later_has_one_effect() {
     let shop = Shop::open().await;
@@ -32,7 +32,7 @@ async fn a_webhook_replayed_a_hundred_times_at_once_and_a_day_later_has_one_effe
     assert_eq!(events[0]["status"], "applied");
 }
 
-/// CONTRACT §9: the same for a webhook that starts a run, whatever else it carries the second time.
+/// S0.15, S0.16, CONTRACT §9: the same for a webhook that starts a run, whatever else it carries the second time.
 #[tokio::test]
 async fn an_event_starts_one_run_however_often_it_comes() {
     let shop = Shop::open().await;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{IdempotencyKey, OnDoubt, RetryPolicy, WorkspaceId};
-use hapax_engine::store::{KeyPlace, Uses};
-use hapax_engine::{Ctx, Failure};
+use hapax_engine::limits::KEEP_EARLY_FOR;
+use hapax_engine::model::{HookId, IdempotencyKey, Name, OnDoubt, Payload, RetryPolicy, WorkspaceId};
+use hapax_engine::store::{KeyPlace, NewHook, Uses};
+use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use hapax_server::identity::INSTALLATION;
 use serde_json::json;
 use tower::ServiceExt;
@@ -143,6 +144,54 @@ async fn settlements_are_counted_by_what_came_of_them() {
         assert_eq!(scrape.value(&series), count, "{outcome}");
     }
     assert_eq!(scrape.value("hapax_early_settlements_expired_total"), 0.0);
+}
+
+/// CONTRACT §7, §11: a settlement that was kept for a promise which never came is counted when it is forgotten.
+#[tokio::test]
+async fn early_settlements_that_expire_are_counted() {
+    let (server, clock) = TestServer::timed().await;
+    let kept = server.post("/api/v1/promises/key:early/resolve", &json!({ "value": 1 }), &[]).await;
+    assert_eq!(kept.status, 202);
+    clock.advance(KEEP_EARLY_FOR);
+    while server.engine.stats().early_expired == 0 {
+        clock.advance(EngineOptions::default().purge_every);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(Scrape::of(&server).await.value("hapax_early_settlements_expired_total"), 1.0);
+    assert!(server.get("/api/v1/early-settlements").await.json()["items"].as_array().unwrap().is_empty());
+}
+
+/// CONTRACT §11: what waits and nobody takes is seen, by how long it has been due: a run that no node serves, an after-effect for a
+/// target that no node serves, and a webhook that is durable and not processed.
+#[tokio::test]
+async fn what_nobody_takes_is_seen_by_how_long_it_has_been_due() {
+    let (server, clock) = TestServer::timed().await;
+    let leaves = |ctx: Ctx, (): ()| async move {
+        ctx.after_effect("nobody", &1).await?;
+        Ok::<(), Failure>(())
+    };
+    server.engine.register("leaves", leaves).unwrap();
+    server.engine.start("leaves", &()).await.unwrap().result::<()>().await.unwrap();
+    let elsewhere = Engine::launch(server.store.clone(), clock.clone(), EngineOptions::default()).unwrap();
+    elsewhere.register("elsewhere", |_: Ctx, (): ()| async { Ok::<(), Failure>(()) }).unwrap();
+    elsewhere.start("elsewhere", &()).delay(Duration::from_secs(4)).await.unwrap();
+    elsewhere.shutdown(Duration::from_secs(5)).await.unwrap();
+    let figures = [
+        "hapax_outbox_late_seconds",
+        "hapax_oldest_due_run_age_seconds",
+        "hapax_oldest_unprocessed_webhook_age_seconds",
+    ];
+    clock.advance(Duration::from_secs(2));
+    let id = HookId {
+        workspace: WorkspaceId::new("acme").unwrap(),
+        source: Name::new("source", "stripe").unwrap(),
+        event: "evt_1".into(),
+    };
+    let hook = NewHook { id, headers: Payload::null(), body: Vec::new() };
+    let _ = server.store.hook_book().unwrap().receive_hook(hook).await.unwrap();
+    clock.advance(Duration::from_secs(7));
+    let scrape = Scrape::of(&server).await;
+    assert_eq!(figures.map(|figure| scrape.value(figure)), [9.0, 5.0, 7.0]);
 }
 
 /// Invariant 54: figures about all workspaces are told to none of them.

@@ -1,7 +1,13 @@
 //! Logs and traces of a request and of the run it starts.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use hapax_engine::clock::ManualClock;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::RunStatus;
+use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use hapax_server::limits::MAX_LOG_LINE_BYTES;
 use hapax_server::logging::{Lines, LogFormat, LogOptions};
 use hapax_server::otlp::{Exporter, OtlpSettings};
@@ -106,4 +112,50 @@ async fn a_request_and_its_run_are_told_in_logs_and_traces() {
         assert!(effect.attribute("key").unwrap().starts_with(run.as_str()));
     }
     assert!(!format!("{spans:?}").contains("canary"));
+}
+
+/// S0.36, S0.37: of a step that is on record the log says so, and the run goes on behind it.
+#[tokio::test]
+async fn a_step_that_is_done_is_told_and_not_run_again() {
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = lines.clone();
+    let options = LogOptions { format: LogFormat::Json, ..LogOptions::default() };
+    let log = Lines::new(&options, move |line| {
+        kept.lock().unwrap().push(String::from_utf8(line.to_vec()).unwrap())
+    });
+    let _told = tracing_subscriber::registry().with(log.with_filter(LevelFilter::DEBUG)).set_default();
+    let clock = Arc::new(ManualClock::default());
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let packed = Arc::new(AtomicU32::new(0));
+    let engine = || {
+        let engine = Engine::launch(store.clone(), clock.clone(), EngineOptions::default()).unwrap();
+        let packed = packed.clone();
+        let ship = move |ctx: Ctx, (): ()| {
+            let packed = packed.clone();
+            async move {
+                ctx.step("pack", |_| async { Ok::<_, Failure>(packed.fetch_add(1, Ordering::Relaxed)) })
+                    .await?;
+                ctx.create_promise::<()>("paid").await
+            }
+        };
+        engine.register("ship", ship).unwrap();
+        engine
+    };
+    let first = engine();
+    let run = first.start("ship", &()).await.unwrap();
+    while run.view().await.unwrap().head.status() != RunStatus::Waiting {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    first.kill();
+    let second = engine();
+    second.resolve_promise(&format!("{}:paid", run.id()), &()).await.unwrap();
+    second.run(run.id()).await.unwrap().result::<()>().await.unwrap();
+    assert_eq!(packed.load(Ordering::Relaxed), 1);
+    let told: Vec<Value> =
+        lines.lock().unwrap().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let done: Vec<&Value> =
+        told.iter().filter(|line| line["message"] == "step already done, advancing").collect();
+    let [done] = done.as_slice() else { panic!("{done:?}") };
+    assert_eq!((&done["step"], &done["status"]), (&json!("pack"), &json!("COMPLETED")));
+    assert_eq!(done["run"], json!(run.id().to_string()));
 }

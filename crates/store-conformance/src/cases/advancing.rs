@@ -108,6 +108,30 @@ pub(super) async fn an_older_version_writes_nothing(t: &Stage) {
     must!(outcome, AdvanceOutcome::Stale(head) if head.version == second.version && head.fence == second.fence);
 }
 
+/// S0.27, S0.30: whatever the transition is, under an older version it changes nothing.
+pub(super) async fn no_transition_is_made_under_an_older_version(t: &Stage) {
+    let first = t.write(&t.driven().await).await.begins("ship").done().await;
+    let second = t.write(&first).await.does("charge").done().await;
+    let ship = t.step(&first, "ship").await;
+    let soon = t.now().plus(SECOND);
+    for (what, late) in [
+        ("a step begins", t.write(&first).await.begins("mail")),
+        ("a step is completed", t.write(&first).await.does("ship")),
+        ("a step fails", t.write(&first).await.fails_at("ship")),
+        ("the run waits", t.write(&first).await.awaits_signal("go").parks()),
+        ("a retry is scheduled", t.write(&first).await.retries_at("ship", soon).parks_until(Some(soon))),
+        ("the run is given back", t.write(&first).await.releases()),
+        ("the run ends", t.write(&first).await.does("ship").completes("1")),
+    ] {
+        let outcome = late.send().await;
+        assert!(matches!(outcome, AdvanceOutcome::Stale(_)), "{what}: {outcome:?}");
+        assert_eq!(t.head(&first).await, second, "{what}");
+        assert_eq!(t.step(&first, "ship").await, ship, "{what}");
+    }
+    assert_eq!(t.log(&first).await.steps.len(), 2, "what the late writes were about is not there");
+    t.write(&second).await.does("ship").completes("1").done().await;
+}
+
 /// S0.21, G0.5, G3.1, invariants 17, 18, 21: after a takeover the first holder writes nothing.
 pub(super) async fn a_paused_worker_cannot_write_after_a_takeover(t: &Stage) {
     let late = t.driven().await;

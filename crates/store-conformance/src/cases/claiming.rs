@@ -111,7 +111,7 @@ pub(super) async fn resting_runs_are_not_due(t: &Stage) {
     assert!(claimed.runs.is_empty() && claimed.next_wake_at.is_none(), "{claimed:?}");
 }
 
-/// S0.21, invariants 17, 19: a living lease is not taken; one that has ended is, under a higher fence.
+/// S3.12, S0.21, invariants 17, 19: a living lease is not taken; one that has ended is, under a higher fence.
 pub(super) async fn only_an_ended_lease_is_taken_over(t: &Stage) {
     let held = t.driven().await;
     t.pass(LEASE - std::time::Duration::from_millis(1));
@@ -179,4 +179,38 @@ pub(super) async fn a_timer_wakes_a_waiting_run(t: &Stage) {
     let woken = t.claim_one(BOB).await;
     assert_eq!((woken.stalls, woken.fence), (0, parked.fence.next()));
     assert!(t.claim(BOB).await.is_empty());
+}
+
+/// A run that nobody takes, or whose holder is gone, is seen by those who watch: over workspaces, workflows, versions and priorities.
+pub(super) async fn the_longest_due_run_is_known_whoever_serves_it(t: &Stage) {
+    let longest = || async { t.store.find_longest_due().await.unwrap() };
+    assert_eq!(longest().await, None);
+    let held = t.driven().await;
+    let resting = t.driven().await;
+    t.write(&resting).await.awaits_signal("go").parks().done().await;
+    let paused = t.pending().await;
+    t.steered(&paused, Steer::Pause).await;
+    let later = t.order().workflow("order", 2).due_in(SECOND).start().await;
+    assert_eq!(longest().await, None, "driven, resting and put off: none is due");
+    t.pass(SECOND);
+    assert_eq!(longest().await, later.state.wake_at(), "due at the instant");
+    t.pass(SECOND);
+    for (workspace, name, version, priority) in [
+        ("home", "order", 2, Priority::Low),
+        ("abroad", "order", 1, Priority::High),
+        ("home", "refund", 1, Priority::Normal),
+    ] {
+        t.order().workspace(workspace).workflow(name, version).priority(priority).start().await;
+    }
+    assert_eq!(longest().await, later.state.wake_at());
+    let serves = vec![workflow("order", 1), workflow("order", 2)];
+    let claim = ClaimRuns { grant: grant_for(ANN, serves), limit: 10 };
+    assert_eq!(t.store.claim_runs(claim).await.unwrap().runs.len(), 3);
+    assert_eq!(longest().await, Some(t.now()), "what nobody serves is due, too");
+    let ends = held.state.wake_at().expect("a lease ends");
+    t.pass(LEASE);
+    assert_eq!(longest().await, Some(t.now().minus(LEASE)));
+    let claim = ClaimRuns { grant: grant_for(BOB, vec![workflow("refund", 1)]), limit: 10 };
+    assert_eq!(t.store.claim_runs(claim).await.unwrap().runs.len(), 1);
+    assert_eq!(longest().await, Some(ends), "since the holder's lease ended");
 }

@@ -141,7 +141,7 @@ pub(super) async fn nothing_is_begun_on_what_is_not_there(t: &Stage) {
     }
 }
 
-/// S1.6, S1.7, S1.13: without a claim two may act; the first to finish wins, and the other fails cleanly.
+/// S1.1, S1.8, S1.6, S1.7, S1.13: without a claim two may act; the first to finish wins, and the other fails cleanly.
 pub(super) async fn without_a_claim_the_first_to_finish_wins(t: &Stage) {
     for home in t.homes().await {
         t.invoice(&home, "i1", "approved").await;

@@ -12,7 +12,7 @@ use crate::must;
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// S0.5, S0.11, S0.12, invariant 9: the same key finds the same run, as it is by now.
+/// S0.10, G3.3, S0.5, S0.11, S0.12, invariant 9: the same key finds the same run, as it is by now.
 pub(super) async fn the_same_key_finds_the_same_run(t: &Stage) {
     let first = t.order().key("process-order-789").start().await;
     must!(t.order().key("process-order-789").send().await, StartOutcome::Existing(run) if run == first);
@@ -93,7 +93,7 @@ async fn completed_run(t: &Stage, key: &str) -> RunHead {
     t.write(&run).await.does("charge").completes("1").done().await
 }
 
-/// S2.23, S2.24, S4.27, invariant 8: after the end of the run and its retention the key is as if never used.
+/// G0.3, S2.23, S2.24, S4.27, invariant 8: after the end of the run and its retention the key is as if never used.
 pub(super) async fn a_key_outlives_its_run_by_its_retention(t: &Stage) {
     let run = completed_run(t, "k").await;
     assert_eq!(t.key("k").await.unwrap().expires_at, Some(t.now().plus(HOUR)));

@@ -213,15 +213,28 @@ pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
     let measure = || async { t.store.measure_outbox().await.unwrap() };
     assert_eq!(measure().await, OutboxDepth::default());
     left_one(t).await;
-    let waiting = OutboxDepth { undelivered: 1, oldest_at: Some(only(t).await.created_at), dead: 0 };
+    let made = only(t).await.created_at;
+    let waiting = OutboxDepth { undelivered: 1, oldest_at: Some(made), dead: 0, first_due_at: Some(made) };
     assert_eq!(measure().await, waiting);
+    t.pass(SECOND);
     let first = t.claim_post(ANN).await;
-    assert_eq!(measure().await, waiting, "what is being delivered waits, too");
+    let first_due_at = first.state.due_at();
+    assert_eq!(
+        measure().await,
+        OutboxDepth { first_due_at, ..waiting },
+        "what is being delivered waits, too"
+    );
     let why = Failure::retryable("no \"answer\"").with_code("503").retry_after(SECOND);
     let later = due(t.now().plus(HOUR));
     assert!(t.store.finish_post(finish_of(&first, later, Some(why.clone()))).await.unwrap());
     assert_eq!(only(t).await, Post { state: later, failure: Some(why.clone()), ..first });
     assert_eq!(t.claim_posts(BOB, &[("mail", 5)]).await.next_due_at, Some(t.now().plus(HOUR)));
+    let first_due_at = later.due_at();
+    assert_eq!(
+        measure().await,
+        OutboxDepth { first_due_at, ..waiting },
+        "what is to be tried again is not late"
+    );
     t.pass(HOUR);
     let second = t.claim_post(BOB).await;
     assert_eq!((second.attempts, &second.failure), (2, &Some(why)));
@@ -234,6 +247,32 @@ pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
     t.delivered(&t.claim_post(ANN).await).await;
     t.pass(1000 * HOUR);
     assert_eq!(t.claim_posts(BOB, &[("mail", 5)]).await, Default::default());
+}
+
+/// What has been due the longest is known whatever its target, so that one whom nobody serves is seen behind all others.
+pub(super) async fn the_first_due_is_known_whatever_its_target(t: &Stage) {
+    let run = t.driven().await;
+    let now = t.now();
+    let mut write = t.write(&run).await;
+    for (step, target, after) in [
+        ("a", "hook", 3),
+        ("b", "hook", 9),
+        ("c", "mail", 5),
+        ("d", "mail", 2),
+        ("e", "telex", 1),
+        ("f", "telex", 4),
+    ] {
+        let state = due(now.plus(after * SECOND));
+        let post = Post { state, ..post_of(&run, run.generation, step, target, now) };
+        write = write.leaves_post(step, post);
+    }
+    write.done().await;
+    let first = || async { t.store.measure_outbox().await.unwrap().first_due_at };
+    t.pass(HOUR);
+    for (target, next) in [("telex", 2), ("mail", 3), ("hook", 4)] {
+        assert_eq!(t.claim_posts(ANN, &[(target, 1)]).await.posts.len(), 1);
+        assert_eq!(first().await, Some(now.plus(next * SECOND)), "{target}");
+    }
 }
 
 /// People may have a settled one delivered once more: it counts anew, and the journal says who wanted it.

@@ -31,7 +31,7 @@ pub(super) async fn a_promise_is_opened_with_its_step(t: &Stage) {
     assert!(matches!(t.step(&run, "payment").await.unwrap().state, StepState::Waiting { until: Some(_) }));
 }
 
-/// Invariants 39, 40, G4.3: the first settlement stands; the same again is the same, another is told what stands.
+/// S4.3, G4.3, invariants 39, 40: the first settlement stands; the same again is the same, another is told what stands.
 pub(super) async fn the_first_settlement_stands(t: &Stage) {
     let run = waiting(t).await;
     t.pass(SECOND);

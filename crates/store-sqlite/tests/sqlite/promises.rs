@@ -557,7 +557,7 @@ async fn of_many_makers_of_one_key_one_wins_and_no_settlement_is_lost() {
     }
 }
 
-/// S4.11, S4.15: the table refuses keys that name two things, or nothing for ever.
+/// S4.8, S4.34, S4.11, S4.15: the table refuses keys that name two things, or nothing for ever.
 #[tokio::test]
 async fn the_table_of_keys_refuses_what_no_key_can_be() {
     let place = Place::new();
