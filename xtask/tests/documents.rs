@@ -1,14 +1,18 @@
-//! The paths that the documents at the root name in backticks exist.
+//! The paths that the documents at the root name in backticks exist, and so do the bare file names of ARCHITECTURE.md.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const DOCUMENTS: &[&str] = &["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md"];
 const FOLDERS: &[&str] = &["crates/", "docs/", "xtask/"];
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
 #[test]
 fn every_path_a_document_names_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+    let root = root();
     let mut missing = Vec::new();
     for document in DOCUMENTS {
         let file = root.join(document);
@@ -57,4 +61,71 @@ fn read_path(span: &str) -> Option<&str> {
     let is_pattern = span.contains(['*', '<', '{', '…']);
     let end = span.find([' ', ':', '#']).unwrap_or(span.len());
     (is_path && !is_pattern).then(|| &span[..end])
+}
+
+/// `guard.rs` in the row of a crate is a file of that crate, elsewhere one of any; what stands behind `::` is in it.
+#[test]
+fn every_file_that_the_architecture_names_exists() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a document is UTF-8");
+    let everything = list_sources(&root().join("crates"));
+    let mut missing = Vec::new();
+    let mut seen = 0;
+    for (number, line) in text.lines().enumerate() {
+        let home = line.strip_prefix("| ").and_then(find_crate);
+        for span in line.split('`').skip(1).step_by(2) {
+            let Some((name, item)) = read_file_name(span) else { continue };
+            seen += 1;
+            let is_named = |path: &&PathBuf| path.ends_with(name);
+            let at_home = |path: &&PathBuf| home.is_none_or(|home| path.starts_with(root().join(home)));
+            // A name with folders in it may lead elsewhere.
+            let is_at_home = |path: &&PathBuf| name.contains('/') || at_home(path);
+            let has_item = |path: &&PathBuf| {
+                let text = fs::read_to_string(path).unwrap_or_default();
+                item.is_none_or(|item| text.contains(&format!("fn {item}")))
+            };
+            if !everything.iter().filter(is_named).filter(is_at_home).any(|path| has_item(&path)) {
+                missing.push(format!("line {}: {span}", number + 1));
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} names were found");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn file_names_are_told_from_other_words() {
+    assert_eq!(read_file_name("guard.rs"), Some(("guard.rs", None)));
+    assert_eq!(read_file_name("hooks/act.rs:12"), Some(("hooks/act.rs", None)));
+    assert_eq!(read_file_name("routes.rs::table"), Some(("routes.rs", Some("table"))));
+    for other in ["crates/engine/src/limits.rs", "cargo xtask", "sql/", "model::Advancing", "*.rs"] {
+        assert_eq!(read_file_name(other), None, "{other}");
+    }
+    assert_eq!(find_crate("`crates/server` | `routes.rs` |"), Some("crates/server"));
+    assert_eq!(find_crate("`crates/engine/src/model` | every rule |"), Some("crates/engine"));
+    assert_eq!(find_crate("promise | a value |"), None);
+}
+
+/// The crate that the first cell of a row is about.
+fn find_crate(row: &str) -> Option<&str> {
+    let path = row.split(" | ").next()?.split('`').nth(1)?;
+    let name = path.strip_prefix("crates/")?.split('/').next()?;
+    Some(&path[.."crates/".len() + name.len()])
+}
+
+/// A source file named without the way to it, and what is named in it.
+fn read_file_name(span: &str) -> Option<(&str, Option<&str>)> {
+    let (name, item) = span.split_once("::").map_or((span, None), |(name, item)| (name, Some(item)));
+    let name = name.split(':').next()?;
+    let is_plain = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_/.-".contains(&letter));
+    let is_bare = !FOLDERS.iter().any(|folder| name.starts_with(folder));
+    (name.ends_with(".rs") && is_plain && is_bare).then_some((name, item))
+}
+
+fn list_sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder can be read").filter_map(Result::ok);
+    let within = entries.flat_map(|entry| match entry.path() {
+        path if path.is_dir() => list_sources(&path),
+        path => vec![path],
+    });
+    within.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
 }

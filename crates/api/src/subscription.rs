@@ -217,6 +217,7 @@ mod tests {
             url: "https://example.com/hooks".into(),
             events: vec![WebhookEvent::RunFailed],
             description: None,
+            public_key: None,
             state: SubscriptionState::Enabled,
             reason: None,
             created_at: String::new(),

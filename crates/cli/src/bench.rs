@@ -28,6 +28,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::output;
+use crate::output::shape::{Shape, ShapeOptions};
 use load::Keys;
 pub(crate) use node::{NodeOptions, work};
 use place::Place;
@@ -75,9 +76,8 @@ pub(crate) struct Options {
     /// Where: memory:, sqlite:PATH or postgres://… . Unless said, a new SQLite file in a temporary folder.
     #[arg(long, value_name = "URL", value_parser = place::parse_url)]
     store: Option<String>,
-    /// Print one JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shape: ShapeOptions,
     /// How many runs (starts: how many starts; entities: how many transitions). Each workload has a default of its own.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     runs: Option<u64>,
@@ -139,10 +139,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let workload = options.workload.unwrap_or(Workload::Http);
     if workload != Workload::All {
         let report = measure(workload, &options, &place).await?;
-        return match options.json {
-            true => output::print_json(&report),
-            false => output::print(&report.to_text()),
-        };
+        return options.shape.show(&report, || report.to_text());
     }
     let mut reports = Vec::new();
     for workload in Workload::EACH {
@@ -151,15 +148,13 @@ pub(crate) async fn run(options: Options) -> Result<()> {
             continue;
         }
         let report = measure(workload, &options, &place).await?;
-        if !options.json {
+        // People are told as it goes, programs at the end.
+        if options.shape.shape() == Shape::Table {
             output::print(&report.to_text())?;
         }
         reports.push(report);
     }
-    match options.json {
-        true => output::print_json(&report::All::new(&place, reports)),
-        false => Ok(()),
-    }
+    options.shape.show(&report::All::new(&place, reports), String::new)
 }
 
 async fn measure(workload: Workload, options: &Options, place: &Place) -> Result<Report> {

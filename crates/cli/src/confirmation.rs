@@ -10,6 +10,11 @@ use crate::server_options::ServerOptions;
 
 /// Goes on if `--yes` was given or a person agrees; where there is no person to ask, it is refused.
 pub(crate) async fn confirm(what: &str, server: &ServerOptions) -> Result<()> {
+    confirm_at(server.name(), what, server).await
+}
+
+/// The same for what is done elsewhere than on a server, as in a store.
+pub(crate) async fn confirm_at(place: &str, what: &str, server: &ServerOptions) -> Result<()> {
     if server.is_agreed() {
         return Ok(());
     }
@@ -18,7 +23,7 @@ pub(crate) async fn confirm(what: &str, server: &ServerOptions) -> Result<()> {
             Misused(format!("this would {what}; give --yes if that is meant. Nothing was done")).into()
         );
     }
-    say(&format!("This will {what}, on {}. Go on? [y/N]", server.name()));
+    say(&format!("This will {what}, on {place}. Go on? [y/N]"));
     // In a thread of its own, so that a signal is heard meanwhile.
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

@@ -15,6 +15,7 @@ use crate::words::word;
 const EXAMPLES: &str = "\
 Examples:
   hapax credentials list
+  hapax credentials show cred_1
   hapax credentials create billing --role operator --expires-in-days 90
   hapax credentials rotate cred_1 --overlap-seconds 3600 --yes
   hapax credentials revoke cred_1 --reason 'the laptop was lost' --yes
@@ -38,6 +39,11 @@ enum Command {
         after_help = "Examples:\n  hapax credentials list\n  hapax credentials list --json | jq -r 'select(.role == \"admin\").id'"
     )]
     List(ListOptions),
+    /// Show one credential, without its secret.
+    #[command(
+        after_help = "Examples:\n  hapax credentials show cred_1\n  hapax credentials show cred_1 --json | jq -r .lastUsedAt"
+    )]
+    Show(ShowOptions),
     /// Make a credential and print its key, this once.
     #[command(after_help = "Examples:\n  hapax credentials create billing --role operator\n  \
                       hapax credentials create ci --role viewer --json | jq -r .apiKey > key")]
@@ -56,6 +62,15 @@ enum Command {
 struct ListOptions {
     #[command(flatten)]
     limit: LimitOptions,
+    #[command(flatten)]
+    shape: ShapeOptions,
+}
+
+#[derive(Debug, clap::Args)]
+struct ShowOptions {
+    /// The credential's id.
+    #[arg(value_parser = word)]
+    id: String,
     #[command(flatten)]
     shape: ShapeOptions,
 }
@@ -117,6 +132,10 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
             let client = server.connect()?;
             let found = limit.read(async |paging| client.list_credentials(&paging).await).await?;
             shape.show_all(&found, || table(&found))
+        }
+        Command::Show(ShowOptions { id, shape }) => {
+            let found = server.connect()?.get_credential(&id).await?;
+            shape.show(&found, || table(std::slice::from_ref(&found)))
         }
         Command::Create(CreateOptions { name, role, requester, expires_in_days, workspace, shape }) => {
             let expires_in_seconds = expires_in_days.map(|days| days * SECONDS_PER_DAY);

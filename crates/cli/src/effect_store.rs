@@ -49,6 +49,11 @@ impl StoreOrServer {
 }
 
 impl StoreOptions {
+    /// Which store, for people.
+    pub(crate) fn shown(&self) -> String {
+        without_secrets(&self.store)
+    }
+
     /// Opens it to look only.
     pub(crate) async fn open_to_read(&self) -> Result<Engine> {
         self.open(TO_READ).await

@@ -161,13 +161,4 @@ mod tests {
             assert_eq!(of(ClientError::Refused(Box::new(Problem::new(code, "no")))), exit, "{code}");
         }
     }
-
-    #[test]
-    fn the_docs_have_the_same_table() {
-        let docs = include_str!("../../../docs/cli.md");
-        for (code, says) in EXIT_CODES {
-            let row = format!("| {code} | {says} |");
-            assert!(docs.contains(&row), "docs/cli.md lacks: {row}");
-        }
-    }
 }

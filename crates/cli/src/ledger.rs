@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use hapax::model::{ClassCount, LedgerEntry};
 use hapax::{EffectClass, Engine, RunId};
+use serde::Serialize;
 use tokio::sync::oneshot;
 
 use crate::effect_store::{self, StoreOptions, StoreOrServer};
-use crate::output::{self, for_people, grouped};
+use crate::output::shape::{Shape, ShapeOptions};
+use crate::output::{for_people, grouped};
 use crate::server_options::ServerOptions;
 
 const EXAMPLES: &str = "\
@@ -20,8 +22,9 @@ Examples:
   hapax ledger --store sqlite:orders.db --run run_018f…
   hapax ledger --store postgres://localhost/orders --summary
   hapax ledger --store sqlite:orders.db | jq -c 'select(.duplicates > 0)'
+  hapax ledger --run run_018f… -o table
 
-One JSON object a line for each effect: its key, its class, every time its code was entered, by whom, what probes and people
+One JSON object a line for each effect (with -o table, a table; with -o yaml, a document each): its key, its class, every time its code was entered, by whom, what probes and people
 said of it. A duplicate is an entry made though an earlier one may have happened; claimed and transactional effects have
 none unless somebody asked for it.";
 
@@ -36,9 +39,19 @@ pub(crate) struct Options {
     /// Count them by class instead.
     #[arg(long)]
     summary: bool,
-    /// With --summary: print one JSON object instead of a table.
-    #[arg(long)]
+    /// In which form; json unless said, with --summary a table.
+    #[arg(long = "output", short = 'o', value_enum, value_name = "FORM")]
+    shape: Option<Shape>,
+    /// The same as -o json.
+    #[arg(long, conflicts_with = "shape")]
     json: bool,
+}
+
+impl Options {
+    fn shape(&self) -> ShapeOptions {
+        let unless_said = if self.summary { Shape::Table } else { Shape::Json };
+        self.shape.unwrap_or(if self.json { Shape::Json } else { unless_said }).into()
+    }
 }
 
 type Counts = BTreeMap<EffectClass, ClassCount>;
@@ -52,23 +65,27 @@ pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> 
 
 async fn of_store(options: &Options, store: &StoreOptions) -> Result<()> {
     let engine = store.open_to_read().await?;
-    match (options.summary, options.json) {
-        (false, _) => print_each(&engine, options.run).await?,
-        (true, true) => output::print_json(&count(&engine, options.run).await?)?,
-        (true, false) => output::print(&table(&count(&engine, options.run).await?))?,
+    match options.summary {
+        false => print_each(&engine, options).await?,
+        true => {
+            let counts = count(&engine, options.run).await?;
+            options.shape().show(&counts, || table(&counts))?;
+        }
     }
     effect_store::close(&engine).await
 }
 
-async fn print_each(engine: &Engine, run: Option<RunId>) -> Result<()> {
-    if let Some(run) = run {
-        return engine.ledger(run).await?.iter().try_for_each(output::print_json_line);
+async fn print_each(engine: &Engine, options: &Options) -> Result<()> {
+    let mut printer = Printer::new(options);
+    if let Some(run) = options.run {
+        engine.ledger(run).await?.iter().try_for_each(|entry| printer.print(entry, row(entry)))?;
+        return printer.finish();
     }
     let (stop, stopped) = oneshot::channel();
     let mut stop = Some(stop);
     let print = |entry: LedgerEntry| {
         if stop.is_some()
-            && let Err(error) = output::print_json_line(&entry)
+            && let Err(error) = printer.print(&entry, row(&entry))
             && let Some(stop) = stop.take()
         {
             // Its receiver is there as long as we are.
@@ -77,8 +94,57 @@ async fn print_each(engine: &Engine, run: Option<RunId>) -> Result<()> {
     };
     tokio::select! {
         // Whoever reads may have seen enough long before the last run.
-        Ok(error) = stopped => Err(error),
-        walked = engine.each_effect(print) => Ok(walked?),
+        Ok(error) = stopped => return Err(error),
+        walked = engine.each_effect(print) => walked?,
+    }
+    printer.finish()
+}
+
+const COLUMNS: [&str; 6] = ["key", "class", "status", "entries", "duplicates", "refused writes"];
+
+/// What people are shown of an effect.
+type Row = [String; COLUMNS.len()];
+
+fn row(entry: &LedgerEntry) -> Row {
+    [
+        for_people::plain(&entry.key),
+        entry.class.to_string(),
+        entry.status.into(),
+        entry.attempts.len().to_string(),
+        entry.duplicates.to_string(),
+        entry.refused_writes.to_string(),
+    ]
+}
+
+/// Prints effects as they come; a table, whose columns are as wide as the widest, when all have come.
+struct Printer {
+    shape: ShapeOptions,
+    rows: Vec<Row>,
+}
+
+impl Printer {
+    fn new(options: &Options) -> Self {
+        Printer { shape: options.shape(), rows: Vec::new() }
+    }
+
+    fn print<T: Serialize>(&mut self, entry: &T, row: Row) -> Result<()> {
+        match self.shape.shape() {
+            Shape::Table => self.rows.push(row),
+            Shape::Json | Shape::Yaml => self.shape.show_all(std::slice::from_ref(entry), String::new)?,
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        self.shape.show_all::<()>(&[], || {
+            if self.rows.is_empty() {
+                return "there are no effects\n".into();
+            }
+            let mut table = for_people::table(COLUMNS);
+            table.add_rows(&self.rows);
+            for_people::align_right(&mut table, 3..6);
+            format!("{table}\n")
+        })
     }
 }
 

@@ -5,6 +5,8 @@ mod arguments;
 mod audit;
 mod bench;
 mod bounded_file;
+#[cfg(test)]
+mod command_reference;
 mod completions;
 mod confirmation;
 mod conformance;

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use hapax::store::SchemaState;
 use serde::Serialize;
 
-use crate::output;
+use crate::output::shape::ShapeOptions;
 use crate::store_url::without_secrets;
 
 const EXAMPLES: &str = "\
@@ -26,9 +26,8 @@ pub(crate) struct Options {
     /// Only look; exit with 1 if migrations are pending.
     #[arg(long)]
     check: bool,
-    /// Print one JSON object instead of lines.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shape: ShapeOptions,
 }
 
 /// What was found and done.
@@ -50,10 +49,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         bail!("{} has no tables to migrate; use sqlite:PATH or postgres://…", options.store);
     };
     let told = Told::new(&options, before);
-    match options.json {
-        true => output::print_json(&told)?,
-        false => output::print(&told.to_text())?,
-    }
+    options.shape.show(&told, || told.to_text())?;
     match told.pending.len() {
         0 => Ok(()),
         1 => bail!("1 migration is pending; apply it with `hapax migrate` without --check"),

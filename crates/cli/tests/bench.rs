@@ -71,6 +71,18 @@ fn steps_are_compared_with_bare_sql_on_sqlite_alone() {
 }
 
 #[test]
+fn figures_come_as_yaml_and_as_a_table_too() {
+    for (shape, line) in [("yaml", "\nworkload: steps\n"), ("table", "steps on memory:\n")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_hapax"))
+            .args(["bench", "steps", "--store", "memory:", "--runs", "10", "--rounds", "1", "-o", shape])
+            .output()
+            .expect("it can be run");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains(line), "{shape}: {told}");
+    }
+}
+
+#[test]
 fn a_run_of_one_step_has_a_ceiling_too() {
     let report = bench(&["steps", "--runs", "20", "--steps", "1", "--concurrency", "4", "--keys", "random"]);
     is_positive(&report, &["ceiling_ratio"]);

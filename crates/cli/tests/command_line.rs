@@ -1,6 +1,12 @@
 //! Exit codes, help, and what happens when nobody reads.
 
+mod support {
+    pub mod terminal;
+}
+
 use std::process::{Command, Output, Stdio};
+
+use support::terminal::on_a_terminal;
 
 fn hapax(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hapax"));
@@ -163,20 +169,90 @@ fn the_state_machine_of_one_valid_entity_workflow_is_drawn() {
 #[test]
 fn what_is_no_document_file_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
-    let looped = folder.path().join("loop");
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let looped = path("loop");
     std::os::unix::fs::symlink(&looped, &looped).unwrap();
-    let folder = folder.path().to_str().unwrap();
+    let fifo = path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let large = path("large");
+    std::fs::File::create(&large).unwrap().set_len(5_000_000_000).unwrap();
     for (path, says) in [
-        (folder, "folder"),
+        (&*path(""), "folder"),
         ("/dev/null", "regular"),
+        (&fifo, "regular"),
         ("/no/such", "/no/such"),
-        (looped.to_str().unwrap(), "loop"),
+        (&looped, "loop"),
+        (&large, "bytes"),
+        // Nobody can read its first byte, not even root.
+        ("/proc/self/mem", "/proc/self/mem"),
     ] {
         let output = hapax(&["validate", path]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(says), "{said}");
     }
+}
+
+/// RELIABILITY, config files: what is no text is a problem of the document, with its place.
+#[test]
+fn a_document_that_is_no_text_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("latin-1.yaml");
+    std::fs::write(&path, b"name: caf\xe9\nversion: 1\n").unwrap();
+    let output = hapax(&["validate", path.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("(not_utf8)"), "{said}");
+    let output = hapax(&["validate", "-o", "json", path.to_str().unwrap()]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["valid"], &found["problems"][0]["code"]), (&false.into(), &"not_utf8".into()));
+}
+
+/// RELIABILITY, CLI: `--version`.
+#[test]
+fn the_version_is_told_on_standard_output() {
+    for flag in ["--version", "-V"] {
+        let output = hapax(&[flag]);
+        assert_eq!(output.status.code(), Some(0));
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(told, format!("hapax {}\n", env!("CARGO_PKG_VERSION")));
+        assert!(output.stderr.is_empty());
+    }
+}
+
+/// RELIABILITY, CLI: standard input and output that are not even open.
+#[test]
+fn descriptors_that_are_closed_are_no_reason_to_panic() {
+    for (script, code, says) in [
+        ("\"$0\" --version >&-", 0, ""),
+        ("\"$0\" completions bash >&-", 0, ""),
+        ("\"$0\" bench steps --store memory: --runs 10 --rounds 1 --json <&- >&-", 0, ""),
+        ("\"$0\" runs list --api-key-file - <&-", 4, "API key"),
+        ("\"$0\" validate - <&-", 1, "1 document has errors"),
+        ("\"$0\" runs list 2>&-", 4, ""),
+        ("\"$0\" --no-such-option <&- >&- 2>&-", 2, ""),
+    ] {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_hapax")]).env_remove("HAPAX_API_KEY");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{script}: {said}");
+        assert!(said.contains(says) && !said.contains("panicked"), "{script}: {said}");
+    }
+}
+
+/// RELIABILITY, CLI: colours are for terminals, and for those who did not turn them off.
+#[test]
+fn no_color_turns_colours_off() {
+    let hapax = env!("CARGO_BIN_EXE_hapax");
+    for words in [&[hapax, "--no-such-option"][..], &[hapax, "--help"]] {
+        let coloured = on_a_terminal(words, &[]);
+        let plain = on_a_terminal(words, &[("NO_COLOR", "1")]);
+        assert!(coloured.contains("\u{1b}["), "{words:?}: {coloured:?}");
+        assert!(!plain.contains('\u{1b}') && !plain.is_empty(), "{words:?}: {plain:?}");
+    }
+    let piped = Command::new(hapax).arg("--no-such-option").output().unwrap();
+    assert!(!String::from_utf8_lossy(&piped.stderr).contains('\u{1b}'));
 }
 
 #[test]

@@ -34,6 +34,13 @@ fn objects(arguments: &[&str], store: &str) -> Vec<Value> {
     printed(arguments, store).lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
 }
 
+/// What it said when it would not do it without a word more, with exit code 2.
+fn unasked(arguments: &[&str], store: &str) -> String {
+    let output = hapax(arguments, store);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stderr)
+}
+
 /// What it said when it refused, with exit code 1.
 fn refused(arguments: &[&str], store: &str) -> String {
     let output = hapax(arguments, store);
@@ -111,8 +118,8 @@ async fn walk(store: &str) {
 
     let another = RunId::new(hapax::Timestamp::EPOCH).to_string();
     for (arguments, remedy) in [
-        (decide(&run, &seen, &["--abandon"]), "--role manager"),
-        (decide(&run, &seen, &["--did-not-happen", "--seconded-by", "ada"]), "--seconded-by another"),
+        (decide(&run, &seen, &["--abandon", "--yes"]), "--role manager"),
+        (decide(&run, &seen, &["--did-not-happen", "--seconded-by", "ada", "-y"]), "--seconded-by another"),
         (decide(&run, "1", &["--happened", "5"]), "hapax doubts list"),
         (decide(&another, &seen, &["--happened", "5"]), "--workspace"),
         (decide(&run, &seen, &["--happened", "5", "--workspace", "other"]), "--workspace"),
@@ -174,7 +181,9 @@ async fn redeliver(store: &str, run: &str) {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         assert!(refused(&arguments, store).contains("hapax outbox list"));
     }
-    assert_eq!(objects(&["outbox", "list", "--status", "due", "--json"], store).len(), 1);
+    assert_eq!(objects(&["outbox", "list", "--status", "due", "-o", "json"], store).len(), 1);
+    let yaml = printed(&["outbox", "list", "--status", "due", "-o", "yaml"], store);
+    assert!(yaml.starts_with("---\n") && yaml.contains("target: mail\n"), "{yaml}");
     assert!(objects(&["outbox", "list", "--status", "dead", "--json"], store).is_empty());
 }
 
@@ -194,6 +203,14 @@ fn on_record(store: &str, run: &str) {
         assert_eq!(counts["claimed"], claimed);
         assert_eq!(counts["transactional"]["effects"], 0);
     }
+    assert_eq!(objects(&["ledger", "-o", "json"], store), effects);
+    let table = printed(&["ledger", "-o", "table"], store);
+    assert_eq!(table.lines().count(), 6, "one line for each effect:\n{table}");
+    assert!(table.contains(&format!("{run}:wire")) && table.contains("claimed"), "{table}");
+    let yaml = printed(&["ledger", "--run", run, "-o", "yaml"], store);
+    assert!(yaml.matches("---\n").count() == 2 && yaml.contains("step: wire\n"), "{yaml}");
+    let yaml = printed(&["ledger", "--summary", "-o", "yaml"], store);
+    assert!(yaml.contains("claimed:\n  duplicates: 0\n  effects: 1\n"), "{yaml}");
     let table = printed(&["ledger", "--summary"], store);
     for word in ["idempotent", "claimed", "transactional", "duplicates", "refused writes"] {
         assert!(table.contains(word), "{word} is missing:\n{table}");
@@ -237,7 +254,11 @@ async fn a_second_person_or_a_manager_decides_what_cannot_be_taken_back() {
         let run = prepare(&program).await;
         program.shutdown(PATIENCE).await.unwrap();
         let seen = objects(&["doubts", "list", "--json"], &store)[0]["version"].to_string();
-        printed(&decide(&run.to_string(), &seen, further), &store);
+        let run_id = run.to_string();
+        let arguments = decide(&run_id, &seen, further);
+        let said = unasked(&arguments, &store);
+        assert!(said.contains("have wire of") && said.contains("Nothing was done"), "{said}");
+        printed(&[&arguments[..], &["--yes"]].concat(), &store);
         let program = Hapax::open(&store).await.unwrap();
         program.register("sell", sell).unwrap();
         assert_eq!(program.run(run).await.unwrap().result::<u32>().await.unwrap(), 2, "it is run");
@@ -312,14 +333,30 @@ fn a_decision_that_is_not_one_is_not_understood() {
     let run = RunId::new(hapax::Timestamp::EPOCH).to_string();
     for wrong in [
         &[][..],
-        &["--abandon", "--did-not-happen"],
+        &["--abandon", "--did-not-happen", "--yes"],
         &["--happened", "tx-41"],
-        &["--abandon", "--role", "janitor"],
-        &["--abandon", "--seconded-by", ""],
+        &["--abandon", "--role", "janitor", "--yes"],
+        &["--abandon", "--seconded-by", "", "--yes"],
     ] {
         let output = hapax(&decide(&run, "1", wrong), "sqlite:/no/such/folder/x.db");
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", text(&output.stderr));
     }
+}
+
+/// RELIABILITY, CLI: a destructive command without --yes. What happened can be told without.
+#[test]
+fn a_decision_that_cannot_be_taken_back_asks_first() {
+    let run = RunId::new(hapax::Timestamp::EPOCH).to_string();
+    let store = "postgres://u:canary@127.0.0.1:1/d";
+    for (decision, told) in [
+        (&["--did-not-happen"][..], "have wire of run_"),
+        (&["--compensate", "5"], "have what wire of run_"),
+        (&["--abandon"], "count wire of run_"),
+    ] {
+        let said = unasked(&decide(&run, "1", decision), store);
+        assert!(said.contains(told) && said.contains("--yes") && !said.contains("canary"), "{said}");
+    }
+    refused(&decide(&run, "1", &["--happened", "5"]), store);
 }
 
 #[test]

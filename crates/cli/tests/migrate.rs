@@ -40,7 +40,9 @@ fn walk(store: &str, is_untouched: impl Fn() -> bool) {
         let again = migrate(store, further);
         assert!(again.status.success() && text(&again.stdout).ends_with("up to date\n"), "{further:?}");
     }
-    let told = object(&migrate(store, &["--json"]));
+    let yaml = text(&migrate(store, &["-o", "yaml"]).stdout);
+    assert!(yaml.contains("pending: []\n"), "{yaml}");
+    let told = object(&migrate(store, &["-o", "json"]));
     assert_eq!(told["found_version"], told["known_version"]);
     assert_eq!((&told["applied"], &told["pending"]), (&Value::Array(vec![]), &Value::Array(vec![])));
 }

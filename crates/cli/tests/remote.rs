@@ -16,6 +16,8 @@ mod sources;
 mod steering;
 #[path = "remote/support.rs"]
 mod support;
+#[path = "support/terminal.rs"]
+mod terminal;
 #[path = "remote/watching.rs"]
 mod watching;
 #[path = "remote/webhooks.rs"]

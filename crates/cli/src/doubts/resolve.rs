@@ -6,6 +6,7 @@ use hapax::{Actor, DoubtRef, Error, Resolution, Role, Ruling, RunId};
 use hapax_api::{RawJson, ResolveDoubt};
 use serde_json::{Value, json};
 
+use crate::confirmation::confirm_at;
 use crate::effect_store::{self, StoreOptions, StoreOrServer};
 use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
@@ -21,13 +22,13 @@ Examples:
   hapax doubts resolve RUN wire --seen 7 --happened '{\"transfer\":\"tx-41\"}' \\
       --by ada --reason 'the bank shows it' --store sqlite:orders.db
   hapax doubts resolve RUN wire --seen 7 --did-not-happen \\
-      --by ada --seconded-by grace --reason 'the bank has no such transfer' --store sqlite:orders.db
+      --by ada --seconded-by grace --reason 'the bank has no such transfer' --store sqlite:orders.db --yes
   hapax doubts resolve RUN wire --seen 7 --abandon \\
-      --by grace --role manager --reason 'the bank no longer exists' --store postgres://localhost/orders
+      --by grace --role manager --reason 'the bank no longer exists' --store postgres://localhost/orders --yes
 
 What cannot be taken back (all but --happened) needs an API key of the role manager; with --store, where nobody's key is asked
-for, --role manager or a second person. A decision counts once, for the doubt as it was seen; anything else is refused with 1
-and changes nothing. While a process owns the SQLite file, stop it, or decide in that process.";
+for, --role manager or a second person. It is asked about unless --yes is given. A decision counts once, for the doubt as it was seen; anything
+else is refused with 1 and changes nothing. While a process owns the SQLite file, stop it, or decide in that process.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -73,7 +74,12 @@ struct Decision {
 }
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
-    match options.source.store() {
+    let store = options.source.store();
+    if let Some(what) = options.irreversible() {
+        let place = store.as_ref().map_or_else(|| server.name().to_owned(), StoreOptions::shown);
+        confirm_at(&place, &what, server).await?;
+    }
+    match store {
         Some(store) => in_store(&options, &store).await,
         None => on_server(&options, server).await,
     }
@@ -120,6 +126,21 @@ async fn in_store(options: &Options, store: &StoreOptions) -> Result<()> {
     let (run, step) = (doubt.run.to_string(), doubt.step);
     let value = json!({ "run": run, "step": step.as_str(), "resolution": decided });
     options.shape.show(&value, || told(step.as_str(), &run, decided))
+}
+
+impl Options {
+    /// What would be done that cannot be taken back.
+    fn irreversible(&self) -> Option<String> {
+        let (step, run) = (plain(&self.step), self.run);
+        match &self.decision {
+            Decision { did_not_happen: true, .. } => Some(format!("have {step} of {run} run once more")),
+            Decision { compensate: Some(_), .. } => Some(format!("have what {step} of {run} did undone")),
+            Decision { abandon: true, .. } => {
+                Some(format!("count {step} of {run} as failed, whatever became of it"))
+            }
+            Decision { happened: _, did_not_happen: false, compensate: None, abandon: false } => None,
+        }
+    }
 }
 
 impl Decision {

@@ -6,9 +6,9 @@ use anyhow::Result;
 use hapax::model::ClassCount;
 use hapax_api::{LedgerClass, LedgerEntry, StepStatus};
 
-use super::{Options, table};
+use super::{Options, Printer, Row, table};
 use crate::listing::each_page;
-use crate::output;
+use crate::output::for_people::plain;
 use crate::server_options::ServerOptions;
 use crate::spelling::spelled;
 
@@ -17,22 +17,33 @@ pub(super) async fn run(options: &Options, server: &ServerOptions) -> Result<()>
     let classes = [LedgerClass::Idempotent, LedgerClass::Claimed, LedgerClass::Transactional];
     let mut counts: BTreeMap<String, ClassCount> =
         classes.iter().map(|class| (spelled(class), ClassCount::default())).collect();
+    let mut printer = Printer::new(options);
     let mut take = |entries: Vec<LedgerEntry>| match options.summary {
         true => {
             entries.iter().for_each(|entry| add(entry, counts.entry(spelled(&entry.class)).or_default()));
             Ok(())
         }
-        false => entries.iter().try_for_each(output::print_json_line),
+        false => entries.iter().try_for_each(|entry| printer.print(entry, row(entry))),
     };
     match options.run {
         Some(run) => take(client.list_ledger_of_run(&run.to_string()).await?.items)?,
         None => each_page(async |paging| client.list_ledger(&paging).await, take).await?,
     }
-    match (options.summary, options.json) {
-        (false, _) => Ok(()),
-        (true, true) => output::print_json(&counts),
-        (true, false) => output::print(&table(&counts)),
+    match options.summary {
+        false => printer.finish(),
+        true => options.shape().show(&counts, || table(&counts)),
     }
+}
+
+fn row(entry: &LedgerEntry) -> Row {
+    [
+        plain(&entry.effect_key),
+        spelled(&entry.class),
+        spelled(&entry.status),
+        entry.attempts.len().to_string(),
+        entry.duplicates.to_string(),
+        entry.refused_writes.to_string(),
+    ]
 }
 
 fn add(entry: &LedgerEntry, count: &mut ClassCount) {

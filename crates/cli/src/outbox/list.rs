@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::effect_store::{self, StoreOptions};
+use crate::output::shape::ShapeOptions;
 use crate::output::{self, for_people};
 
 const EXAMPLES: &str = "\
@@ -26,9 +27,8 @@ pub(crate) struct Options {
     /// Only those that stand there.
     #[arg(long, value_enum)]
     status: Option<Status>,
-    /// Print one JSON object a line, with the payload, instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shape: ShapeOptions,
     /// How many at most.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
@@ -80,11 +80,8 @@ pub(super) async fn run(options: Options) -> Result<()> {
     effect_store::close(&engine).await?;
     let is_all = posts.len() <= limit;
     posts.truncate(limit);
-    match options.json {
-        true => posts.iter().try_for_each(|post| output::print_json_line(&told(post)?))?,
-        false if posts.is_empty() => output::print("there is no such after-effect\n")?,
-        false => output::print(&table(&posts))?,
-    }
+    let all = posts.iter().map(told).collect::<Result<Vec<_>>>()?;
+    options.shape.show_all(&all, || table(&posts))?;
     if !is_all {
         output::say(&format!("there are more; show them with a --limit above {limit}"));
     }
@@ -128,6 +125,9 @@ fn at(post: &Post) -> String {
 }
 
 fn table(posts: &[Post]) -> String {
+    if posts.is_empty() {
+        return "there is no such after-effect\n".into();
+    }
     let mut table = for_people::table(["id", "target", "status", "at", "attempts", "last failure"]);
     for post in posts {
         let failure = post.failure.as_ref().map_or_else(|| "-".into(), ToString::to_string);

@@ -6,7 +6,7 @@ use hapax::model::EffectKey;
 
 use super::list::told;
 use crate::effect_store::{self, StoreOptions};
-use crate::output;
+use crate::output::shape::ShapeOptions;
 use crate::person::{Person, not_blank};
 
 const EXAMPLES: &str = "\
@@ -26,9 +26,8 @@ pub(crate) struct Options {
     person: Person,
     #[command(flatten)]
     store: StoreOptions,
-    /// Print one JSON object instead of a line.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shape: ShapeOptions,
 }
 
 pub(super) async fn run(options: Options) -> Result<()> {
@@ -38,10 +37,9 @@ pub(super) async fn run(options: Options) -> Result<()> {
     let closed = effect_store::close(&engine).await;
     let post = outcome.map_err(with_remedy)?;
     closed?;
-    match options.json {
-        true => output::print_json(&told(&post)?),
-        false => output::print(&format!("after-effect {} is due again for {}\n", post.id, post.target)),
-    }
+    options
+        .shape
+        .show(&told(&post)?, || format!("after-effect {} is due again for {}\n", post.id, post.target))
 }
 
 /// The error, with the command to give next where there is one.

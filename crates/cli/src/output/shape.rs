@@ -31,6 +31,12 @@ pub(crate) struct ShapeOptions {
     json: bool,
 }
 
+impl From<Shape> for ShapeOptions {
+    fn from(shape: Shape) -> Self {
+        ShapeOptions { shape, json: false }
+    }
+}
+
 impl ShapeOptions {
     pub(crate) fn shape(&self) -> Shape {
         match self.json {

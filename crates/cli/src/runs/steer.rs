@@ -5,6 +5,7 @@ use hapax_api::client::Terms;
 use hapax_api::{RetryRun, Run, SteerRun};
 
 use crate::confirmation::confirm;
+use crate::output::for_people::plain;
 use crate::output::shape::ShapeOptions;
 use crate::server_options::ServerOptions;
 use crate::spelling::spelled;
@@ -23,9 +24,10 @@ what the definition says how to undo, and cannot be taken back.";
 const RETRY_EXAMPLES: &str = "\
 Examples:
   hapax runs retry run_018f… --reason 'the provider is up again'
-  hapax runs retry run_018f… --from charge
+  hapax runs retry run_018f… --from charge --yes
 
-Without --from, what failed runs again. With it, that step and all that started after it are forgotten and run again.";
+Without --from, what failed runs again. With it, that step and all that started after it are forgotten and run again, which
+cannot be taken back.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -80,7 +82,7 @@ impl Target {
 }
 
 pub(super) async fn cancel(Options { target }: Options, server: &ServerOptions) -> Result<()> {
-    confirm(&format!("cancel {} and undo what it did", target.run), server).await?;
+    confirm(&format!("cancel {} and undo what it did", plain(&target.run)), server).await?;
     let run = server.connect()?.cancel_run(&target.run, &target.asked(), target.terms()).await?;
     target.tell("is to be cancelled", &run)
 }
@@ -96,6 +98,11 @@ pub(super) async fn resume(Options { target }: Options, server: &ServerOptions) 
 }
 
 pub(super) async fn retry(RetryOptions { target, from }: RetryOptions, server: &ServerOptions) -> Result<()> {
+    if let Some(step) = &from {
+        let (step, run) = (plain(step), plain(&target.run));
+        confirm(&format!("forget {step} of {run} and all that started after it, and run it again"), server)
+            .await?;
+    }
     let asked = RetryRun { from_step: from, reason: target.reason.clone() };
     let run = server.connect()?.retry_run(&target.run, &asked, target.terms()).await?;
     target.tell("is reopened", &run)

@@ -71,6 +71,9 @@ mod tests {
         let large = folder.path().join("large");
         std::fs::File::create(&large).unwrap().set_len(5_000_000_000).unwrap();
         assert!(read(&large).unwrap_err().to_string().contains("bytes"));
+        // Nobody can read its first byte, not even root.
+        let unreadable = Path::new("/proc/self/mem");
+        assert!(format!("{:#}", read(unreadable).unwrap_err()).contains("cannot be read"));
         assert!(read_text(b"lease = \"\xff\"").unwrap_err().to_string().contains("UTF-8"));
         assert_eq!(read_text(b"\xef\xbb\xbflease = \"9s\"\r\n").unwrap().lease.as_deref(), Some("9s"));
     }

@@ -1,8 +1,28 @@
 //! The reference of all settings, made from what the command line says of them.
 
-use clap::{Args, Command};
+use clap::{Arg, Args, Command, CommandFactory};
 
 use super::settings::ServeOptions;
+use crate::arguments::Arguments;
+
+/// Heeded as the specification of OpenTelemetry says; `crates/server/src/otlp/settings.rs` reads them.
+const OF_OPENTELEMETRY: &[(&str, &str)] = &[
+    (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "Where spans go, by OTLP over HTTP; nowhere if it is absent. `/v1/traces` is added to it",
+    ),
+    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "The same, as it is; goes before it"),
+    (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "Headers that go along, as `name=value,name=value`; `OTEL_EXPORTER_OTLP_TRACES_HEADERS` goes before it",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+        "Nothing but `http/protobuf`, which needs not be said; `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL` goes before it",
+    ),
+    ("OTEL_SERVICE_NAME", "As whom [default: hapax]"),
+    ("OTEL_SDK_DISABLED", "`true`: spans go nowhere, whatever else is said"),
+];
 
 /// `docs/configuration.md`.
 fn render() -> String {
@@ -27,17 +47,9 @@ fn render() -> String {
          | name | flag | environment | what it does |\n|---|---|---|---|\n",
     );
     for argument in command.get_arguments() {
-        let Some(long) = argument.get_long() else { continue };
-        let value = argument.get_value_names().and_then(|names| names.first());
-        let flag = match value {
-            Some(value) => format!("`--{long} {value}`"),
-            None => format!("`--{long}`"),
-        };
-        let variable =
-            argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
-        let name = if long == "config" { String::new() } else { format!("`{long}`") };
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        page.push_str(&format!("| {name} | {flag} | {variable} | {} |\n", help.replace('|', "\\|")));
+        let name = argument.get_long().filter(|long| *long != "config");
+        let name = name.map(|long| format!("`{long}`")).unwrap_or_default();
+        page.push_str(&format!("| {name} {}", row(argument)));
     }
     page.push_str(
         "\n## Where requests go\n\n\
@@ -53,9 +65,30 @@ fn render() -> String {
          What stands under `_shared` every workspace may use, and send wherever its documents say. Variables are for workspaces whose names are\n\
          made of lower-case letters, digits and single hyphens, so that no two of them share one; others have files. A line end at the end of a file is\n\
          dropped. A file that others on the machine can read is warned about. `hapax dev` looks in `secrets/` in its folder; its workspace is `dev`.\n\n\
-         How much is logged is set by `--log` or `HAPAX_LOG`.\n",
+         ## Logs and traces\n\n\
+         These are said by flag or in the environment only. [operations.md](operations.md#logs) tells what they are about.\n\n\
+         | flag | environment | what it does |\n|---|---|---|\n",
     );
+    let all = Arguments::command();
+    let of_logs = |argument: &&Arg| argument.get_long().is_some_and(|long| long.starts_with("log"));
+    all.get_arguments().filter(of_logs).for_each(|argument| page.push_str(&row(argument)));
+    for (variable, says) in OF_OPENTELEMETRY {
+        page.push_str(&format!("| | `{variable}` | {says} |\n"));
+    }
     page
+}
+
+/// Flag, variable, and what they do.
+fn row(argument: &Arg) -> String {
+    let long = argument.get_long().expect("every setting has a flag");
+    let value = argument.get_value_names().and_then(|names| names.first());
+    let flag = match value {
+        Some(value) => format!("`--{long} {value}`"),
+        None => format!("`--{long}`"),
+    };
+    let variable = argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    format!("| {flag} | {variable} | {} |\n", help.replace('|', "\\|"))
 }
 
 #[test]

@@ -36,6 +36,13 @@ async fn a_workspace_and_its_keys_live_and_end() {
     let listed = server.hapax_as(&key, &["credentials", "list"]).await.ok().out;
     assert!(listed.contains(&id) && !listed.contains(&key), "{listed}");
 
+    let shown = server.hapax_as(&key, &["credentials", "show", &id, "--json"]).await.ok();
+    assert_eq!((&shown.json()["id"], &shown.json()["role"]), (&json!(id), &json!("admin")));
+    assert!(!shown.out.contains(&key), "{}", shown.out);
+    let table = server.hapax_as(&key, &["credentials", "show", &id]).await.ok().out;
+    assert!(table.contains(&id) && table.contains("billing"), "{table}");
+    server.hapax(&["credentials", "show", &id]).await.exits(5);
+
     let rotate = ["credentials", "rotate", &id];
     server.hapax_as(&key, &rotate).await.exits(2);
     let rotated = server.hapax_as(&key, &[&rotate[..], &["--yes", "--json"]].concat()).await.ok().json();

@@ -45,6 +45,13 @@ async fn a_run_is_paused_resumed_and_cancelled() {
     comes_to(&server, &failed, "FAILED").await;
     server.hapax(&["runs", "retry", &failed, "--reason", "once more"]).await.ok();
     server.hapax(&["runs", "resume", &failed]).await.exits(6);
+    comes_to(&server, &failed, "FAILED").await;
+    let shown = || async { server.hapax(&["runs", "show", &failed, "--json"]).await.ok().json() };
+    let before = shown().await["run"]["version"].clone();
+    let refused = server.hapax(&["runs", "retry", &failed, "--from", "try"]).await.exits(2);
+    assert!(refused.err.contains("forget try of run_") && refused.err.contains("--yes"), "{}", refused.err);
+    assert_eq!(shown().await["run"]["version"], before, "nothing was done");
+    server.hapax(&["runs", "retry", &failed, "--from", "try", "--yes"]).await.ok();
 
     let audit = server.hapax(&["audit"]).await.ok().out;
     for word in ["steered (cancel)", "the customer withdrew", "admin", &run] {
@@ -94,6 +101,9 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
     let strs = |all: &[String]| all.iter().map(|it| it.to_string()).collect::<Vec<_>>();
     let abandon = strs(&decide(&seen, &["--abandon"]));
     let abandon: Vec<&str> = abandon.iter().map(String::as_str).collect();
+    let unasked = server.hapax_as(&operator, &abandon).await.exits(2);
+    assert!(unasked.err.contains("count wire of run_") && unasked.err.contains("--yes"), "{}", unasked.err);
+    let abandon = [&abandon[..], &["--yes"]].concat();
     let refused = server.hapax_as(&operator, &abandon).await.exits(4);
     assert!(refused.err.contains("needs_manager"), "{}", refused.err);
     let seconded = [&abandon[..], &["--seconded-by", "grace"]].concat();
@@ -118,6 +128,8 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
         "{effects:?}"
     );
     assert_eq!(server.hapax(&["ledger", "--run", &run]).await.ok().out, ledger.out);
+    let table = server.hapax(&["ledger", "-o", "table"]).await.ok().out;
+    assert!(table.contains("duplicates") && table.contains(&format!("{run}:wire")), "{table}");
     let counts = server.hapax(&["ledger", "--summary", "--json"]).await.ok().json();
     assert_eq!(
         (&counts["claimed"]["effects"], &counts["claimed"]["duplicates"]),

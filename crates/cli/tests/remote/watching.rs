@@ -1,11 +1,15 @@
 //! Starting runs, looking at them, watching them.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::support::{ECHO, FAIL, LISTEN, TestServer};
+
+/// Longest time that anything here may take to be seen.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_is_uploaded_once_listed_and_shown() {
@@ -150,6 +154,55 @@ async fn a_signal_ends_the_watching_and_not_the_run() {
     let again = server.hapax(&["runs", "signal", &run, "go", "--id", "s-1"]).await;
     assert!(again.out.contains("was sent before") || again.code == 6, "{again:?}");
     server.hapax(&["runs", "watch", &run]).await.ok();
+}
+
+/// RELIABILITY, CLI: SIGINT twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_ends_the_watching_as_the_first_does() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let server = TestServer::start().await;
+    let run = server.begin(LISTEN, "{}").await;
+    let mut command = server.command_as(&server.admin, &["runs", "watch", &run]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("it tells something");
+    assert!(first.unwrap().is_some(), "it is watching");
+    let id = Pid::from_raw(child.id().unwrap() as i32).unwrap();
+    for _ in 0..2 {
+        kill_process(id, Signal::INT).unwrap();
+    }
+    assert_eq!(child.wait().await.unwrap().code(), Some(130));
+    let open = server.hapax(&["runs", "result", &run]).await.exits(7);
+    assert!(open.err.contains("has not ended"), "{}", open.err);
+}
+
+/// On a terminal the steps are drawn along their time, over and over in the same place, and stand there whole at the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_terminal_the_steps_are_drawn_in_place() {
+    let server = TestServer::start().await;
+    let run = server.begin(LISTEN, "{}").await;
+    let words = [env!("CARGO_BIN_EXE_hapax"), "runs", "watch", &run];
+    let environment = [("HAPAX_SERVER", server.url.as_str()), ("HAPAX_API_KEY", server.admin.as_str())];
+    let mut script = tokio::process::Command::from(crate::terminal::command(&words, &environment));
+    let mut child = script.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut screen = child.stdout.take().unwrap();
+    let mut seen = Vec::new();
+    // It waits for a word, and is drawn so; then the word comes.
+    let drawing = async {
+        while !String::from_utf8_lossy(&seen).contains("… word") {
+            assert_ne!(screen.read_buf(&mut seen).await.unwrap(), 0, "{}", String::from_utf8_lossy(&seen));
+        }
+    };
+    tokio::time::timeout(PATIENCE, drawing).await.expect("it is drawn");
+    server.hapax(&["runs", "signal", &run, "go"]).await.ok();
+    screen.read_to_end(&mut seen).await.unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(0));
+    let seen = String::from_utf8(seen).unwrap();
+    assert!(seen.contains("WAITING") && seen.contains('█'), "{seen:?}");
+    assert!(seen.contains("\u{1b}[2K") || seen.contains("\u{1b}[1A"), "it is drawn over itself: {seen:?}");
+    let last = seen.rsplit("listen v1").next().unwrap();
+    assert!(last.contains("COMPLETED") && last.contains("✔ word"), "{seen:?}");
+    assert!(!seen.contains("  run   started"), "events are not told one by one: {seen:?}");
 }
 
 /// RELIABILITY, CLI: stdout closed.

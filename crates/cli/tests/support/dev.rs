@@ -88,6 +88,11 @@ impl Dev {
         self.ready[name].as_str().unwrap_or_else(|| panic!("{name} in {}", self.ready)).to_owned()
     }
 
+    /// The folder of its data.
+    pub fn data(&self) -> std::path::PathBuf {
+        self.folder.path().join("data")
+    }
+
     /// Runs a command against the server, and waits for its end.
     pub fn hapax(&self, arguments: &[&str]) -> std::process::Output {
         let mut command = hapax();

@@ -4,13 +4,14 @@ use super::PAGE;
 use super::invariant::HOOKS_ARE_PROCESSED;
 use super::report::{Report, Violation};
 use crate::limits::HOOK_FORGOTTEN_AFTER;
-use crate::store::{Store, StoreResult};
+use crate::store::{ListUnprocessedHooks, Store, StoreResult};
 
 /// What was taken in is processed soon, whoever has to take it up. The first of those that were not are named.
 pub(super) async fn check_all(store: &dyn Store, report: &mut Report) -> StoreResult<()> {
     let Some(book) = store.hook_book() else { return Ok(()) };
     let before = store.now().minus(HOOK_FORGOTTEN_AFTER);
-    for hook in book.list_unprocessed_hooks(before, PAGE).await? {
+    let first = ListUnprocessedHooks { before, after: None, limit: PAGE };
+    for hook in book.list_unprocessed_hooks(first).await? {
         let what = format!(
             "the event {} of source {} in workspace {} came at {} and nobody has processed it",
             hook.id.event, hook.id.source, hook.id.workspace, hook.received_at

@@ -128,6 +128,15 @@ async fn what_is_too_much_is_refused() {
         assert!(matches!(refused.status, 400 | 422), "{shown}: {} {}", refused.status, refused.text());
         assert!(refused.text().len() < 64 * 1024, "{shown}");
     }
+    for (kind, bytes) in [
+        ("application/yaml", &b"name: \"\xff\"\nversion: 1\n"[..]),
+        ("application/json", b"{\"name\":\"\xff\",\"version\":1,\"steps\":[]}"),
+    ] {
+        let request = server.http.post(format!("{}{DEFINITIONS}", server.url)).bearer_auth(&server.admin);
+        let refused = request.header("content-type", kind).body(bytes).send().await.unwrap();
+        assert!(matches!(refused.status().as_u16(), 400 | 422), "{kind}: {}", refused.status());
+        assert!(refused.text().await.unwrap().contains("UTF-8"), "{kind}");
+    }
     for kind in ["text/plain", "application/json; charset=utf-16", "application/toml"] {
         assert_eq!(
             upload(&server, kind, "{}").await.told(),
