@@ -511,8 +511,8 @@ fn an_address_that_may_not_be_called_is_told_wherever_it_stands() {
     assert_eq!(
         told(&with_steps(nested)),
         [
-            "address_not_allowed at /steps/0/branches/0/0/probe/url",
-            "address_not_allowed at /steps/0/branches/0/0/compensate/url"
+            "address_not_allowed at /steps/0/branches/0/0/compensate/url",
+            "address_not_allowed at /steps/0/branches/0/0/probe/url"
         ]
     );
 }

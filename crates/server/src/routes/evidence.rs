@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_api::Code;
 use hapax_engine::Error;
 use hapax_engine::store::ListRuns;
 use http::StatusCode;

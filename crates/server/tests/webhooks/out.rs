@@ -307,6 +307,28 @@ async fn a_workflow_cannot_speak_to_a_subscription() {
     assert!(receiver.received().is_empty());
 }
 
+/// The same for what the document of an entity leaves: it is not sent, and people see why.
+#[tokio::test]
+async fn an_entity_cannot_speak_to_a_subscription_either() {
+    let (server, receiver) = (TestServer::memory().await, Receiver::start().await);
+    let (id, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
+    let document = json!({
+        "name": "letters", "module": "billing", "entity": "letter", "status_types": ["draft", "sending", "sent"],
+        "steps": [{
+            "step_id": 1, "step_key": "send", "status": "draft", "successful_state": "sent",
+            "claim_state": ["sending", "draft"], "action": "echo", "success_after_effect": format!("webhook.{id}"),
+        }],
+    });
+    let uploaded = server.post("/api/v1/entity-workflows", &document, &[]).await;
+    assert_eq!(uploaded.status, 201, "{}", uploaded.text());
+    server.post("/api/v1/entities/letter", &json!({ "id": "l-1", "status": "draft" }), &[]).await;
+    let sent = server.post("/api/v1/entities/letter/l-1/steps/send", &json!({}), &[]).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    let dead = until_post(&server, "it is given up", is(PostStatus::Dead)).await;
+    assert_eq!(dead.failure.unwrap().code(), Some("target_reserved"));
+    assert!(receiver.received().is_empty());
+}
+
 /// A doubt is told, too: people are asked to rule.
 #[tokio::test]
 async fn a_doubt_is_told() {
