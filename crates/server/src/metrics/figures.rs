@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{OperationState, OperationStatus, StepState, Timestamp};
-use hapax_engine::store::{ListDoubts, ListOperations, OutboxDepth, Store, StoreError};
+use hapax_engine::store::{ListDoubts, ListOperations, ListUnprocessedHooks, OutboxDepth, Store, StoreError};
 use tokio::sync::Mutex;
 
 use crate::entities::Entities;
@@ -101,7 +101,8 @@ impl Figures {
     /// When the oldest webhook came that was taken in and that nobody has processed.
     async fn find_oldest_unprocessed_hook(&self) -> Result<Option<Timestamp>, StoreError> {
         let Some(book) = self.store.hook_book() else { return Ok(None) };
-        let oldest = book.list_unprocessed_hooks(self.store.now(), 1).await?;
+        let first = ListUnprocessedHooks { before: self.store.now(), after: None, limit: 1 };
+        let oldest = book.list_unprocessed_hooks(first).await?;
         Ok(oldest.first().map(|hook| hook.received_at))
     }
 
