@@ -124,14 +124,14 @@ async fn a_first_start_on_postgres_shows_the_key_that_sets_it_up_and_a_second_no
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_may_not_change_tables_serves_once_they_are_there() {
     let (database, folder) = (Database::empty().await.unwrap(), tempfile::tempdir().unwrap());
-    let role = format!("hapax_run_{}", database.name());
+    let role = format!("runner_{}", database.name());
     let page = include_str!("../../../docs/operations.md");
     let grants = page.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let admin = database.connect().await.unwrap();
     let owned = database.tcp_url();
     let mut migrate = hapax();
     assert!(migrate.args(["migrate", "--store", &owned]).output().unwrap().status.success());
-    admin.batch_execute(&grants.replace("hapax_run", &role)).await.unwrap();
+    admin.batch_execute(&grants.replace("runner", &role)).await.unwrap();
 
     let (scheme, rest) = owned.split_once("://").unwrap();
     let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);

@@ -41,7 +41,7 @@ pub(crate) fn open_for_reading(path: &Path, pages: Pages) -> rusqlite::Result<Co
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     connection.execute_batch(include_str!("../sql/set_up_reader.sql"))?;
     if pages == Pages::Mapped {
-        connection.execute_batch(include_str!("../sql/map_file.sql"))?;
+        connection.execute_batch(include_str!("../sql/set_up_mapping.sql"))?;
     }
     Ok(connection)
 }

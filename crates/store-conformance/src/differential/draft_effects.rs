@@ -134,7 +134,8 @@ impl Drafter {
             workspace = self.workspace();
         }
         let note = self.maybe_note(&workspace, run, model.now());
-        let wish = if self.chance(20) { PostWish::Never } else { PostWish::Again };
+        // What a step of a run left stays as long as the record that says so.
+        let wish = if self.chance(20) && run == RunId::NONE { PostWish::Never } else { PostWish::Again };
         Redeliver { workspace, id, wish, note }
     }
 
