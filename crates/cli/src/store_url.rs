@@ -30,9 +30,11 @@ fn has_password(url: &str) -> bool {
 
 /// What to say if somebody gave a password on the command line, where everybody on the machine can see it.
 pub(crate) fn find_warning<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
-    let url = |argument: &'a str| argument.split_once('=').filter(|(name, _)| name.starts_with('-'));
-    let is_open =
-        |argument: &&str| has_password(argument) || url(argument).is_some_and(|(_, url)| has_password(url));
+    let is_open = |argument: &&str| {
+        let (_, value) =
+            argument.split_once('=').filter(|(name, _)| name.starts_with('-')).unwrap_or_default();
+        has_password(argument) || has_password(value)
+    };
     arguments.into_iter().find(is_open).map(|_| {
         "hapax: warning: a password on the command line can be seen by everybody on this machine, and stays in the history of the \
          shell; give the URL in HAPAX_STORE, or as `store` in the configuration file"
@@ -54,7 +56,13 @@ mod tests {
         ] {
             assert!(find_warning(["serve", open]).is_some(), "{open}");
         }
-        for fine in ["postgres://u@h:5432/d", "postgres://u:@h/d", "sqlite:a:b@c.db", "--store=postgres://h/d", "a:b@c"] {
+        for fine in [
+            "postgres://u@h:5432/d",
+            "postgres://u:@h/d",
+            "sqlite:a:b@c.db",
+            "--store=postgres://h/d",
+            "a:b@c",
+        ] {
             assert!(find_warning(["serve", fine]).is_none(), "{fine}");
         }
     }

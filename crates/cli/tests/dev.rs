@@ -160,7 +160,10 @@ fn a_document_may_call_this_machine_but_not_the_server_itself() {
         let document = format!(
             r#"{{ "name": "calls", "version": 1, "steps": [{{ "name": "a", "type": "http", "method": "GET", "url": "{url}" }}] }}"#
         );
-        dev.call("/api/v1/workflow-definitions", &format!("-H 'Content-Type: application/json' -d '{document}'"))
+        dev.call(
+            "/api/v1/workflow-definitions",
+            &format!("-H 'Content-Type: application/json' -d '{document}'"),
+        )
     };
     let refused = upload(&dev.told("url"));
     assert_eq!(refused["code"], "address_not_allowed", "{refused}");

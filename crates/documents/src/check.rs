@@ -11,9 +11,11 @@ use crate::model::Document;
 use crate::node::{Format, read, text_of};
 use crate::problem::{Problem, Problems};
 
+type Judge = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+
 /// Judges the address of a request as far as it is fixed: why nothing may be sent there.
 #[derive(Clone)]
-pub struct JudgeAddress(Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>);
+pub struct JudgeAddress(Arc<Judge>);
 
 impl JudgeAddress {
     /// Judges as this function does.

@@ -201,8 +201,8 @@ impl WorkspaceHands<'_> {
     /// What is there for documents of this workspace to use.
     pub fn known(&self) -> Known {
         let (caller, workspace) = (self.hands.http.clone(), self.workspace.clone());
-        let addresses = caller
-            .map(|caller| JudgeAddress::new(move |url: &str| caller.check_address(&workspace, url)));
+        let addresses =
+            caller.map(|caller| JudgeAddress::new(move |url: &str| caller.check_address(&workspace, url)));
         Known { tasks: self.hands.known_tasks(), addresses, ..Known::default() }
     }
 

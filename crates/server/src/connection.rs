@@ -80,9 +80,7 @@ pub(crate) async fn serve_connection<T, S>(
         hyper::service::service_fn(move |request: Request<Incoming>| {
             let in_flight = pulse.begin_request();
             let answer = answer(service.clone(), request, peer, max_uri_bytes, body_timeout);
-            async move {
-                Ok::<_, Infallible>(answer.await.map(|inner| AnswerBody::new(inner, in_flight)))
-            }
+            async move { Ok::<_, Infallible>(answer.await.map(|inner| AnswerBody::new(inner, in_flight))) }
         })
     };
     let builder = protocols(options);

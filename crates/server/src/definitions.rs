@@ -19,9 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::changed_items::each_changed_item;
 use crate::errors::{of_store, problem_of};
 use crate::identity::Identity;
-use crate::limits::{
-    DEFINITION_OVERLAP, DEFINITION_POLL, MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE,
-};
+use crate::limits::{DEFINITION_OVERLAP, DEFINITION_POLL, MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::Uploaded;
 
 /// What is kept of a definition, beside its name and its times.

@@ -25,7 +25,7 @@ use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
 use crate::problems::ServerProblems;
-use crate::rate_limit::FailedAuth;
+use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
 use crate::subscriptions::Subscriptions;

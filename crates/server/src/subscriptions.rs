@@ -44,12 +44,7 @@ struct Known {
 
 impl Subscriptions {
     /// The subscriptions in `store`; from now on the engine asks here who is told.
-    pub(crate) fn new(
-        engine: Engine,
-        store: Arc<dyn Store>,
-        outgoing: WaysOut,
-        sealer: Sealer,
-    ) -> Arc<Self> {
+    pub(crate) fn new(engine: Engine, store: Arc<dyn Store>, outgoing: WaysOut, sealer: Sealer) -> Arc<Self> {
         let subscriptions = Arc::new_cyclic(|this: &Weak<Subscriptions>| Subscriptions {
             this: this.clone(),
             engine,

@@ -153,7 +153,8 @@ pub fn list_hosts(url: &str) -> Result<Vec<(String, u16)>, OpenError> {
         #[cfg(unix)]
         Host::Unix(_) => None,
     });
-    let addressed = config.get_hostaddrs().iter().enumerate().map(|(i, address)| (address.to_string(), port(i)));
+    let addressed =
+        config.get_hostaddrs().iter().enumerate().map(|(i, address)| (address.to_string(), port(i)));
     Ok(named.chain(addressed).collect())
 }
 

@@ -197,7 +197,8 @@ mod tests {
             put(folder.path(), name, "s3cret");
         }
         let secrets = NamedSecrets::within(Some(folder.path().to_owned()), |_| None);
-        for name in ["", ".", "..", "../bank", "sub/deep", "../other/bank", "/etc/hostname", "absent", "sub"] {
+        for name in ["", ".", "..", "../bank", "sub/deep", "../other/bank", "/etc/hostname", "absent", "sub"]
+        {
             let refused = get(&secrets, "acme", name).await;
             assert!(refused.is_err(), "{name}");
         }

@@ -251,7 +251,9 @@ impl Settings {
             tls_key,
             behind_proxy: said.behind_proxy.or(file.behind_proxy).unwrap_or(false),
             rules,
-            workspace_allow: workspace_places(&said.workspace_allow.or(file.workspace_allow).unwrap_or_default())?,
+            workspace_allow: workspace_places(
+                &said.workspace_allow.or(file.workspace_allow).unwrap_or_default(),
+            )?,
             secrets_dir: said.secrets_dir.or(file.secrets_dir),
             sealing_keys: sealing_keys(&said.sealing_key_file.or(file.sealing_key_file).unwrap_or_default())?,
             keys,

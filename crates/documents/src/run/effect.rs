@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::Runner;
 use super::http::span_of;
 use crate::hands::{Hands, TaskCall};
-use crate::model::{Effect, Step, Task, Undo};
 use crate::limits::HTTP_GRACE;
+use crate::model::{Effect, Step, Task, Undo};
 use crate::scope::Scope;
 
 impl<'a> Runner<'a> {

@@ -488,10 +488,17 @@ fn an_address_that_may_not_be_called_is_told_wherever_it_stands() {
         Ok(_) => Vec::new(),
         Err(problems) => problems.iter().map(|found| format!("{} at {}", found.code, found.path)).collect(),
     };
-    for open in ["https://x/", "https://x/{{ input.inside }}", "https://inside{{ input.a }}/", "{{ input.inside }}"] {
+    for open in
+        ["https://x/", "https://x/{{ input.inside }}", "https://inside{{ input.a }}/", "{{ input.inside }}"]
+    {
         assert_eq!(told(&with_step(http(json!({ "url": open })))), Vec::<String>::new(), "{open}");
     }
-    for closed in ["https://inside", "http://inside/a", "https://inside/{{ input.a }}", "https://inside?a={{ input.a }}"] {
+    for closed in [
+        "https://inside",
+        "http://inside/a",
+        "https://inside/{{ input.a }}",
+        "https://inside?a={{ input.a }}",
+    ] {
         let problems = told(&with_step(http(json!({ "url": closed }))));
         assert_eq!(problems, ["address_not_allowed at /steps/0/url"], "{closed}");
     }
@@ -504,8 +511,8 @@ fn an_address_that_may_not_be_called_is_told_wherever_it_stands() {
     assert_eq!(
         told(&with_steps(nested)),
         [
-            "address_not_allowed at /steps/0/branches/0/0/probe/url",
-            "address_not_allowed at /steps/0/branches/0/0/compensate/url"
+            "address_not_allowed at /steps/0/branches/0/0/compensate/url",
+            "address_not_allowed at /steps/0/branches/0/0/probe/url"
         ]
     );
 }

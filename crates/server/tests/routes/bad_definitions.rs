@@ -47,7 +47,9 @@ async fn an_address_that_may_not_be_called_is_told_at_upload() {
         let call = json!({ "name": "call", "type": "http", "method": "POST", "url": url });
         json!({ "name": "calls", "version": 1, "steps": [call] })
     };
-    for closed in ["http://127.0.0.1/", "http://169.254.169.254/{{ input.path }}", "http://10.8.0.1/", "http://x:25/"] {
+    for closed in
+        ["http://127.0.0.1/", "http://169.254.169.254/{{ input.path }}", "http://10.8.0.1/", "http://x:25/"]
+    {
         let refused = server.post(DEFINITIONS, &document(closed), &[]).await;
         assert_eq!(refused.told(), (422, "address_not_allowed".into()), "{closed}: {}", refused.text());
         assert_eq!(refused.json()["problems"][0]["path"], "/steps/0/url");

@@ -135,7 +135,11 @@ impl Miser {
 #[tokio::test]
 async fn a_client_that_leaves_its_window_closed_has_the_stream_reset() {
     for window in [0, 1] {
-        let server = start(ListenOptions { write_stall_timeout: Duration::from_millis(200), ..ListenOptions::default() }).await;
+        let server = start(ListenOptions {
+            write_stall_timeout: Duration::from_millis(200),
+            ..ListenOptions::default()
+        })
+        .await;
         let mut miser = Miser::connect(&server, window).await;
         miser.get(1, "/slow").await;
         server.begun.notified().await;
@@ -156,7 +160,9 @@ async fn a_client_that_leaves_its_window_closed_has_the_stream_reset() {
 
 #[tokio::test]
 async fn a_client_that_takes_an_answer_byte_by_byte_gets_all_of_it() {
-    let server = start(ListenOptions { write_stall_timeout: Duration::from_secs(5), ..ListenOptions::default() }).await;
+    let server =
+        start(ListenOptions { write_stall_timeout: Duration::from_secs(5), ..ListenOptions::default() })
+            .await;
     let mut miser = Miser::connect(&server, 1).await;
     miser.get(1, "/hello").await;
     assert_eq!(miser.next(1).await.0, HEADERS);

@@ -53,7 +53,7 @@ impl Served {
     pub(super) async fn start(store: &str) -> Result<Self> {
         let (drain, draining) = drain();
         let settings = Settings::gather(ServeOptions::default())?;
-        let assembly = assemble(store, &settings, draining.clone()).await?;
+        let assembly = assemble(store, &settings, Vec::new(), draining.clone()).await?;
         let workspace = WorkspaceId::new(WORKSPACE)?;
         let engine = assembly.engine.workspace(workspace.clone());
         let by = Actor { name: "hapax bench".into(), role: Rank::Manager };
