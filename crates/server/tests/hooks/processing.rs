@@ -110,13 +110,13 @@ async fn events_that_cannot_be_processed_are_put_off_and_given_up_and_are_in_nob
         let broken = shop.send(&path, &shop.paid(&format!("evt_{number:02}"), "ch_broken")).await;
         assert_eq!(told(&broken), (202, "received".into()));
     }
-    let run = shop.order("ch_1").await;
+    shop.order("ch_1").await;
     left_behind(&shop, "evt_last", "ch_1").await;
     shop.clock.advance(LATER);
     for _ in 0..2 {
         shop.server.server.sweep_webhooks().await.unwrap();
     }
-    assert_eq!(run.result::<u64>().await.unwrap(), 4200, "the one behind them is processed");
+    assert_eq!(shop.events().await[0]["status"], "applied", "the one behind them is processed");
     let first = shop.server.get(&format!("{EVENTS}/stripe-payments/evt_00")).await.json();
     assert_eq!((&first["status"], &first["attempts"]), (&json!("received"), &json!(1)), "{first}");
     let attempts = async || {
