@@ -5,7 +5,7 @@
 
 mod effect;
 
-use hapax_engine::model::{ClosePolicy, KeyOnFailure};
+use hapax_engine::model::{ClosePolicy, IgnorePaths, KeyOnFailure};
 use serde::{Serialize, Serializer};
 
 pub use effect::{Effect, Probe, Request, Retry, Status, Undo};
@@ -42,6 +42,15 @@ pub struct Document {
     pub output: Option<Template>,
     /// What it does, in order.
     pub steps: Vec<Step>,
+}
+
+impl Document {
+    /// What does not count for sameness under a key.
+    pub fn ignored(&self) -> IgnorePaths {
+        let ignored = self.fingerprint.iter().flat_map(|print| print.ignore.iter().cloned());
+        // They were judged when the document was checked.
+        IgnorePaths::new(ignored).unwrap_or_default()
+    }
 }
 
 /// What counts for sameness.

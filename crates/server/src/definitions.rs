@@ -165,13 +165,15 @@ impl Definitions {
     fn check_quota(&self, workspace: &WorkspaceId) -> Result<(), Problem> {
         let known = self.known.read().expect("no holder panics");
         let here = known.values().filter(|one| one.workspace == *workspace).count();
-        let (most, of) = match () {
-            () if here >= MAX_DEFINITIONS_PER_WORKSPACE => (MAX_DEFINITIONS_PER_WORKSPACE, "workspace"),
-            () if known.len() >= MAX_DEFINITIONS => (MAX_DEFINITIONS, "server"),
-            () => return Ok(()),
-        };
-        let detail = format!("This {of} holds at most {most} definitions.");
-        Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "definitions"))
+        let shares =
+            [(here, MAX_DEFINITIONS_PER_WORKSPACE, "workspace"), (known.len(), MAX_DEFINITIONS, "server")];
+        match shares.iter().find(|(held, most, _)| held >= most) {
+            Some((_, most, of)) => {
+                let detail = format!("This {of} holds at most {most} definitions.");
+                Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "definitions"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// One definition of a workspace.

@@ -49,8 +49,7 @@ fn table(runs: &[Run]) -> String {
     if runs.is_empty() {
         return "there are no such runs\n".into();
     }
-    let mut table =
-        for_people::table(["run", "status", "workflow", "version", "at step", "key", "changed", "failure"]);
+    let mut table = for_people::table(["run", "status", "workflow", "version", "key", "changed", "failure"]);
     for run in runs {
         let failure = run.failure.as_ref().map(|failure| failure.message.as_str());
         table.add_row([
@@ -58,7 +57,6 @@ fn table(runs: &[Run]) -> String {
             spelled(&run.status),
             format!("{} v{}", for_people::plain(&run.workflow.name), run.workflow.version),
             run.version.to_string(),
-            or_dash(run.current_step_name.as_deref()),
             or_dash(run.idempotency_key.as_deref()),
             run.changed_at.clone(),
             or_dash(failure),

@@ -1,6 +1,6 @@
 //! What a document declares about its runs.
 
-use hapax_engine::model::{IgnorePaths, KeyOnFailure};
+use hapax_engine::model::KeyOnFailure;
 use hapax_engine::runtime::WorkflowOptions;
 
 use crate::check::Checked;
@@ -19,11 +19,7 @@ pub fn options(checked: &Checked) -> WorkflowOptions {
     if document.on_failure == KeyOnFailure::Release {
         options = options.release_key_on_failure();
     }
-    let ignore = document.fingerprint.as_ref().and_then(|print| IgnorePaths::new(print.ignore.clone()).ok());
-    if let Some(ignore) = ignore {
-        options = options.ignore_in_fingerprint(ignore);
-    }
-    declare(options, &document.steps)
+    declare(options.ignore_in_fingerprint(document.ignored()), &document.steps)
 }
 
 /// Steps of a loop are taken under names with the places of their items, which are not known before.

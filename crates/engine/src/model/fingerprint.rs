@@ -101,7 +101,8 @@ impl IgnorePaths {
         }
     }
 
-    fn strip(&self, value: &mut Value) {
+    /// Takes the fields that do not count out of a value.
+    pub fn strip(&self, value: &mut Value) {
         for pointer in &self.0 {
             let (parent, field) = pointer.rsplit_once('/').expect("checked at construction");
             if let Some(Value::Object(fields)) = value.pointer_mut(parent) {

@@ -9,7 +9,9 @@ use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
-use hapax_engine::model::{IdempotencyKey, KeyKind, KeyTarget, Outline, Payload, Priority, RunId};
+use hapax_engine::model::{
+    IdempotencyKey, IgnorePaths, KeyKind, KeyTarget, Outline, Payload, Priority, RunId,
+};
 use hapax_engine::store::RunView;
 use hapax_http_idempotency::{OperationId, Outcome};
 use http::{StatusCode, header};
@@ -187,21 +189,21 @@ async fn start(
         }
         Err(Error::KeyConflict { run, first_seen_at }) => {
             app.metrics.run_key_conflicted(identity, asked.idempotency_key.as_deref());
-            Err(conflict(app, identity, run, first_seen_at.to_string(), &input, asked.idempotency_key)
-                .await
-                .into())
+            let (ignored, key) = (definition.document().ignored(), asked.idempotency_key);
+            Err(conflict(app, identity, run, first_seen_at.to_string(), &input, &ignored, key).await.into())
         }
         Err(error) => Err(problem_of(&error).into()),
     }
 }
 
-/// What the key stands for, and where the input differs.
+/// What the key stands for, and where the input differs in what counts.
 async fn conflict(
     app: &App,
     identity: &Identity,
     run: RunId,
     first_seen_at: String,
     input: &Payload,
+    ignored: &IgnorePaths,
     key: Option<String>,
 ) -> Problem {
     let engine = app.engine_for(identity);
@@ -221,7 +223,11 @@ async fn conflict(
     }
     if let Ok(view) = engine.get(run).await {
         stored.definition = Some(view.head.facts.workflow.to_string());
-        let outline = |payload: &Payload| payload.to().map(|value| Outline::of(&value)).unwrap_or_default();
+        let outline = |payload: &Payload| {
+            let mut value = payload.to().unwrap_or_default();
+            ignored.strip(&mut value);
+            Outline::of(&value)
+        };
         stored.differing_paths = outline(&view.input).differences(&outline(input));
     }
     let detail = format!(
