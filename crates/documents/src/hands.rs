@@ -8,14 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hapax_engine::Failure;
+use hapax_engine::ctx::Attempt;
 use hapax_engine::model::WorkspaceId;
+use hapax_engine::{Failure, Hold};
 use serde_json::Value;
 
 use crate::check::{JudgeAddress, Known};
 
 type Handling = Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>;
 type Handler = Arc<dyn Fn(TaskCall) -> Handling + Send + Sync>;
+
+/// Header that carries the number of the lease or claim under which a request is sent.
+pub const FENCE_HEADER: &str = "Hapax-Fence";
 
 /// One call of a task.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +32,24 @@ pub struct TaskCall {
     pub key: String,
     /// Which try this is, counted from 1.
     pub attempt: u32,
+    /// Number of the lease it is called under: a later holder has a higher one.
+    pub fence: u64,
+    /// The right to begin it. Ask right before anything leaves the process.
+    pub hold: Hold,
+}
+
+impl TaskCall {
+    /// One call of the task in this attempt of its step.
+    pub fn of(name: &str, input: Value, attempt: &Attempt) -> Self {
+        TaskCall {
+            name: name.to_owned(),
+            input,
+            key: attempt.idempotency_key().to_owned(),
+            attempt: attempt.number(),
+            fence: attempt.fence(),
+            hold: attempt.hold().clone(),
+        }
+    }
 }
 
 /// A request about to be sent. What it holds may be secret, so it does not show it.
@@ -45,6 +67,18 @@ pub struct HttpCall {
     pub timeout: Duration,
     /// How much of an answer to read, after decompression.
     pub max_response_bytes: usize,
+    /// The right to send it. Whoever sends it asks right before the first byte leaves.
+    pub hold: Hold,
+}
+
+impl HttpCall {
+    /// Sends it only while `hold` is held, and tells the receiver the number of the holder, by which it can reject an earlier one.
+    #[must_use]
+    pub fn held_by(mut self, hold: Hold, fence: u64) -> Self {
+        self.hold = hold;
+        self.headers.push((FENCE_HEADER.to_owned(), fence.to_string()));
+        self
+    }
 }
 
 impl fmt::Debug for HttpCall {
@@ -83,6 +117,8 @@ pub enum HttpFault {
         /// Why.
         why: String,
     },
+    /// Its sender lost the right to send it before the first byte left. Nothing was sent.
+    NoLongerHeld,
     /// It was sent, at least in part, and nobody knows what became of it.
     Unknown {
         /// Why.
@@ -175,7 +211,10 @@ impl Hands {
 
     pub(crate) async fn call_task(&self, call: TaskCall) -> Result<Value, Failure> {
         match self.tasks.get(&call.name).or(self.other_tasks.as_ref()) {
-            Some(handler) => handler(call).await,
+            Some(handler) => {
+                call.hold.ensure_still_held()?;
+                handler(call).await
+            }
             // Another process may have it, or this one after its next deployment.
             None => {
                 Err(Failure::retryable(format!("no handler for the task {:?} is registered here", call.name))

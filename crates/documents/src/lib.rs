@@ -24,7 +24,9 @@ pub use entity::{
     is_entity,
 };
 pub use expression::Expression;
-pub use hands::{Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secrets, TaskCall, WorkspaceHands};
+pub use hands::{
+    FENCE_HEADER, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secrets, TaskCall, WorkspaceHands,
+};
 pub use model::Document;
 pub use node::Format;
 pub use problem::{Position, Problem, Severity};

@@ -18,7 +18,7 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// The wall clock.
     fn now(&self) -> Timestamp;
 
-    /// Time since some fixed point that never runs backwards; leases are timed by it.
+    /// Time since some fixed point. Never runs backwards, and counts the time the machine was suspended: leases end meanwhile.
     fn monotonic(&self) -> Duration;
 
     /// Waits until the wall clock has reached `at`.
@@ -60,7 +60,10 @@ impl Clock for SystemClock {
     }
 
     fn monotonic(&self) -> Duration {
-        self.started.elapsed()
+        match self.paused {
+            true => self.started.elapsed(),
+            false => since_boot(),
+        }
     }
 
     fn sleep_until(&self, at: Timestamp) -> Sleep {
@@ -70,6 +73,21 @@ impl Clock for SystemClock {
         let wait = wait.min(Duration::from_secs(3600));
         Box::pin(tokio::time::sleep(wait))
     }
+}
+
+/// Time since the machine started, the time it was suspended included.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// Time since the first call. What this platform offers may not count the time the machine was suspended.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn since_boot() -> Duration {
+    static FIRST: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    FIRST.elapsed()
 }
 
 fn wall_clock() -> Timestamp {

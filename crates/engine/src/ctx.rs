@@ -31,6 +31,7 @@ pub use step::{Attempt, Step};
 
 pub(crate) use scope::{Scope, undo_all};
 
+use crate::hold::Hold;
 use crate::model::{EffectClass, Failure, Name, Payload, RunId, StepId, StepState, WorkspaceId};
 use crate::runtime::Activation;
 
@@ -52,6 +53,11 @@ impl Ctx {
     /// The id of the run.
     pub fn run_id(&self) -> RunId {
         self.activation.facts.id
+    }
+
+    /// The right to send effects of the run, for requests that belong to no attempt: those of a probe, say.
+    pub fn hold(&self) -> Hold {
+        self.activation.active().hold.clone()
     }
 
     /// The workspace of the run.

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod ctx;
 pub mod fsck;
+pub mod hold;
 pub mod lease;
 pub mod limits;
 pub mod memory;
@@ -12,5 +13,6 @@ pub mod store;
 pub mod testing;
 
 pub use ctx::Ctx;
+pub use hold::Hold;
 pub use model::Failure;
 pub use runtime::{Engine, EngineOptions, Error, RunHandle};

@@ -90,6 +90,9 @@ async fn read(
 /// What an error of the connection means for the one who sent.
 fn sort(rules: &Rules, progress: &Progress, error: &hyper::Error) -> Fault {
     let status = progress.find_status();
+    if progress.is_refused() {
+        return Fault::NoLongerHeld;
+    }
     if !progress.is_sent() {
         return Fault::NotSent {
             why: format!("the connection was lost before the request was sent ({error})"),

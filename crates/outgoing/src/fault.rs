@@ -17,6 +17,10 @@ pub enum Fault {
         /// What stood in the way.
         why: String,
     },
+    /// Its sender lost the right to send it before the first byte left ([`SendCheck`](crate::SendCheck)). Nothing was sent, and this sender must not
+    /// send it again.
+    #[error("not sent: its sender no longer holds the right to send it")]
+    NoLongerHeld,
     /// It was sent, or part of it, and no whole answer came back: it may have happened. Send it again only under the same
     /// key, or ask the receiver.
     #[error("the outcome is unknown: {why}")]
@@ -139,7 +143,7 @@ impl Fault {
     /// Whether nothing can have happened.
     pub fn is_harmless(&self) -> bool {
         match self {
-            Fault::Refused { .. } | Fault::NotSent { .. } => true,
+            Fault::Refused { .. } | Fault::NotSent { .. } | Fault::NoLongerHeld => true,
             Fault::Unknown { .. } | Fault::TooLarge { .. } | Fault::Redirected { .. } => false,
         }
     }

@@ -46,5 +46,5 @@ pub use fault::{Fault, Part, Refusal};
 pub use lookup::{Answers, Lookup, SystemLookup};
 pub use outgoing::{Outgoing, Unusable};
 pub use place::{BadPlace, Place};
-pub use request::{Answer, Request};
+pub use request::{Answer, Request, SendCheck};
 pub use rules::{CLOSED_PORTS, Ports, Rules};

@@ -127,7 +127,7 @@ impl Outgoing {
         let unreadable = |_| Refusal::BadUrl { detail: "the path cannot be sent".to_owned() };
         *message.uri_mut() = target.path.parse().map_err(unreadable)?;
 
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(Progress::checked_by(request.send_check));
         let stream = connect(&self.rules, self.lookup.as_ref(), &target, connected_by).await?;
         let _ = stream.set_nodelay(true);
         let outcome = match target.is_tls {

@@ -1,5 +1,7 @@
 //! A request that goes out, and the answer that came back.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,12 +20,43 @@ pub struct Request {
     pub body: Bytes,
     /// From the call to the last byte of the answer; what the rules say if absent, and never more than their `longest_timeout`.
     pub timeout: Option<Duration>,
+    /// Asked right before the first byte is handed to the connection: may it still be sent?
+    pub send_check: Option<SendCheck>,
+}
+
+/// Answers whether a request may still be sent. Asked after the look-up, the connection and the TLS handshake, with nothing to wait for
+/// between the answer and the write.
+#[derive(Clone)]
+pub struct SendCheck(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl SendCheck {
+    /// Wraps `may_send`, which must not block.
+    pub fn new(may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        SendCheck(Arc::new(may_send))
+    }
+
+    pub(crate) fn allows(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for SendCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SendCheck")
+    }
 }
 
 impl Request {
     /// A request without header fields or body.
     pub fn new(method: Method, url: impl Into<String>) -> Self {
-        Self { method, url: url.into(), headers: HeaderMap::new(), body: Bytes::new(), timeout: None }
+        Self {
+            method,
+            url: url.into(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            timeout: None,
+            send_check: None,
+        }
     }
 
     /// A GET.

@@ -1,4 +1,4 @@
-//! A connection that remembers whether anything was ever written to it.
+//! A connection that asks before anything is written to it, and remembers whether anything was.
 
 use std::io;
 use std::pin::Pin;
@@ -8,15 +8,39 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::request::SendCheck;
+
 /// How far a request has come: what decides between "nothing happened" and "nobody knows".
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
+    check: Option<SendCheck>,
+    refused: AtomicBool,
     sent: AtomicBool,
     /// 0 until the head of an answer was read.
     status: AtomicU16,
 }
 
 impl Progress {
+    /// Of a request that is sent only if `check` allows it at the last moment.
+    pub(crate) fn checked_by(check: Option<SendCheck>) -> Self {
+        Progress { check, ..Progress::default() }
+    }
+
+    /// Did the check refuse to let it be sent?
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
+    }
+
+    /// Asks the check, unless a byte has left already: half a request helps nobody.
+    fn may_write(&self) -> bool {
+        if self.is_sent() {
+            return true;
+        }
+        let allows = self.check.as_ref().is_none_or(SendCheck::allows);
+        self.refused.store(!allows, Ordering::Release);
+        allows
+    }
+
     /// Whether any byte of the request may have left.
     pub(crate) fn is_sent(&self) -> bool {
         self.sent.load(Ordering::Acquire)
@@ -56,6 +80,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if !self.progress.may_write() {
+            return Poll::Ready(Err(io::Error::other("the right to send was lost")));
+        }
         // TLS may take bytes and then report the error of the write below, so trying counts unless it is known to have
         // taken none.
         let before = self.progress.sent.swap(true, Ordering::AcqRel);

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use hapax_documents::{HttpAnswer, HttpCall, HttpCaller, HttpFault};
 use hapax_engine::model::WorkspaceId;
-use hapax_outgoing::{Fault, Refusal, Request};
+use hapax_outgoing::{Fault, Refusal, Request, SendCheck};
 use http::{HeaderName, HeaderValue, Method};
 
 use crate::ways_out::WaysOut;
@@ -38,6 +38,7 @@ impl HttpCaller for GuardedCaller {
             }
             Err(Fault::Refused { why }) => Err(HttpFault::Refused { why: why.to_string() }),
             Err(Fault::NotSent { why }) => Err(HttpFault::NotSent { why: why.to_string() }),
+            Err(Fault::NoLongerHeld) => Err(HttpFault::NoLongerHeld),
             Err(Fault::Unknown { why, .. }) => Err(HttpFault::Unknown { why: why.to_string() }),
             Err(Fault::TooLarge { limit, .. }) => Err(HttpFault::TooLarge { limit }),
             // A redirect is an answer, and the document says what becomes of its status.
@@ -69,5 +70,7 @@ fn request_of(call: &HttpCall) -> Result<Request, String> {
     }
     request.body = call.body.clone().unwrap_or_default().into();
     request.timeout = Some(call.timeout);
+    let hold = call.hold.clone();
+    request.send_check = Some(SendCheck::new(move || hold.is_held()));
     Ok(request)
 }

@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use hapax_engine::clock::{Clock, Sleep};
+use hapax_engine::clock::{Clock, Sleep, since_boot};
 use hapax_engine::model::Timestamp;
-use tokio::time::Instant;
 use tokio_postgres::Client;
 
 /// The best of this many readings counts.
@@ -22,7 +21,8 @@ const READINGS: usize = 3;
 /// The server's clock, as this node knows it.
 #[derive(Debug)]
 pub struct ServerClock {
-    started: Instant,
+    /// By [`since_boot`], so that the time this machine was suspended counts.
+    started: Duration,
     /// Milliseconds from the epoch to `started`, by the server's clock.
     started_at_ms: AtomicI64,
 }
@@ -30,18 +30,22 @@ pub struct ServerClock {
 impl ServerClock {
     /// Reads the server's clock for the first time.
     pub(crate) async fn read_first(client: &Client) -> Result<Arc<Self>, tokio_postgres::Error> {
-        let clock = Arc::new(ServerClock { started: Instant::now(), started_at_ms: AtomicI64::new(0) });
+        let clock = Arc::new(ServerClock { started: since_boot(), started_at_ms: AtomicI64::new(0) });
         clock.read(client).await?;
         Ok(clock)
+    }
+
+    fn elapsed(&self) -> Duration {
+        since_boot().saturating_sub(self.started)
     }
 
     /// Reads the server's clock again.
     pub(crate) async fn read(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
         let mut best: Option<(Duration, i64)> = None;
         for _ in 0..READINGS {
-            let asked = self.started.elapsed();
+            let asked = self.elapsed();
             let server_ms: i64 = client.query_one(include_str!("../sql/read_clock.sql"), &[]).await?.get(0);
-            let round_trip = self.started.elapsed() - asked;
+            let round_trip = self.elapsed() - asked;
             let middle = asked + round_trip / 2;
             let offset = server_ms - i64::try_from(middle.as_millis()).unwrap_or(i64::MAX);
             if best.is_none_or(|(shortest, _)| round_trip < shortest) {
@@ -57,11 +61,11 @@ impl ServerClock {
 
 impl Clock for ServerClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.started_at_ms.load(Ordering::Relaxed)).plus(self.started.elapsed())
+        Timestamp::from_millis(self.started_at_ms.load(Ordering::Relaxed)).plus(self.elapsed())
     }
 
     fn monotonic(&self) -> Duration {
-        self.started.elapsed()
+        self.elapsed()
     }
 
     fn sleep_until(&self, at: Timestamp) -> Sleep {

@@ -19,17 +19,14 @@ impl<'a> Runner<'a> {
         let name = scope.name(&step.name);
         let hands = self.hands;
         let is_claimed = task.effect.class == EffectClass::Claimed;
-        let code = |attempt: Attempt| {
-            let (key, number) = (attempt.idempotency_key().to_string(), attempt.number());
-            async move {
-                let input = match &task.input {
-                    Some(input) => input.render(scope)?,
-                    None => json!({}),
-                };
-                let call = TaskCall { name: task.task.clone(), input, key, attempt: number };
-                let result = hands.call_task(call).await?;
-                mapped(step, scope, [("result", result)], is_claimed)
-            }
+        let code = |attempt: Attempt| async move {
+            let input = match &task.input {
+                Some(input) => input.render(scope)?,
+                None => json!({}),
+            };
+            let call = TaskCall::of(&task.task, input, &attempt);
+            let result = hands.call_task(call).await?;
+            mapped(step, scope, [("result", result)], is_claimed)
         };
         let mut taken = self.ctx.step(&name, code);
         if let Some(timeout) = task.effect.timeout {
@@ -111,7 +108,6 @@ struct Undoing {
 
 impl Undoing {
     async fn run(self, attempt: Attempt, output: Value) -> Result<(), Failure> {
-        let (key, number) = (attempt.idempotency_key().to_string(), attempt.number());
         let mut scope = (*self.scope).clone();
         scope.complete(&self.step, output.clone())?;
         let scope = scope.with("output", output.clone());
@@ -121,12 +117,12 @@ impl Undoing {
                     Some(input) => input.render(&scope)?,
                     None => output,
                 };
-                let call = TaskCall { name: task.clone(), input, key, attempt: number };
+                let call = TaskCall::of(task, input, &attempt);
                 self.hands.call_task(call).await.map(drop)
             }
             Undo::Http { request, timeout } => {
                 let hands = self.hands.of(&self.workspace);
-                super::http::ask(hands, request, &scope, &key, *timeout, false).await.map(drop)
+                super::http::ask(hands, request, &scope, &attempt, *timeout, false).await.map(drop)
             }
         }
     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hapax_engine::Failure;
 use hapax_engine::ctx::Attempt;
+use hapax_engine::hold::NO_LONGER_HELD;
 use hapax_engine::model::{EffectClass, Probed};
+use hapax_engine::{Failure, Hold};
 use serde_json::{Map, Value, json};
 
 use super::Runner;
@@ -36,13 +37,10 @@ impl Runner<'_> {
         let hands = self.own_hands();
         let is_claimed = http.effect.class == EffectClass::Claimed;
         let timeout = http.effect.timeout;
-        let code = |attempt: Attempt| {
-            let key = attempt.idempotency_key().to_string();
-            async move {
-                let response = ask(hands, &http.request, scope, &key, timeout, is_claimed).await?;
-                let body = response.get("body").cloned().unwrap_or(Value::Null);
-                mapped(step, scope, [("result", body), ("response", response)], is_claimed)
-            }
+        let code = |attempt: Attempt| async move {
+            let response = ask(hands, &http.request, scope, &attempt, timeout, is_claimed).await?;
+            let body = response.get("body").cloned().unwrap_or(Value::Null);
+            mapped(step, scope, [("result", body), ("response", response)], is_claimed)
         };
         let taken = self.ctx.step(&name, code).timeout(span_of(timeout) + HTTP_GRACE);
         self.arranged(taken, step, &http.effect, scope).await
@@ -55,6 +53,7 @@ impl Runner<'_> {
             Ok(call) => call,
             Err(_) => return Probed::Unknown,
         };
+        let call = HttpCall { hold: self.ctx.hold(), ..call };
         let Ok(answer) = self.own_hands().send(call).await else { return Probed::Unknown };
         let response = response_of(&answer);
         let scope = scope.with("response", response.clone());
@@ -81,12 +80,12 @@ pub(super) async fn ask(
     hands: WorkspaceHands<'_>,
     request: &Request,
     scope: &Scope,
-    key: &str,
+    attempt: &Attempt,
     timeout: Option<Span>,
     is_claimed: bool,
 ) -> Result<Value, Failure> {
-    let call = prepare(hands, request, scope, key, timeout).await?;
-    match hands.send(call).await {
+    let call = prepare(hands, request, scope, attempt.idempotency_key(), timeout).await?;
+    match hands.send(call.held_by(attempt.hold().clone(), attempt.fence())).await {
         Ok(answer) => judge(request, &answer, is_claimed),
         Err(fault) => Err(failure_of(fault, is_claimed)),
     }
@@ -97,6 +96,10 @@ pub(crate) fn failure_of(fault: HttpFault, is_claimed: bool) -> Failure {
     match fault {
         HttpFault::Refused { why } => Failure::permanent(excerpt_of(&why)).with_code("http_refused"),
         HttpFault::NotSent { why } => Failure::retryable(excerpt_of(&why)).with_code("http_not_sent"),
+        HttpFault::NoLongerHeld => {
+            Failure::retryable("this process no longer holds the right to it, so it was not sent")
+                .with_code(NO_LONGER_HELD)
+        }
         HttpFault::Unknown { why } => Failure::unknown(excerpt_of(&why)).with_code("http_no_answer"),
         HttpFault::TooLarge { limit } => {
             let text = format!("the answer is larger than {limit} bytes");
@@ -156,6 +159,7 @@ pub(crate) async fn prepare(
         body,
         timeout: span_of(timeout),
         max_response_bytes: MAX_RESPONSE_BYTES,
+        hold: Hold::unlimited(),
     })
 }
 

@@ -15,10 +15,11 @@ use tracing::field::Empty;
 use super::claimed::{Claim, Claimed};
 use super::scope::{Scope, Undo};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
+use crate::hold::Hold;
 use crate::model::{
-    EffectClass, EffectKey, Failure, FailureClass, Name, Noted, OnDoubt, Payload, Probed, RetryDecision,
-    RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition, Timestamp,
-    decide_retry,
+    EffectClass, EffectKey, Failure, FailureClass, Fence, Name, Noted, OnDoubt, Payload, Probed,
+    RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition,
+    Timestamp, decide_retry,
 };
 use crate::runtime::desk::Entered;
 use crate::runtime::waits::Gate;
@@ -29,6 +30,8 @@ use crate::runtime::{Activation, Point, PointWatcher, change::Change, drive::pan
 pub struct Attempt {
     key: EffectKey,
     number: u32,
+    fence: Fence,
+    hold: Hold,
     watched: Option<(PointWatcher, RunId, StepId)>,
 }
 
@@ -36,7 +39,12 @@ impl Attempt {
     pub(super) fn new(key: EffectKey, number: u32, activation: &Activation, step: &StepId) -> Self {
         let watcher = activation.engine.options.watcher.clone();
         let watched = watcher.map(|watcher| (watcher, activation.facts.id, step.clone()));
-        Attempt { key, number, watched }
+        let active = activation.active();
+        let hold = match &watched {
+            Some((watcher, run, step)) => active.hold.watched(watcher.clone(), *run, step.clone()),
+            None => active.hold.clone(),
+        };
+        Attempt { key, number, fence: active.fence, hold, watched }
     }
 
     /// `runId:stepId`: hand it to the provider, so that it sees one effect however often the step is tried.
@@ -50,6 +58,33 @@ impl Attempt {
     /// Which try this is, counted from 1. Tries cut off by a crash count.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Number of the lease under which this try was begun. It rises with every takeover: a provider that remembers the highest it has
+    /// seen can reject a request that comes late from an earlier holder.
+    pub fn fence(&self) -> u64 {
+        self.fence.get()
+    }
+
+    /// The right to send the effect. Hand it to whatever sends it, so that it is checked at the last moment.
+    pub fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    /// Fails if this process no longer holds the run. Call it right before the effect leaves the process, after the last await:
+    /// another process may have taken the run over while this one was paused.
+    pub fn ensure_still_held(&self) -> Result<(), Failure> {
+        self.hold.ensure_still_held()
+    }
+
+    /// Waits until this process has lost the run: for code that works outside the future of the step, in a thread or a task.
+    pub async fn cancelled(&self) {
+        self.hold.lost().await;
+    }
+
+    /// Has this process lost the run? For code that blocks.
+    pub fn is_cancelled(&self) -> bool {
+        self.hold.is_lost()
     }
 }
 
@@ -118,7 +153,12 @@ impl Ctx {
         self.step(name, move |attempt: Attempt| -> StepFuture<'static, T> {
             let code = code.clone();
             Box::pin(async move {
-                match tokio::task::spawn_blocking(move || code(attempt).map_err(Into::into)).await {
+                // The thread may begin long after it was asked for.
+                let entered = move || match attempt.ensure_still_held() {
+                    Ok(()) => code(attempt).map_err(Into::into),
+                    Err(failure) => Err(failure),
+                };
+                match tokio::task::spawn_blocking(entered).await {
                     Ok(outcome) => outcome,
                     Err(error) => match error.try_into_panic() {
                         Ok(panic) => Err(panicked(&*panic)),
@@ -368,7 +408,8 @@ impl Effect {
         );
     }
 
-    /// One try: isolated from panics, cut off by its timeout, marked if it takes long.
+    /// One try: isolated from panics, cut off by its timeout, marked if it takes long. Its code is entered, and goes on after each of its
+    /// awaits, only while the lease holds: one that could not be renewed in time may belong to another process by now.
     pub(super) async fn attempt<T, C, Fut, E>(
         &self,
         activation: &Activation,
@@ -388,6 +429,7 @@ impl Effect {
         let key = || self.key(activation);
         tracing::debug!(key = %key(), %run, step = %self.id, attempt = number, "effect begins");
         let span = tracing::debug_span!("effect", key = %key(), %run, step = %self.id, attempt = number, outcome = Empty);
+        let hold = attempt.hold.clone();
         let in_flight = activation.begin_effect();
         let mut running =
             pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
@@ -395,7 +437,16 @@ impl Effect {
         let (mut mark, mut cut_off) = (None, None);
         let is_running = |record: &StepRecord| record.state.status() == StepStatus::Running;
         let mut marked = activation.desk().open.get(&self.id).is_some_and(is_running);
+        let (mut is_entered, mut place) = (false, 0);
         let outcome = poll_fn(|cx| {
+            // Before the code is entered whoever watches is told: a pause here is the worst one.
+            let is_held = if is_entered { hold.stands() } else { hold.is_held() };
+            if !is_held {
+                // If the lease is renewed after all, the code goes on. If it is lost, the driver drops it.
+                activation.desk().await_change(&mut place, cx);
+                return Poll::Pending;
+            }
+            is_entered = true;
             if let Poll::Ready(outcome) = span.in_scope(|| running.as_mut().poll(cx)) {
                 return Poll::Ready(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
+use crate::hold::Hold;
 use crate::model::{
     Fence, Promise, PromiseId, RunHead, RunId, RunResult, Settlement, Signal, StepId, WorkspaceId,
 };
@@ -45,31 +46,30 @@ pub(crate) struct Active {
     pub(crate) fence: Fence,
     mail: Mutex<Vec<Mail>>,
     waker: AtomicWaker,
-    /// By the monotonic clock, in milliseconds: from then on nothing may be started.
-    deadline_ms: AtomicU64,
+    /// The right to start and send effects of the run.
+    pub(crate) hold: Hold,
     /// Since when, by that clock, a write is on its way; zero if none is.
     writing_since_ms: AtomicU64,
-    /// The same for the lease outside the store, if there is one.
-    outside_deadline_ms: AtomicU64,
 }
 
 impl Active {
-    pub(crate) fn new(workspace: WorkspaceId, run: RunId, fence: Fence, deadline: Duration) -> Self {
-        let active = Active {
+    pub(crate) fn new(workspace: WorkspaceId, run: RunId, fence: Fence, hold: Hold) -> Self {
+        Active {
             workspace,
             run,
             fence,
             mail: Mutex::default(),
             waker: AtomicWaker::new(),
-            deadline_ms: AtomicU64::new(0),
+            hold,
             writing_since_ms: AtomicU64::new(0),
-            outside_deadline_ms: AtomicU64::new(u64::MAX),
-        };
-        active.set_deadline(deadline);
-        active
+        }
     }
 
     pub(crate) fn post(&self, mail: Mail) {
+        if matches!(mail, Mail::LeaseLost) {
+            // Code of a step may be running: it must not send anything before the driver has read this.
+            self.hold.lose();
+        }
         self.mail.lock().expect("no holder panics").push(mail);
         self.waker.wake();
     }
@@ -80,10 +80,6 @@ impl Active {
 
     pub(crate) fn listen(&self, waker: &std::task::Waker) {
         self.waker.register(waker);
-    }
-
-    pub(crate) fn set_deadline(&self, deadline: Duration) {
-        self.deadline_ms.store(millis(deadline), Ordering::Relaxed);
     }
 
     /// A write is sent.
@@ -102,21 +98,14 @@ impl Active {
         since > 0 && since < millis(then)
     }
 
-    pub(crate) fn set_outside_deadline(&self, deadline: Duration) {
-        let deadline = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
-        self.outside_deadline_ms.store(deadline, Ordering::Relaxed);
-    }
-
     /// From then on nothing may be started, by whichever lease ends first.
     pub(crate) fn deadline(&self) -> Duration {
-        let outside = self.outside_deadline_ms.load(Ordering::Relaxed);
-        Duration::from_millis(self.deadline_ms.load(Ordering::Relaxed).min(outside))
+        self.hold.deadline()
     }
 
     /// Has its driver been told that the lease is gone?
     pub(crate) fn is_lost(&self) -> bool {
-        let mail = self.mail.lock().expect("no holder panics");
-        mail.iter().any(|mail| matches!(mail, Mail::LeaseLost))
+        self.hold.is_lost()
     }
 }
 
@@ -149,6 +138,8 @@ impl ActiveRuns {
 
     /// Removes `active`, unless a newer grant has taken its place.
     pub(crate) fn remove(&self, active: &Active) {
+        // This stretch of driving is over, so nothing may be sent in its name any more.
+        active.hold.lose();
         let mut runs = self.runs.lock().expect("no holder panics");
         if runs.get(&active.run).is_some_and(|held| held.fence == active.fence) {
             runs.remove(&active.run);

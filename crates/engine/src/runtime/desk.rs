@@ -223,7 +223,7 @@ impl Desk {
     }
 
     /// Keeps the waker of whoever waits at `place`, one for each however often it looks.
-    pub(super) fn await_change(&mut self, place: &mut u64, cx: &Context<'_>) {
+    pub(crate) fn await_change(&mut self, place: &mut u64, cx: &Context<'_>) {
         if *place == 0 {
             self.last_place += 1;
             *place = self.last_place;

@@ -21,6 +21,7 @@ use super::stats::Counters;
 use super::targets::Targets;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
+use crate::hold::Hold;
 use crate::limits::MAX_STORE_WAIT;
 use crate::model::{
     Grant, Name, OwnerId, Payload, RunHead, RunId, Subscribers, Timestamp, Version, WorkspaceId,
@@ -150,14 +151,14 @@ impl Inner {
         Grant { owner: self.owner, lease_for: self.options.lease_for, serves: self.registry.serves() }
     }
 
-    /// Until when, by the monotonic clock, a lease asked for at `since` may be relied on.
+    /// Deadline, by the monotonic clock, of a lease that was asked for at `since`.
     pub(crate) fn lease_deadline(&self, since: Duration) -> Duration {
         since + self.options.lease_for - self.options.lease_for / 10
     }
 
     /// May effects still be begun under this lease?
     pub(crate) fn may_start_effects(&self, active: &Active) -> bool {
-        self.clock.monotonic() < active.deadline() && self.phase() != Phase::Killed
+        active.hold.stands() && self.phase() != Phase::Killed
     }
 
     /// Waits until the store's clock shows `at`, whatever ours shows.
@@ -223,8 +224,8 @@ impl Inner {
     }
 
     fn adopt(self: &Arc<Self>, head: RunHead, source: Source, since: Duration) {
-        let deadline = self.lease_deadline(since);
-        let active = Arc::new(Active::new(head.facts.workspace.clone(), head.id(), head.fence, deadline));
+        let hold = Hold::until(self.clock.clone(), self.lease_deadline(since));
+        let active = Arc::new(Active::new(head.facts.workspace.clone(), head.id(), head.fence, hold));
         if self.active.insert(active.clone()) {
             // One stretch of driving; not part of the request that happened to start it, which may be long over when it ends.
             let facts = &head.facts;

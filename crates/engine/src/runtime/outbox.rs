@@ -13,6 +13,7 @@ use super::inner::{Inner, Phase};
 use super::stats::Counters;
 use super::targets::{Delivery, Receive, Target, TargetOptions};
 use super::{Engine, Error};
+use crate::hold::Hold;
 use crate::limits::{MAX_DELIVERY, MAX_PAGE};
 use crate::model::{
     Actor, EffectKey, Failure, Name, Note, Noted, OperationId, Payload, Post, PostStatus, RunId, StepId,
@@ -212,13 +213,15 @@ async fn claim(inner: &Arc<Inner>) -> crate::store::StoreResult<Option<Timestamp
     // Longer than an attempt may take, so that it is not begun again while it is under way.
     let lease_for = MAX_DELIVERY * 2;
     let request = ClaimPosts { owner: inner.owner, lease_for, room };
+    let since = inner.clock.monotonic();
     let claimed = inner.answer(inner.store.claim_posts(request)).await?;
+    let hold = Hold::until(inner.clock.clone(), since + lease_for - lease_for / 10);
     for post in claimed.posts {
         let Some(target) = inner.targets.find(&post.target) else { continue };
         let Ok(permit) = target.room.clone().try_acquire_owned() else { continue };
-        let inner = inner.clone();
+        let (inner, hold) = (inner.clone(), hold.clone());
         tokio::spawn(async move {
-            attempt(&inner, &target, post).await;
+            attempt(&inner, &target, post, hold).await;
             drop(permit);
             inner.posted.notify_one();
         });
@@ -226,8 +229,8 @@ async fn claim(inner: &Arc<Inner>) -> crate::store::StoreResult<Option<Timestamp
     Ok(claimed.next_due_at)
 }
 
-async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post) {
-    let delivery = Delivery::of(&post);
+async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post, hold: Hold) {
+    let delivery = Delivery::of(&post, hold);
     let receiving =
         AssertUnwindSafe(async { (target.receive)(delivery, post.payload.clone()).await }).catch_unwind();
     let patience = target.options.timeout;

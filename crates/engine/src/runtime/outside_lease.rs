@@ -44,7 +44,7 @@ pub(crate) async fn take(inner: &Arc<Inner>, active: &Arc<Active>) -> Result<Opt
         let since = inner.clock.monotonic();
         match within(inner, ttl / 3, hold.lease.acquire(&hold.name, &hold.token, ttl)).await {
             Ok(true) => {
-                active.set_outside_deadline(inner.lease_deadline(since));
+                active.hold.extend_outside(inner.lease_deadline(since));
                 let keeper = tokio::spawn(keep(inner.clone(), active.clone(), hold.clone()));
                 return Ok(Some(OutsideLease { inner: inner.clone(), hold, keeper }));
             }
@@ -70,14 +70,14 @@ async fn keep(inner: Arc<Inner>, active: Arc<Active>, hold: Hold) {
         match within(&inner, ttl / 3, hold.lease.renew(&hold.name, &hold.token, ttl)).await {
             Ok(true) => {
                 let ran_out = active.deadline() <= inner.clock.monotonic();
-                active.set_outside_deadline(inner.lease_deadline(since));
+                active.hold.extend_outside(inner.lease_deadline(since));
                 if ran_out {
                     active.post(Mail::Renewed);
                 }
             }
             Ok(false) => {
                 tracing::warn!(run = %active.run, "the lease outside was lost; the run is given up here");
-                active.set_outside_deadline(Duration::ZERO);
+                active.hold.extend_outside(Duration::ZERO);
                 active.post(Mail::LeaseLost);
                 return;
             }

@@ -14,6 +14,8 @@ pub enum Point {
     AfterClaim(RunId),
     /// Before a step's code is entered.
     BeforeEffect(RunId, StepId),
+    /// Right before the check that an effect may still be sent: see [`crate::Hold::is_held`].
+    BeforeSend(RunId, StepId),
     /// A step's code asks for the key of its effect.
     KeyRead(RunId, StepId),
     /// After a step's code has returned, before anything is written of it.
@@ -35,6 +37,7 @@ impl Point {
             Point::BeforeClaim => "before_claim",
             Point::AfterClaim(_) => "after_claim",
             Point::BeforeEffect(..) => "before_effect",
+            Point::BeforeSend(..) => "before_send",
             Point::KeyRead(..) => "key_read",
             Point::AfterEffect(..) => "after_effect",
             Point::BeforeRecord(_) => "before_record",
@@ -45,10 +48,11 @@ impl Point {
     }
 
     /// Every name.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 10] = [
         "before_claim",
         "after_claim",
         "before_effect",
+        "before_send",
         "key_read",
         "after_effect",
         "before_record",

@@ -44,7 +44,7 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
                             true => active.post(Mail::LeaseLost),
                             false => {
                                 let ran_out = active.deadline() <= inner.clock.monotonic();
-                                active.set_deadline(inner.lease_deadline(since));
+                                active.hold.extend(inner.lease_deadline(since));
                                 if ran_out {
                                     active.post(Mail::Renewed);
                                 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::Error;
+use crate::hold::Hold;
 use crate::limits::{MAX_DELIVERIES_PER_TARGET, MAX_DELIVERY};
 use crate::model::{EffectKey, Failure, Name, Payload, Post, RetryPolicy, Timestamp, WorkspaceId};
 
@@ -22,6 +23,7 @@ pub struct Delivery {
     workspace: WorkspaceId,
     attempt: u32,
     created_at: Timestamp,
+    hold: Hold,
 }
 
 impl Delivery {
@@ -45,12 +47,18 @@ impl Delivery {
         self.created_at
     }
 
-    pub(super) fn of(post: &Post) -> Self {
+    /// The right to deliver it. Hand it to whatever sends it, so that it is checked at the last moment.
+    pub fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    pub(super) fn of(post: &Post, hold: Hold) -> Self {
         Delivery {
             id: post.id.clone(),
             workspace: post.workspace.clone(),
             attempt: post.attempts,
             created_at: post.created_at,
+            hold,
         }
     }
 }

@@ -318,6 +318,8 @@ fn watcher(
             Point::BeforeEffect(_, step) | Point::AfterEffect(_, step) | Point::KeyRead(_, step) => {
                 Some(step.to_string())
             }
+            // Nothing becomes durable between the beginning of an effect and its send: a crash at either is the same.
+            Point::BeforeSend(..) => return,
             _ => None,
         };
         let mut seen = seen.lock().expect("no watcher panics");

@@ -9,8 +9,8 @@ use hapax_engine::ctx::StepFuture;
 use hapax_engine::model::{
     Actor, EffectClass, Noted, OnDoubt, Probed, Resolution, Role, Ruling, RunId, RunStatus, StepStatus,
 };
-use hapax_engine::runtime::{Doubt, WorkflowOptions};
-use hapax_engine::{Ctx, Engine, Error, Failure};
+use hapax_engine::runtime::{Doubt, Point, PointWatcher, WorkflowOptions};
+use hapax_engine::{Ctx, Engine, EngineOptions, Error, Failure};
 use serde_json::json;
 
 fn ruling(resolution: Resolution) -> Ruling {
@@ -718,37 +718,42 @@ async fn a_branch_that_loses_in_the_middle_of_a_claimed_effect_leaves_a_doubt() 
     bench.check().await;
 }
 
-/// A zombie that wakes after a takeover writes nothing; what it tried to write is in the journal.
-#[tokio::test]
+/// A process that pauses between the effect and its record, and wakes after a takeover, writes nothing; what it tried to write is in the journal.
+#[tokio::test(flavor = "multi_thread")]
 async fn a_late_outcome_is_refused_and_noted() {
     let bench = Bench::new();
     let log = Log::default();
-    let (open, gate) = tokio::sync::watch::channel(false);
     let line = crate::support::cut_off::CutOff::new(bench.store.clone());
-    let node = Engine::launch(line.clone(), bench.clock.clone(), Default::default()).unwrap();
-    let workflow = |log: &Log, gate: tokio::sync::watch::Receiver<bool>| {
+    line.lose_renewals();
+    let (wake, woken) = std::sync::mpsc::channel::<()>();
+    let (clock, woken) = (bench.clock.clone(), std::sync::Mutex::new(woken));
+    let pausing = PointWatcher::new(move |point| {
+        if matches!(point, Point::AfterEffect(..)) {
+            clock.advance(Duration::from_secs(31));
+            woken.lock().unwrap().recv().unwrap();
+        }
+    });
+    let options = EngineOptions { watcher: Some(pausing), ..Default::default() };
+    let node = Engine::launch(line, bench.clock.clone(), options).unwrap();
+    let workflow = |log: &Log| {
         let log = log.clone();
         move |ctx: Ctx, (): ()| {
-            let (log, gate) = (log.clone(), gate.clone());
+            let log = log.clone();
             async move {
-                ctx.step("wire", move |_| {
+                let wire = move |_| {
                     log.add("wire".into());
-                    let mut gate = gate.clone();
-                    async move { gate.wait_for(|open| *open).await.map(|_| 5).map_err(Failure::unknown) }
-                })
-                .claimed()
-                .await
+                    async { Ok::<_, Failure>(5) }
+                };
+                ctx.step("wire", wire).claimed().await
             }
         }
     };
-    node.register("pay", workflow(&log, gate.clone())).unwrap();
+    node.register("pay", workflow(&log)).unwrap();
     let run = node.start("pay", &()).await.unwrap();
     bench.eventually("it is in its step", async || (!log.read().is_empty()).then_some(())).await;
-    line.answer_renewals_after(Duration::from_secs(3_600));
-    bench.engine.register("pay", workflow(&log, gate)).unwrap();
-    bench.clock.advance(Duration::from_secs(31));
+    bench.engine.register("pay", workflow(&log)).unwrap();
     let doubt = the_doubt(&bench, &bench.engine).await;
-    open.send_replace(true);
+    wake.send(()).unwrap();
     let refused = bench.eventually("a refused write", async || {
         let effect = bench.engine.ledger(run.id()).await.unwrap().remove(0);
         (effect.refused_writes > 0).then_some(effect)
@@ -761,6 +766,127 @@ async fn a_late_outcome_is_refused_and_noted() {
     bench.engine.resolve_doubt(&doubt.as_seen(), happened).await.unwrap();
     bench.until(run.id(), RunStatus::Completed).await;
     bench.check().await;
+}
+
+/// The code of a step goes on after an await only while the lease holds. A process that was paused there sends nothing.
+#[tokio::test]
+async fn a_paused_step_does_not_go_on_after_its_lease_has_ended() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let line = crate::support::cut_off::CutOff::new(bench.store.clone());
+    let node = Engine::launch(line.clone(), bench.clock.clone(), Default::default()).unwrap();
+    let workflow = |log: &Log, gate: tokio::sync::watch::Receiver<bool>| {
+        let log = log.clone();
+        move |ctx: Ctx, (): ()| {
+            let (log, gate) = (log.clone(), gate.clone());
+            async move {
+                ctx.step("wire", move |_| {
+                    log.add("connect".into());
+                    let (log, mut gate) = (log.clone(), gate.clone());
+                    async move {
+                        gate.wait_for(|open| *open).await.map_err(Failure::unknown)?;
+                        log.add("send".into());
+                        Ok::<_, Failure>(5)
+                    }
+                })
+                .claimed()
+                .await
+            }
+        }
+    };
+    node.register("pay", workflow(&log, gate.clone())).unwrap();
+    let run = node.start("pay", &()).await.unwrap();
+    bench.eventually("it is in its step", async || (!log.read().is_empty()).then_some(())).await;
+    line.lose_renewals();
+    bench.engine.register("pay", workflow(&log, gate)).unwrap();
+    bench.clock.advance(Duration::from_secs(31));
+    let doubt = the_doubt(&bench, &bench.engine).await;
+    open.send_replace(true);
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(log.read(), ["connect"], "nothing was sent after the lease had ended");
+    let happened = ruling(Resolution::Happened { output: json!(5) });
+    bench.engine.resolve_doubt(&doubt.as_seen(), happened).await.unwrap();
+    bench.until(run.id(), RunStatus::Completed).await;
+    bench.check().await;
+}
+
+/// Right before the code is entered, after the claim was written, the process pauses until another has taken over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_between_the_claim_and_the_code_means_that_the_code_is_not_entered() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let line = crate::support::cut_off::CutOff::new(bench.store.clone());
+    line.lose_renewals();
+    let (wake, woken) = std::sync::mpsc::channel::<()>();
+    let (told, paused) = tokio::sync::watch::channel(false);
+    let (clock, woken) = (bench.clock.clone(), std::sync::Mutex::new(woken));
+    let pausing = PointWatcher::new(move |point| {
+        if matches!(point, Point::BeforeSend(..)) {
+            clock.advance(Duration::from_secs(31));
+            told.send_replace(true);
+            let _ = woken.lock().unwrap().recv();
+        }
+    });
+    let options = EngineOptions { watcher: Some(pausing), ..Default::default() };
+    let node = Engine::launch(line, bench.clock.clone(), options).unwrap();
+    let workflow = |log: &Log| {
+        let log = log.clone();
+        move |ctx: Ctx, (): ()| {
+            let log = log.clone();
+            async move {
+                let wire = move |_| {
+                    log.add("wire".into());
+                    async { Ok::<_, Failure>(5) }
+                };
+                ctx.step("wire", wire).claimed().await
+            }
+        }
+    };
+    node.register("pay", workflow(&log)).unwrap();
+    let run = node.start("pay", &()).await.unwrap();
+    bench.engine.register("pay", workflow(&log)).unwrap();
+    paused.clone().wait_for(|paused| *paused).await.unwrap();
+    let doubt = the_doubt(&bench, &bench.engine).await;
+    drop(wake);
+    let happened = ruling(Resolution::Happened { output: json!(5) });
+    bench.engine.resolve_doubt(&doubt.as_seen(), happened).await.unwrap();
+    bench.until(run.id(), RunStatus::Completed).await;
+    node.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(log.read(), Vec::<String>::new(), "the process that was paused did not enter the code");
+    bench.check().await;
+}
+
+/// Code that works in a thread or a task of its own is told.
+#[tokio::test]
+async fn an_attempt_tells_code_outside_its_future_that_the_run_was_lost() {
+    let bench = Bench::new();
+    let (told, mut attempts) = tokio::sync::mpsc::unbounded_channel();
+    let line = crate::support::cut_off::CutOff::new(bench.store.clone());
+    let node = Engine::launch(line.clone(), bench.clock.clone(), Default::default()).unwrap();
+    let workflow = move |ctx: Ctx, (): ()| {
+        let told = told.clone();
+        async move {
+            let wire = move |attempt: hapax_engine::ctx::Attempt| {
+                told.send(attempt).unwrap();
+                std::future::pending::<Result<(), Failure>>()
+            };
+            ctx.step("wire", wire).claimed().await
+        }
+    };
+    node.register("pay", workflow).unwrap();
+    node.start("pay", &()).await.unwrap();
+    let attempt = attempts.recv().await.unwrap();
+    attempt.ensure_still_held().unwrap();
+    assert_eq!(attempt.fence(), 1);
+    line.lose_renewals();
+    bench.clock.advance(Duration::from_secs(28));
+    assert_eq!(attempt.ensure_still_held().unwrap_err().code(), Some("no_longer_held"));
+    bench.clock.advance(Duration::from_secs(31));
+    attempt.cancelled().await;
+    assert!(attempt.is_cancelled());
 }
 
 #[tokio::test]

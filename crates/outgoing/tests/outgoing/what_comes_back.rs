@@ -1,10 +1,12 @@
 //! What comes back: answers within their limits, and faults that say whether the request may have happened.
 
 use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::server::{Server, Told, dev};
-use hapax_outgoing::{Answers, Fault, Lookup, Outgoing, Part, Request, Rules, Unusable, limits};
+use hapax_outgoing::{Answers, Fault, Lookup, Outgoing, Part, Request, Rules, SendCheck, Unusable, limits};
 use http::{HeaderValue, Method};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -334,4 +336,39 @@ fn rules_that_cannot_be_worked_by_are_refused() {
     assert!(matches!(Outgoing::new(agent), Err(Unusable::UserAgent { .. })));
     let root = Rules { extra_roots: vec![b"not a certificate".to_vec()], ..Rules::default() };
     assert!(matches!(Outgoing::new(root), Err(Unusable::Root { .. })));
+}
+
+/// The right to send ended while the connection was made: not one byte leaves, and the sender is told so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sender_who_lost_the_right_to_send_sends_nothing() {
+    let server = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let mut request = Request::post(server.url("/charges"), r#"{"amount":100}"#);
+    let (counted, connections) = (asked.clone(), server.connections_counter());
+    request.send_check = Some(SendCheck::new(move || {
+        // A pause can be anywhere before this, so this comes after the connection was made.
+        while connections.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        counted.fetch_add(1, Ordering::SeqCst);
+        false
+    }));
+    let fault = Outgoing::new(dev()).unwrap().send(request).await.unwrap_err();
+    assert_eq!(fault, Fault::NoLongerHeld);
+    assert!(fault.is_harmless());
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    server.wait_for_seen(1).await;
+    assert_eq!(server.seen(), [""], "the connection was closed without a byte");
+}
+
+/// It is asked once: half of a request helps nobody.
+#[tokio::test]
+async fn a_right_that_ends_in_the_middle_of_a_request_does_not_cut_it() {
+    let server = Server::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let mut request = Request::post(server.url("/charges"), vec![b'x'; 4 * 1024 * 1024]);
+    let counted = asked.clone();
+    request.send_check = Some(SendCheck::new(move || counted.fetch_add(1, Ordering::SeqCst) == 0));
+    assert_eq!(Outgoing::new(dev()).unwrap().send(request).await.unwrap().status, 200);
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
 }

@@ -135,7 +135,7 @@ fn status_of(fault: &Fault) -> Option<u16> {
     match fault {
         Fault::Unknown { status, .. } | Fault::TooLarge { status, .. } => *status,
         Fault::Redirected { status, .. } => Some(*status),
-        Fault::Refused { .. } | Fault::NotSent { .. } => None,
+        Fault::Refused { .. } | Fault::NotSent { .. } | Fault::NoLongerHeld => None,
     }
 }
 

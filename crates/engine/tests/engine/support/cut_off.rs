@@ -24,6 +24,7 @@ pub struct CutOff {
     answer_after_ms: AtomicU64,
     answer_renewals_after_ms: AtomicU64,
     lose_start_after_ms: AtomicU64,
+    lose_renewals: AtomicBool,
     /// What is said about operations on entities.
     pub operations: Operations,
 }
@@ -38,6 +39,7 @@ impl CutOff {
             answer_after_ms: AtomicU64::new(0),
             answer_renewals_after_ms: AtomicU64::new(0),
             lose_start_after_ms: AtomicU64::new(0),
+            lose_renewals: AtomicBool::new(false),
             operations: Operations::default(),
         })
     }
@@ -59,6 +61,11 @@ impl CutOff {
     /// Renewals take effect at once and are answered this much later.
     pub fn answer_renewals_after(&self, span: Duration) {
         self.answer_renewals_after_ms.store(span.as_millis() as u64, Ordering::SeqCst);
+    }
+
+    /// Renewals never arrive and are never answered.
+    pub fn lose_renewals(&self) {
+        self.lose_renewals.store(true, Ordering::SeqCst);
     }
 
     /// The next start takes effect, and after this long the caller learns that its answer was lost.
@@ -93,6 +100,9 @@ impl Store for CutOff {
         self.reach()?.claim_runs(request).await
     }
     async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
+        if self.lose_renewals.load(Ordering::SeqCst) {
+            return std::future::pending().await;
+        }
         let answer = self.reach()?.renew_leases(request).await;
         later(&self.answer_renewals_after_ms).await;
         answer

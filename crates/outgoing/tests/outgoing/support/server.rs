@@ -88,6 +88,17 @@ impl Server {
         self.connections.load(Ordering::SeqCst)
     }
 
+    pub fn connections_counter(&self) -> Arc<AtomicUsize> {
+        self.connections.clone()
+    }
+
+    /// Waits until this many connections were read to the end of a request, or of what came.
+    pub async fn wait_for_seen(&self, count: usize) {
+        while self.seen().len() < count {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
