@@ -21,7 +21,7 @@ pub enum EventKind {
     PauseAsked,
     /// It stopped.
     Paused,
-    /// People let it go on.
+    /// People let it go on, or took back a pause that was not yet carried out.
     Resumed,
     /// People asked it to cancel.
     CancelAsked,

@@ -89,6 +89,10 @@ pub const MAX_PROBE: Duration = Duration::from_secs(30);
 pub const PROBE_EVERY: Duration = Duration::from_secs(300);
 /// Longest pause between two such questions.
 pub const MAX_PROBE_PAUSE: Duration = Duration::from_secs(3600);
+/// How often the release of such a run is tried if people steer it meanwhile; after that its lease runs out.
+pub const RELEASE_TRIES: u32 = 5;
+/// Longest rest of a run whose driver panicked, before it is driven again.
+pub const MAX_STALLED_PAUSE: Duration = Duration::from_secs(60);
 /// Leases in a row that may end without progress before a run is put aside for people.
 pub const MAX_STALLS: u32 = 10;
 /// How long after it was taken in a webhook that nobody has processed counts as forgotten. Servers look for those of a vanished one every few

@@ -93,6 +93,7 @@ pub use settling::{
     decide_open, decide_settle, is_same_creation,
 };
 pub use signal::Signal;
+use start::quarantine_note;
 pub use start::{ClaimDecision, Grant, NewRun, decide_claim, decide_start};
 pub use steer::{Refusal, Steer, Steered, decide_steer};
 pub use step::{StepKind, StepRecord, StepState, StepStatus};

@@ -228,6 +228,11 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
             stats.self_fenced,
         ),
         (
+            "hapax_driver_panics_total",
+            "Runs released because their driver panicked outside workflow code: a loader, an announcer or a destructor.",
+            stats.driver_panics,
+        ),
+        (
             "hapax_fenced_writes_total",
             "Writes refused because another holds the lease: a late writer was kept out.",
             stats.fenced_writes,

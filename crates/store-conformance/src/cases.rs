@@ -233,6 +233,7 @@ macro_rules! with_every_case {
             steering {
                 a_resting_run_is_paused_at_once
                 a_driven_run_is_asked_to_pause
+                a_resume_withdraws_a_pending_pause
                 a_run_that_never_ran_is_cancelled_at_once
                 a_run_that_has_run_is_woken_to_cancel
                 a_driven_run_is_asked_to_cancel

@@ -162,13 +162,16 @@ fn close(run: &Run, timeline: &Timeline, shape: &ShapeOptions) -> Result<()> {
 fn status_after(kind: EventKind) -> Option<RunStatus> {
     match kind {
         EventKind::Started => Some(RunStatus::Pending),
-        EventKind::Claimed | EventKind::TakenOver | EventKind::ContinuedAsNew => Some(RunStatus::Running),
+        // A resume also takes back a pause that was only asked for, and then the run is driven on.
+        EventKind::Claimed | EventKind::TakenOver | EventKind::ContinuedAsNew | EventKind::Resumed => {
+            Some(RunStatus::Running)
+        }
         EventKind::Waited => Some(RunStatus::Waiting),
         EventKind::Paused | EventKind::Quarantined => Some(RunStatus::Paused),
         EventKind::Completed => Some(RunStatus::Completed),
         EventKind::Failed => Some(RunStatus::Failed),
         EventKind::Cancelled => Some(RunStatus::Cancelled),
-        EventKind::Resumed | EventKind::Retried | EventKind::Released => Some(RunStatus::Pending),
+        EventKind::Retried | EventKind::Released => Some(RunStatus::Pending),
         EventKind::PauseAsked | EventKind::CancelAsked => None,
     }
 }

@@ -91,7 +91,7 @@ impl<'a> Walk<'a> {
         match event.kind {
             EventKind::PauseAsked => self.asked = Asked::Pause,
             EventKind::CancelAsked => self.asked = Asked::Cancel,
-            EventKind::Paused | EventKind::Retried => self.asked = Asked::Nothing,
+            EventKind::Paused | EventKind::Resumed | EventKind::Retried => self.asked = Asked::Nothing,
             kind if kind.is_ending() => self.asked = Asked::Nothing,
             _ => {}
         }
@@ -170,6 +170,8 @@ impl<'a> Walk<'a> {
             | EventKind::PauseAsked
             | EventKind::CancelAsked
             | EventKind::ContinuedAsNew => {}
+            // A pause that was only asked for has left the lease where it is.
+            EventKind::Resumed if self.asked == Asked::Pause => {}
             EventKind::Waited
             | EventKind::Released
             | EventKind::Paused

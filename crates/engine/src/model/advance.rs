@@ -5,7 +5,8 @@ use super::{
     RunEvent, RunHead, RunResult, RunState, RunTransition, StepId, StepKind, StepRecord, StepState,
     StepStatus, StepTransition, Subscribers, Timestamp, Version, WriteToken,
 };
-use super::{Generation, RunId, WorkspaceId};
+use super::{Generation, RunId, WorkspaceId, quarantine_note};
+use crate::limits::MAX_STALLS;
 
 /// One write under a lease. It takes effect as a whole if the run still has the expected version and fence, and
 /// not at all otherwise.
@@ -229,6 +230,23 @@ impl Advancing {
         Ok(())
     }
 
+    /// Gives the lease back as one that ended without progress. The run is due at `due_at`, or quarantined if it has lost too many leases in a
+    /// row.
+    pub fn release_stalled(&mut self, due_at: Timestamp) -> Result<(), IllegalChange> {
+        let stalls = self.write.head.stalls + 1;
+        if stalls > MAX_STALLS {
+            self.run_change(RunTransition::Quarantine)?;
+            self.write.head.state = RunState::Paused;
+            self.event(EventKind::Quarantined, Some(quarantine_note()));
+        } else {
+            self.run_change(RunTransition::Release)?;
+            self.write.head.state = RunState::Running(Drive::Ready { due_at });
+            self.event(EventKind::Released, Some("its driver panicked".into()));
+        }
+        self.write.head.stalls = stalls;
+        Ok(())
+    }
+
     /// Stops, as asked.
     pub fn pause(&mut self) -> Result<(), IllegalChange> {
         self.run_change(RunTransition::Pause)?;
@@ -337,6 +355,24 @@ mod tests {
         let mut finishing = Advancing::new(&marked, NOW);
         finishing.step(change(Some(mark), StepTransition::Complete, done())).unwrap();
         assert_eq!(finishing.finish().head.version, at_once.finish().head.version);
+    }
+
+    #[test]
+    fn a_lease_released_without_progress_counts_as_a_stall_and_the_last_one_quarantines() {
+        let mut head = leased();
+        for stalls in 1..=MAX_STALLS {
+            let mut write = Advancing::new(&head, NOW);
+            write.release_stalled(NOW).unwrap();
+            let released = write.finish().head;
+            assert_eq!(
+                (released.stalls, released.state),
+                (stalls, RunState::Running(Drive::Ready { due_at: NOW }))
+            );
+            head = RunHead { state: leased().state, ..released };
+        }
+        let mut write = Advancing::new(&head, NOW);
+        write.release_stalled(NOW).unwrap();
+        assert_eq!(write.finish().head.state, RunState::Paused);
     }
 
     #[test]

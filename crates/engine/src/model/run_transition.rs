@@ -19,7 +19,7 @@ pub enum RunTransition {
     Release,
     /// It stops, because people asked.
     Pause,
-    /// People let it go on.
+    /// People let it go on, or take back a pause that is still pending.
     Resume,
     /// People ask it to cancel.
     AskCancel,
@@ -50,6 +50,7 @@ pub const RUN_TRANSITIONS: &[(Option<RunStatus>, RunTransition, RunStatus)] = &[
     (Some(Running), RunTransition::Step, Running),
     (Some(Running), RunTransition::Release, Running),
     (Some(Running), RunTransition::AskPause, Running),
+    (Some(Running), RunTransition::Resume, Running),
     (Some(Running), RunTransition::AskCancel, Running),
     (Some(Running), RunTransition::ContinueAsNew, Running),
     (Some(Running), RunTransition::Wait, Waiting),
@@ -60,6 +61,7 @@ pub const RUN_TRANSITIONS: &[(Option<RunStatus>, RunTransition, RunStatus)] = &[
     (Some(Running), RunTransition::Cancel, Cancelled),
     (Some(Waiting), RunTransition::Claim, Running),
     (Some(Waiting), RunTransition::Pause, Paused),
+    (Some(Waiting), RunTransition::Resume, Waiting),
     (Some(Waiting), RunTransition::AskCancel, Running),
     (Some(Paused), RunTransition::Resume, Running),
     (Some(Paused), RunTransition::AskCancel, Running),

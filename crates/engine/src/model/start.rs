@@ -80,6 +80,11 @@ pub enum ClaimDecision {
     Quarantined(RunHead, RunEvent),
 }
 
+/// Why a run is quarantined, for its history.
+pub(super) fn quarantine_note() -> String {
+    format!("{MAX_STALLS} leases in a row ended without progress; resume it once the cause is gone")
+}
+
 /// Grants the lease if the run is due at `now`; an arrival makes a waiting run due (`arrived`).
 pub fn decide_claim(
     head: &RunHead,
@@ -108,9 +113,8 @@ pub fn decide_claim(
     let event = |kind, fence, note| RunEvent { version: head.version.next(), at: now, fence, kind, note };
     if next.stalls > MAX_STALLS {
         next.state = RunState::Paused;
-        let note =
-            format!("{MAX_STALLS} leases in a row ended without progress; resume it once the cause is gone");
-        return ClaimDecision::Quarantined(next, event(EventKind::Quarantined, head.fence, Some(note)));
+        let note = Some(quarantine_note());
+        return ClaimDecision::Quarantined(next, event(EventKind::Quarantined, head.fence, note));
     }
     next.fence = head.fence.next();
     next.state = RunState::Running(Drive::Leased(Lease { owner, until: now.plus(lease_for) }));

@@ -134,6 +134,12 @@ fn resume(head: &RunHead, now: Timestamp) -> Result<Steered, Refusal> {
             Ok(steered)
         }
         RunState::Closed { .. } => Err(Refusal::Ended(head.status())),
+        // The pause has not been carried out yet. Without this write the run would pause after it was told to go on.
+        RunState::Running(_) | RunState::Waiting { .. } if head.asked == Asked::Pause => {
+            let mut steered = changed(head, EventKind::Resumed, None, now);
+            steered.head.asked = Asked::Nothing;
+            Ok(steered)
+        }
         RunState::Pending { .. } | RunState::Running(_) | RunState::Waiting { .. } => {
             Err(Refusal::NotPaused(head.status()))
         }
@@ -303,6 +309,24 @@ mod tests {
         assert_eq!(steer(&paused, Steer::Pause).unwrap_err(), Refusal::AlreadyAsked);
         assert_eq!(steer(&paused, Steer::Resume).unwrap().head.state.wake_at(), Some(NOW));
         assert_eq!(steer(&head(), Steer::Resume).unwrap_err(), Refusal::NotPaused(RunStatus::Pending));
+    }
+
+    /// An acknowledged resume must not be followed by the pause it took back.
+    #[test]
+    fn a_resume_withdraws_a_pause_that_is_still_pending() {
+        let asked = steer(&leased(), Steer::Pause).unwrap().head;
+        assert_eq!(asked.asked, Asked::Pause);
+        let resumed = steer(&asked, Steer::Resume).unwrap();
+        assert_eq!((resumed.head.asked, resumed.event.kind), (Asked::Nothing, EventKind::Resumed));
+        assert_eq!(resumed.head.state, asked.state, "the holder keeps its lease");
+        assert_eq!(resumed.head.version, asked.version.next());
+        // A shielded run may park with the request still pending.
+        let parked = RunHead { state: RunState::Waiting { wake_at: None }, ..asked.clone() };
+        let resumed = steer(&parked, Steer::Resume).unwrap().head;
+        assert_eq!((resumed.asked, resumed.state), (Asked::Nothing, parked.state));
+        let cancelled = steer(&asked, cancel_it()).unwrap().head;
+        let refused = steer(&cancelled, Steer::Resume).unwrap_err();
+        assert_eq!(refused, Refusal::NotPaused(RunStatus::Running), "a cancellation is not taken back");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One stretch of driving a run, as its code reaches it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::active::Active;
 use super::change::Change;
@@ -80,7 +80,8 @@ impl Activation {
     }
 
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().expect("the desk is never held across user code")
+        // A driver that panicked is dropped, and with it guards that look here: they must not panic in turn.
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn active(&self) -> Arc<Active> {

@@ -42,7 +42,7 @@ type Commit = Pin<Box<dyn Future<Output = (Box<Advance>, Result<AdvanceOutcome, 
 /// What the driver is polling.
 enum Work {
     /// The workflow's code.
-    Workflow(WorkflowFuture),
+    Workflow(UserCode),
     /// The undoing of its effects; the run then ends with this.
     Undoing(Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>, RunResult),
     /// Nothing: the last write says how it ends.
@@ -136,6 +136,7 @@ impl Driver {
             }
             self.poll_timer(cx);
             self.poll_work();
+            self.heed_late_cancel();
             match self.next_write() {
                 Some(closing) => {
                     if !self.begin_commit(&engine, active, closing) {
@@ -334,7 +335,7 @@ impl Driver {
         self.activation.desk().in_turn = true;
         let next = match &mut self.work {
             Work::Over(_) => return,
-            Work::Workflow(code) => match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(cx))) {
+            Work::Workflow(code) => match catch_unwind(AssertUnwindSafe(|| code.poll(cx))) {
                 Ok(Poll::Pending) => None,
                 Ok(Poll::Ready(outcome)) => Some(self.after_workflow(outcome)),
                 Err(panic) => {
@@ -386,6 +387,15 @@ impl Driver {
         }
     }
 
+    /// A cancellation wins if it was acknowledged before the end of the run is durable, even if the code has run to its end.
+    fn heed_late_cancel(&mut self) {
+        let is_late =
+            matches!(self.work, Work::Over(Closing::End(RunResult::Completed(_)) | Closing::Continue(_)));
+        if is_late && !self.is_writing() && self.activation.desk().asked_to_stop() == Some(Stop::Cancel) {
+            self.work = self.undo(cancelled());
+        }
+    }
+
     /// Undoes the effects that know how to be undone, last first, and then ends with `result`.
     fn undo(&self, result: RunResult) -> Work {
         self.activation.desk().transactions.clear();
@@ -415,7 +425,10 @@ impl Driver {
         }
         let desk = self.activation.desk();
         if let Work::Over(closing) = &self.work {
-            return Some(closing.clone());
+            // A pause that was acknowledged before the end is durable comes first: the end follows when people resume it.
+            let pauses_first =
+                matches!(closing, Closing::End(_)) && desk.asked_to_stop() == Some(Stop::Pause);
+            return Some(if pauses_first { Closing::Pause } else { closing.clone() });
         }
         if desk.replaying {
             // Whether the code is the one that made the records is not known before all of them were asked for.
@@ -498,7 +511,7 @@ impl Driver {
                 let failure = Failure::permanent("the run did not end by its deadline");
                 RunResult::Failed(failure.with_code("deadline_exceeded"))
             }
-            _ => RunResult::Cancelled(Failure::permanent("the run was cancelled").with_code("cancelled")),
+            _ => cancelled(),
         };
         drop(desk);
         // The code is dropped here; what it has registered for undoing stays.
@@ -509,11 +522,11 @@ impl Driver {
 
     /// Starts the write of what is collected; false if it cannot be one.
     fn begin_commit(&mut self, engine: &Arc<Inner>, active: &Arc<Active>, closing: Closing) -> bool {
+        let announce = engine.subscribers(&self.activation.facts.workspace);
         let mut desk = self.activation.desk();
         let changes = std::mem::take(&mut desk.changes);
         let covers = desk.queued();
         desk.leaving = !matches!(closing, Closing::GoOn);
-        let announce = engine.subscribers(&desk.head.facts.workspace);
         let built = build(&desk.head, &desk.open, &changes, &closing, announce, self.activation.now());
         drop(desk);
         let advance = match built {
@@ -541,11 +554,36 @@ fn begin(
     activation: &Arc<Activation>,
     scope: &Arc<Scope>,
     input: Payload,
-) -> WorkflowFuture {
+) -> UserCode {
     let workflow = workflow.clone();
     let ctx = Ctx::new(activation.clone(), scope.clone());
     // The user's function is called inside the future, so that a panic in it is caught like any other.
-    Box::pin(async move { workflow.begin(ctx, input).await })
+    UserCode(Some(Box::pin(async move { workflow.begin(ctx, input).await })))
+}
+
+/// A workflow's code. Whoever drops it does not unwind if something in it panics while it is dropped.
+struct UserCode(Option<WorkflowFuture>);
+
+impl UserCode {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload, Failure>> {
+        self.0.as_mut().expect("it is there until it is dropped").as_mut().poll(cx)
+    }
+}
+
+impl Drop for UserCode {
+    fn drop(&mut self) {
+        let code = self.0.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(code))) {
+            tracing::error!(
+                panic = panic_text(&*panic),
+                "the code of a workflow panicked while it was dropped"
+            );
+        }
+    }
+}
+
+fn cancelled() -> RunResult {
+    RunResult::Cancelled(Failure::permanent("the run was cancelled").with_code("cancelled"))
 }
 
 fn after_undoing(undone: Result<(), Failure>, result: RunResult) -> RunResult {

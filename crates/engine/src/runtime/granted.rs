@@ -1,17 +1,22 @@
 //! A run that was granted to this engine, from its lease to the end of this stretch of driving.
 
 use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use super::activation::Activation;
 use super::active::{Active, News};
-use super::drive::{Driver, End};
+use super::drive::{Driver, End, panic_text};
 use super::inner::{Inner, Phase};
 use super::outside_lease;
 use super::registry::Workflow;
 use super::stats::Counters;
-use crate::model::{Payload, RunHead};
-use crate::store::RunLog;
+use crate::limits::{MAX_STALLED_PAUSE, RELEASE_TRIES};
+use crate::model::{Advancing, Payload, RunHead};
+use crate::store::{AdvanceOutcome, RunLog, StoreError};
 
 /// What a granted run is driven from.
 pub(crate) enum Source {
@@ -20,8 +25,61 @@ pub(crate) enum Source {
     Log,
 }
 
+/// Drives the run, and lets go of it if its driver panics: a loader, an announcer or a value of the user's that panics when it is
+/// dropped must not leave the run with an engine that renews its lease and does nothing else.
+pub(crate) async fn supervise(inner: Arc<Inner>, active: Arc<Active>, head: RunHead, source: Source) {
+    let driving = AssertUnwindSafe(drive_to_its_end(inner.clone(), active.clone(), head, source));
+    let Err(panic) = driving.catch_unwind().await else { return };
+    Counters::add(&inner.counters.driver_panics);
+    tracing::error!(run = %active.run, panic = panic_text(&*panic), "the driver of a run panicked; the run is released");
+    inner.active.remove(&active);
+    inner.changed.notify_waiters();
+    if inner.phase() != Phase::Killed
+        && let Err(error) = release_stalled(&inner, &active).await
+    {
+        tracing::warn!(run = %active.run, %error, "the run could not be released; its lease will run out");
+    }
+}
+
+/// Gives the lease back as one that ended without progress, so that a run that panics every driver ends up quarantined.
+async fn release_stalled(inner: &Arc<Inner>, active: &Active) -> Result<(), StoreError> {
+    for _ in 0..RELEASE_TRIES {
+        let Some(view) = inner.answer(inner.store.find_run(&active.workspace, active.run)).await? else {
+            return Ok(());
+        };
+        let is_ours = view.head.fence == active.fence
+            && view.head.state.lease().is_some_and(|lease| lease.owner == inner.owner);
+        if !is_ours {
+            return Ok(());
+        }
+        let now = inner.store.now();
+        let mut write = Advancing::new(&view.head, now);
+        if let Err(illegal) = write.release_stalled(now.plus(stalled_pause(view.head.stalls))) {
+            tracing::error!(run = %active.run, %illegal, "a fault in the engine; the lease of the run will run out");
+            return Ok(());
+        }
+        let wake_at = write.head().state.wake_at();
+        match inner.answer(inner.store.advance_run(write.finish())).await? {
+            AdvanceOutcome::Stale(_) => {}
+            AdvanceOutcome::LeaseLost => return Ok(()),
+            AdvanceOutcome::Advanced { .. } => {
+                if let Some(wake_at) = wake_at {
+                    inner.look_by(wake_at);
+                }
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How long a run rests after its driver panicked, the longer the more often that happened in a row.
+fn stalled_pause(stalls: u32) -> Duration {
+    Duration::from_secs(1 << stalls.min(10)).min(MAX_STALLED_PAUSE)
+}
+
 /// Drives until the run is parked, ended, or no longer ours.
-pub(crate) async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, head: RunHead, source: Source) {
+async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, head: RunHead, source: Source) {
     let facts = head.facts.clone();
     let mut found = inner.registry.find(&facts.workspace, &facts.workflow);
     if found.is_none()

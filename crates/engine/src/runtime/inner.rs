@@ -14,7 +14,7 @@ use super::active::{Active, ActiveRuns, Mail, News};
 use super::announcer::Announcer;
 use super::drive::Driver;
 use super::entities::{EntityRegistry, HeldOperations};
-use super::granted::{Source, drive_to_its_end};
+use super::granted::{Source, supervise};
 use super::point::Point;
 use super::registry::{LoadWorkflow, Registry};
 use super::stats::Counters;
@@ -113,7 +113,8 @@ impl Inner {
 
     pub(crate) fn kill(&self) {
         self.set_phase(Phase::Killed);
-        self.resident.lock().expect("no holder panics").clear();
+        let resident = std::mem::take(&mut *self.resident.lock().expect("no holder panics"));
+        drop(resident);
         self.held.give_up_all();
         self.active.all().iter().for_each(|active| active.post(Mail::LeaseLost));
     }
@@ -232,7 +233,7 @@ impl Inner {
             let span = tracing::debug_span!(
                 parent: None, "drive", run = %facts.id, workflow = %facts.workflow, workspace = %facts.workspace, fence = %head.fence
             );
-            tokio::spawn(drive_to_its_end(self.clone(), active, head, source).instrument(span));
+            tokio::spawn(supervise(self.clone(), active, head, source).instrument(span));
         }
     }
 
@@ -266,12 +267,17 @@ impl Inner {
     pub(crate) fn keep(&self, driver: Driver) {
         let mut resident = self.resident.lock().expect("no holder panics");
         if self.options.max_resident == 0 || self.phase() != Phase::Running {
+            drop(resident);
             return;
         }
-        if resident.len() >= self.options.max_resident {
-            resident.pop_first();
-        }
-        resident.insert(driver.activation.facts.id, driver);
+        let evicted = match resident.len() >= self.options.max_resident {
+            true => resident.pop_first(),
+            false => None,
+        };
+        let replaced = resident.insert(driver.activation.facts.id, driver);
+        // Dropping a driver drops what users gave to it, which must not happen under the lock.
+        drop(resident);
+        drop((evicted, replaced));
     }
 
     pub(crate) async fn load(&self, active: &Active) -> StoreResult<Option<RunLog>> {

@@ -61,6 +61,8 @@ stats! {
     unknown_resolved,
     /// Runs given up because their lease could not be kept.
     self_fenced,
+    /// Stretches of driving that ended in a panic outside a workflow's code.
+    driver_panics,
     /// Runs that ended here.
     closed,
     /// Operations on entities begun here.

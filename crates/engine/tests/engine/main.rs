@@ -14,6 +14,7 @@ mod leases;
 mod memory_conformance;
 mod naming;
 mod outside_lease;
+mod panicking;
 mod promising;
 mod registering;
 mod replaying;

@@ -63,6 +63,27 @@ pub(super) async fn a_driven_run_is_asked_to_pause(t: &Stage) {
     assert_eq!((paused.state, paused.asked), (RunState::Paused, Asked::Nothing));
 }
 
+/// A resume takes back a pause that was not yet carried out: the holder keeps its lease and goes on.
+pub(super) async fn a_resume_withdraws_a_pending_pause(t: &Stage) {
+    let held = t.driven().await;
+    let asked = t.steered(&held, Steer::Pause).await;
+    t.pass(SECOND);
+    let resumed = t.steered(&held, Steer::Resume).await;
+    assert_eq!((resumed.asked, resumed.state, resumed.fence), (Asked::Nothing, held.state, held.fence));
+    assert_eq!((resumed.version, resumed.changed_at), (asked.version.next(), t.now()));
+    assert_eq!(t.head(&held).await, resumed);
+    assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::PauseAsked, EventKind::Resumed]);
+    assert_eq!(refused(t, &held, Steer::Resume).await, Refusal::NotPaused(RunStatus::Running));
+    // A holder that has not heard of it writes on top of an older version, and is told.
+    must!(t.write(&asked).await.pauses().send().await, AdvanceOutcome::Stale(head) if head == resumed);
+    // A run may park with the request pending; it is withdrawn where it waits.
+    let shielded = t.driven().await;
+    let asked = t.steered(&shielded, Steer::Pause).await;
+    let parked = t.write(&asked).await.awaits_signal("go").parks().done().await;
+    let resumed = t.steered(&shielded, Steer::Resume).await;
+    assert_eq!((resumed.asked, resumed.state), (Asked::Nothing, parked.state));
+}
+
 /// Invariant 45: a run that never ran is cancelled at once, with a result.
 pub(super) async fn a_run_that_never_ran_is_cancelled_at_once(t: &Stage) {
     let pending = t.pending().await;

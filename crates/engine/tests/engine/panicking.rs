@@ -1,0 +1,160 @@
+//! A driver that panics outside the code of a workflow lets go of its run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::support::Bench;
+use hapax_engine::limits::MAX_STALLS;
+use hapax_engine::model::{
+    Drive, EventKind, RunId, RunState, RunStatus, Subscribers, WorkflowRef, WorkspaceId,
+};
+use hapax_engine::runtime::{Announcer, LoadWorkflow, WorkflowOptions};
+use hapax_engine::store::Store;
+use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
+
+/// Panics the first few times it is asked.
+struct Panics {
+    left: AtomicU32,
+    engine: std::sync::OnceLock<Engine>,
+}
+
+impl Panics {
+    fn times(times: u32) -> Arc<Self> {
+        Arc::new(Panics { left: AtomicU32::new(times), engine: std::sync::OnceLock::new() })
+    }
+
+    fn maybe(&self) {
+        let had = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        assert!(had.is_err(), "a fault that was asked for");
+    }
+}
+
+impl Announcer for Panics {
+    fn subscribers(&self, _: &WorkspaceId) -> Subscribers {
+        self.maybe();
+        Subscribers::default()
+    }
+}
+
+#[async_trait::async_trait]
+impl LoadWorkflow for Panics {
+    async fn load(&self, _: &WorkspaceId, _: &WorkflowRef) {
+        self.maybe();
+        let engine = self.engine.get().unwrap();
+        engine
+            .register("late", |ctx: Ctx, _: ()| async move {
+                ctx.step("only", |_| async { Ok::<_, Failure>(()) }).await
+            })
+            .unwrap();
+    }
+}
+
+async fn released(bench: &Bench, run: RunId, panics: u64) {
+    bench
+        .eventually("the lease is given back", async || {
+            let head = bench.store.find_run(&WorkspaceId::default(), run).await.unwrap().unwrap().head;
+            let is_free = head.state.lease().is_none();
+            (is_free && bench.engine.active_runs() == 0 && bench.engine.stats().driver_panics == panics)
+                .then_some(())
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_run_whose_announcer_panics_is_released_and_goes_on_later() {
+    let bench = Bench::new();
+    let panics = Panics::times(1);
+    bench
+        .engine
+        .register("steps", |ctx: Ctx, _: ()| async move {
+            ctx.step("one", |_| async { Ok::<_, Failure>(()) }).await?;
+            ctx.step("two", |_| async { Ok::<_, Failure>(()) }).await
+        })
+        .unwrap();
+    // Asked by the start as well, which is not driven.
+    let run = bench.engine.start("steps", &()).await.unwrap();
+    bench.engine.announce_with(panics);
+    released(&bench, run.id(), 1).await;
+    let head = run.view().await.unwrap().head;
+    assert_eq!(head.stalls, 1);
+    assert!(matches!(head.state, RunState::Running(Drive::Ready { due_at }) if due_at > bench.store.now()));
+    bench.clock.advance(Duration::from_secs(2));
+    bench.until(run.id(), RunStatus::Completed).await;
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn a_run_whose_loader_panics_is_released_and_goes_on_later() {
+    let bench = Bench::new();
+    let workflow =
+        |ctx: Ctx, _: ()| async move { ctx.step("only", |_| async { Ok::<_, Failure>(()) }).await };
+    bench.engine.register("late", workflow).unwrap();
+    let run = bench.engine.start("late", &()).delay(Duration::from_secs(60)).await.unwrap();
+    bench.engine.kill();
+    let second = Engine::launch(bench.store.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
+    // It serves the name, but for another workspace.
+    let other = second.workspace(WorkspaceId::new("other").unwrap());
+    other.register_own("late", WorkflowOptions::default(), workflow).unwrap();
+    let panics = Panics::times(1);
+    panics.engine.set(second.clone()).unwrap_or_else(|_| panic!("set once"));
+    second.load_workflows_with(panics);
+    let bench = Bench { engine: second, clock: bench.clock.clone(), store: bench.store.clone() };
+    bench.clock.advance(Duration::from_secs(61));
+    released(&bench, run.id(), 1).await;
+    bench.clock.advance(Duration::from_secs(2));
+    bench.until(run.id(), RunStatus::Completed).await;
+    bench.check().await;
+}
+
+/// The destructor of a value in the code of a workflow is the user's, and runs where the driver drops the code.
+#[tokio::test]
+async fn a_panic_in_a_destructor_of_the_code_harms_nobody() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a fault that was asked for");
+        }
+    }
+    let bench = Bench::new();
+    bench
+        .engine
+        .register("bomb", |ctx: Ctx, _: ()| async move {
+            let bomb = Bomb;
+            ctx.sleep(Duration::from_secs(3600)).await?;
+            std::mem::forget(bomb);
+            Ok::<_, Failure>(())
+        })
+        .unwrap();
+    let run = bench.engine.start("bomb", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    run.cancel("enough").await.unwrap();
+    bench.until(run.id(), RunStatus::Cancelled).await;
+    assert_eq!(bench.engine.active_runs(), 0);
+    bench.check().await;
+}
+
+#[tokio::test]
+async fn a_run_that_panics_every_driver_is_quarantined() {
+    let bench = Bench::new();
+    bench
+        .engine
+        .register("steps", |ctx: Ctx, _: ()| async move {
+            ctx.step("one", |_| async { Ok::<_, Failure>(()) }).await
+        })
+        .unwrap();
+    let run = bench.engine.start("steps", &()).await.unwrap();
+    bench.engine.announce_with(Panics::times(u32::MAX));
+    bench
+        .eventually("quarantined", async || {
+            bench.clock.advance(Duration::from_secs(1));
+            let head = bench.store.find_run(&WorkspaceId::default(), run.id()).await.unwrap().unwrap().head;
+            (head.status() == RunStatus::Paused).then_some(())
+        })
+        .await;
+    assert_eq!(bench.engine.stats().driver_panics, u64::from(MAX_STALLS) + 1);
+    let events =
+        bench.store.list_events(&WorkspaceId::default(), run.id(), Default::default()).await.unwrap();
+    assert_eq!(events.last().unwrap().kind, EventKind::Quarantined);
+    bench.check().await;
+}
