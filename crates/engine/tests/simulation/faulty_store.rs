@@ -10,10 +10,11 @@ use hapax_engine::model::{
     PromiseRef, RunEvent, RunId, Steer, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, FinishPost, ListDoubts, ListNotes,
-    ListPosts, ListRuns, PlacedNote, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog,
-    RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome,
-    SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
+    KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged, Redeliver,
+    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
+    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt,
+    StoredKey,
 };
 
 use super::node::Node;
@@ -28,7 +29,7 @@ pub struct FaultyStore {
 }
 
 /// A verb of the store: what it is called in the trace, and what it does.
-struct Call<F> {
+pub struct Call<F> {
     shown: String,
     writes: bool,
     may_echo: bool,
@@ -36,17 +37,17 @@ struct Call<F> {
 }
 
 impl<F> Call<F> {
-    fn read(shown: String, carry_out: F) -> Self {
+    pub fn read(shown: String, carry_out: F) -> Self {
         Call { shown, writes: false, may_echo: false, carry_out }
     }
 
     /// A write that may arrive once more at any later time.
-    fn write(shown: String, carry_out: F) -> Self {
+    pub fn write(shown: String, carry_out: F) -> Self {
         Call { shown, writes: true, may_echo: true, carry_out }
     }
 
     /// A write that means something new when it arrives again much later.
-    fn command(shown: String, carry_out: F) -> Self {
+    pub fn command(shown: String, carry_out: F) -> Self {
         Call { shown, writes: true, may_echo: false, carry_out }
     }
 }
@@ -56,7 +57,12 @@ impl FaultyStore {
         FaultyStore { world, node }
     }
 
-    async fn send<T, F>(&self, call: Call<F>) -> StoreResult<T>
+    /// The store itself, for what only people look at.
+    pub fn store(&self) -> &MemoryStore {
+        &self.world.store
+    }
+
+    pub async fn send<T, F>(&self, call: Call<F>) -> StoreResult<T>
     where
         T: Shown + Send + 'static,
         F: Fn(&MemoryStore) -> StoreResult<T> + Send + Sync + 'static,
@@ -150,7 +156,7 @@ impl FaultyStore {
         Ok(())
     }
 
-    fn learn_owner(&self, owner: OwnerId) {
+    pub fn learn_owner(&self, owner: OwnerId) {
         let known = *self.node.owner.get_or_init(|| owner);
         if known != owner {
             self.world.break_off(format!("invariant 22: {} has two owner ids", self.node.name));
@@ -183,7 +189,7 @@ where
 }
 
 /// The memory store never makes anybody wait.
-fn now<T>(answer: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+pub fn now<T>(answer: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     answer.now_or_never().expect("the memory store does not wait")
 }
 
@@ -191,6 +197,26 @@ fn now<T>(answer: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
 impl Store for FaultyStore {
     fn now(&self) -> Timestamp {
         self.world.store.now()
+    }
+
+    fn key_book(&self) -> Option<&dyn KeyBook> {
+        Some(self)
+    }
+
+    fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
+    }
+
+    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        Some(self)
+    }
+
+    fn hook_book(&self) -> Option<&dyn HookBook> {
+        Some(self)
+    }
+
+    fn entity_book(&self) -> Option<&dyn EntityBook> {
+        Some(self)
     }
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
@@ -232,8 +258,15 @@ impl Store for FaultyStore {
             Steer::Cancel { .. } => format!("cancel {run}"),
             Steer::Retry { .. } => format!("retry {run}"),
         };
-        self.send(Call::command(shown, move |store: &MemoryStore| now(store.steer_run(request.clone()))))
-            .await
+        let world = self.world.clone();
+        self.send(Call::command(shown, move |store: &MemoryStore| {
+            let steered = now(store.steer_run(request.clone()));
+            if request.command == Steer::Pause && matches!(steered, Ok(SteerOutcome::Steered(_))) {
+                world.with_requests(|requests| requests.note_pause(request.run));
+            }
+            steered
+        }))
+        .await
     }
 
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {

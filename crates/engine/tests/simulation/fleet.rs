@@ -53,7 +53,7 @@ impl Fleet {
         };
         let node = Arc::new(Node::new(slot, life));
         self.world.log(&node.name, "starts");
-        let clock = Arc::new(NodeClock::new(NOON.plus(self.world.elapsed())));
+        let clock = Arc::new(NodeClock::new(node.clone(), NOON.plus(self.world.elapsed())));
         if settings.clocks_are_wrong {
             clock.set_skew(self.world.roll(|dice| dice.i64(-3_600_000..=3_600_000)));
         }

@@ -1,7 +1,7 @@
 //! One engine's machine as the world sees it: it may be dead, frozen, cut off from the store, or wrong about the time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use hapax_engine::clock::{Clock, Sleep, SystemClock};
@@ -95,16 +95,18 @@ impl Node {
     }
 }
 
-/// The clock of a node: its wall clock may be wrong and may jump, its monotonic clock is sound.
+/// The clock of a node: its wall clock may be wrong and may jump, its monotonic clock is sound and counts the time in which the
+/// node is stopped. Timers of a stopped node fire when it goes on.
 #[derive(Debug)]
 pub struct NodeClock {
+    node: Arc<Node>,
     true_time: SystemClock,
     skew_ms: AtomicI64,
 }
 
 impl NodeClock {
-    pub fn new(base: Timestamp) -> Self {
-        NodeClock { true_time: SystemClock::following_tokio(base), skew_ms: AtomicI64::new(0) }
+    pub fn new(node: Arc<Node>, base: Timestamp) -> Self {
+        NodeClock { node, true_time: SystemClock::following_tokio(base), skew_ms: AtomicI64::new(0) }
     }
 
     pub fn set_skew(&self, skew_ms: i64) {
@@ -123,6 +125,11 @@ impl Clock for NodeClock {
 
     fn sleep_until(&self, at: Timestamp) -> Sleep {
         let skew_ms = self.skew_ms.load(Ordering::Relaxed);
-        self.true_time.sleep_until(Timestamp::from_millis(at.as_millis() - skew_ms))
+        let sleep = self.true_time.sleep_until(Timestamp::from_millis(at.as_millis() - skew_ms));
+        let node = self.node.clone();
+        Box::pin(async move {
+            sleep.await;
+            node.thawed().await;
+        })
     }
 }

@@ -15,7 +15,8 @@ use tokio::time::{sleep, timeout};
 
 use super::fleet::Fleet;
 use super::program::shared_key;
-use super::sink::Truth;
+use super::provider::Truth;
+use super::rule::Rule;
 use super::watch::{at_once, every_run};
 use super::world::World;
 
@@ -78,14 +79,14 @@ impl Outside {
             let is_impatient = !self.known.lock().unwrap().is_storm_over && self.world.chance(8);
             // Some can never come to their end in the time they have.
             let gives_up = is_impatient || step.attempts > 10;
-            let resolution = match self.world.sink.truth(key.as_str()) {
+            let resolution = match self.world.provider.truth(key.as_str()) {
                 _ if gives_up => Resolution::Abandon,
                 Truth::Happened(output) => Resolution::Happened { output },
                 Truth::DidNotHappen => Resolution::DidNotHappen,
                 Truth::Open => continue,
             };
             if resolution == Resolution::DidNotHappen {
-                self.world.sink.deny(key.as_str());
+                self.world.provider.deny(key.as_str());
             }
             let by = Actor { name: "ada".into(), role: Role::Manager };
             let ruling = Ruling { resolution, by, seconded_by: None, reason: "so it is".into() };
@@ -273,6 +274,24 @@ impl Outside {
         }
     }
 
+    /// People were told that a run goes on.
+    fn goes_on(&self, run: RunId, pauses: u64) {
+        let Some(view) = at_once(self.world.store.find_run(&WorkspaceId::default(), run)) else { return };
+        let lost = self.world.with_requests(|requests| {
+            requests.note_resumed(run, pauses);
+            requests.lost_resume(&view.head)
+        });
+        if let Some(lost) = lost {
+            self.world.expect(Rule::RequestsTakeEffect, || format!("{run}: {lost}"));
+        }
+    }
+
+    fn some_step(&self, run: RunId) -> Option<String> {
+        let log = at_once(self.world.store.find_log(&WorkspaceId::default(), run))?;
+        let any = self.world.roll(|dice| dice.usize(0..log.steps.len().max(1)));
+        log.steps.get(any).map(|step| step.id.to_string())
+    }
+
     /// A retry without a step to begin from is for a run that failed by what failed last.
     fn may_be_retried(&self, head: &RunHead) -> bool {
         let log = at_once(self.world.store.find_log(&WorkspaceId::default(), head.id()));
@@ -284,20 +303,27 @@ impl Outside {
     }
 
     fn steer(&self, run: RunId, wish: &'static str) {
+        let from = (wish == "retry" && self.world.chance(3)).then(|| self.some_step(run)).flatten();
         self.call(move |outside, engine| async move {
+            let pauses = outside.world.with_requests(|requests| requests.pauses(run));
             let steered = match wish {
                 "pause" => engine.pause(run).await,
                 "resume" => engine.resume(run).await,
                 "cancel" => engine.cancel(run, "people said so").await,
-                _ => engine.retry(run, None).await,
+                _ => engine.retry(run, from.as_deref()).await,
             };
             match steered {
-                Ok(_) => outside.world.count(|tally| match wish {
-                    "pause" => tally.pauses += 1,
-                    "cancel" => tally.cancellations += 1,
-                    "retry" => tally.reopened += 1,
-                    _ => {}
-                }),
+                Ok(_) => {
+                    outside.world.count(|tally| match wish {
+                        "pause" => tally.pauses += 1,
+                        "cancel" => tally.cancellations += 1,
+                        "retry" => tally.reopened += 1,
+                        _ => {}
+                    });
+                    if wish == "resume" {
+                        outside.goes_on(run, pauses);
+                    }
+                }
                 Err(Error::Store(_) | Error::Refused { .. }) => {}
                 Err(error) => outside.world.break_off(format!("{wish} {run}: {error}")),
             }

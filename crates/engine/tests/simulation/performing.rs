@@ -1,4 +1,4 @@
-//! The workflow that performs programs, with effects that are entered and left under the eyes of the sink.
+//! The workflow that performs programs, with effects that are entered and left under the eyes of the provider.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::node::Node;
-use super::program::{Effort, Op, Program, Then, shared_key};
-use super::sink::{Truth, enter};
+use super::program::{Answer, Effort, Op, Program, Then, shared_key};
+use super::provider::{Treatment, enter, no_answer};
 use super::world::World;
 
 pub const WORKFLOW: &str = "program";
@@ -50,7 +50,7 @@ pub fn register(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
     engine.register(WORKFLOW, perform).expect("a fresh engine knows no workflow");
     let receive = move |delivery: Delivery, path: String| {
         let _ = path;
-        outer.sink.receive(delivery.id());
+        outer.provider.receive(delivery.id());
         std::future::ready(Ok::<_, Failure>(()))
     };
     engine.register_target(TARGET, receive).expect("a fresh engine knows no target");
@@ -209,7 +209,7 @@ impl Stage {
     async fn wire(&self, path: &str, effort: Effort, has_probe: bool) -> Result<Done, Failure> {
         let (stage, run, path) = (self.clone(), self.ctx.run_id(), path.to_string());
         let code = move |attempt: Attempt| {
-            self.world.sink.check_claim(&self.world, run, attempt.idempotency_key());
+            self.world.provider.check_claim(&self.world, run, attempt.idempotency_key());
             // Whoever says that it did not happen allows another try.
             let effort = Effort { attempts: 1_000, ..effort };
             stage.effect(run, path.clone(), attempt, effort)
@@ -219,17 +219,20 @@ impl Stage {
             step = step.timeout(Duration::from_millis(ms));
         }
         if has_probe {
-            let world = self.world.clone();
+            let (world, node) = (self.world.clone(), self.node.clone());
             step = step.probe(move |key| {
-                let truth = world.sink.truth(&key);
-                if truth == Truth::DidNotHappen {
-                    world.sink.deny(&key);
-                }
+                let (world, node) = (world.clone(), node.clone());
                 async move {
-                    Ok::<_, Failure>(match truth {
-                        Truth::Happened(output) => Probed::Happened(serde_json::from_value(output)?),
-                        Truth::DidNotHappen => Probed::DidNotHappen,
-                        Truth::Open => Probed::Unknown,
+                    world.may_pause(&node).await;
+                    let found = world.provider.look_up(&key);
+                    world.may_pause(&node).await;
+                    Ok::<_, Failure>(match found {
+                        Some(output) => Probed::Happened(serde_json::from_value(output)?),
+                        None if world.chance(6) => Probed::Unknown,
+                        None => {
+                            world.provider.deny(&key);
+                            Probed::DidNotHappen
+                        }
                     })
                 }
             });
@@ -242,7 +245,10 @@ impl Stage {
         let undo = self.clone();
         let step = self
             .ctx
-            .step("book", move |attempt| stage.effect(run, path.clone(), attempt, effort))
+            .step("book", move |attempt: Attempt| {
+                stage.world.provider.can_be_undone(attempt.idempotency_key());
+                stage.effect(run, path.clone(), attempt, effort)
+            })
             .retry(policy(effort))
             .compensate(move |attempt, booked: Done| {
                 let undone = undo.effect(run, booked.path, attempt, Effort::quick());
@@ -251,7 +257,8 @@ impl Stage {
         step.await
     }
 
-    /// The code of a step: entered now, and done some time later, for as long as its node is not frozen.
+    /// The code of a step: entered now. It asks right before it sends whether its node still holds the run, and waits for the
+    /// answer of the provider, unless its node is stopped.
     fn effect(
         &self,
         run: RunId,
@@ -262,24 +269,35 @@ impl Stage {
         let (world, node) = (self.world.clone(), self.node.clone());
         let inside = enter(&world, &node, run, &attempt, effort.attempts);
         async move {
-            node.thawed().await;
-            if effort.ms > 0 {
-                tokio::time::sleep(Duration::from_millis(effort.ms)).await;
-                node.thawed().await;
-            }
-            if inside.entry <= effort.fails {
-                inside.fail(effort.is_final || inside.entry.is_multiple_of(2));
-                return Err(match (effort.is_final, inside.entry % 2) {
-                    (true, _) => Failure::permanent("no").with_code("planned"),
-                    (false, 0) => Failure::retryable("not now").with_code("planned"),
-                    (false, _) => Failure::unknown("who knows").with_code("planned"),
-                });
-            }
+            world.may_pause(&node).await;
             let key = attempt.idempotency_key();
             let step = key.rsplit(':').next().unwrap_or_default().to_string();
             let done = Done { path, step, by: format!("{} as {}", node.name, inside.entry) };
-            inside.succeed(json!(done));
-            Ok(done)
+            let answer = effort.answer(inside.entry);
+            let treatment = Treatment {
+                happens: answer == Answer::Done || (answer == Answer::Unknown && effort.charges_anyway),
+                works_for: Duration::from_millis(effort.ms),
+                answers_after: Duration::from_millis(effort.late_ms),
+            };
+            if let Err(stale) = attempt.ensure_still_held() {
+                inside.deny();
+                return Err(stale);
+            }
+            let answered = inside.send(treatment, json!(done));
+            answered.await.map_err(|_| no_answer())?;
+            world.may_pause(&node).await;
+            match answer {
+                Answer::Done => Ok(done),
+                Answer::Unknown => Err(no_answer()),
+                Answer::NotNow => {
+                    inside.deny();
+                    Err(Failure::retryable("not now").with_code("planned"))
+                }
+                Answer::Never => {
+                    inside.deny();
+                    Err(Failure::permanent("no").with_code("planned"))
+                }
+            }
         }
     }
 }

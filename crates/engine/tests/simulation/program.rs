@@ -69,6 +69,19 @@ pub struct Effort {
     pub is_final: bool,
     pub attempts: u32,
     pub timeout_ms: Option<u64>,
+    /// How much later than the effect its answer arrives.
+    pub late_ms: u64,
+    /// Does the effect happen though the provider gives no usable answer?
+    pub charges_anyway: bool,
+}
+
+/// What the provider answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    Unknown,
+    NotNow,
+    Never,
 }
 
 impl Effort {
@@ -86,11 +99,31 @@ impl Effort {
             is_final: fails == 1 && dice.u32(0..4) == 0,
             attempts: *dice.choice(&[1, 3, 6, 6]).expect("not empty"),
             timeout_ms: (dice.u32(0..8) == 0).then(|| dice.u64(20..500)),
+            late_ms: if dice.u32(0..6) == 0 { dice.u64(1..400) } else { 0 },
+            charges_anyway: dice.bool(),
+        }
+    }
+
+    /// What the provider answers to the given entry, counted from 1.
+    pub fn answer(&self, entry: u32) -> Answer {
+        match entry {
+            _ if entry > self.fails => Answer::Done,
+            _ if self.is_final => Answer::Never,
+            _ if entry.is_multiple_of(2) => Answer::NotNow,
+            _ => Answer::Unknown,
         }
     }
 
     pub fn quick() -> Self {
-        Effort { ms: 0, fails: 0, is_final: false, attempts: 10, timeout_ms: None }
+        Effort {
+            ms: 0,
+            fails: 0,
+            is_final: false,
+            attempts: 10,
+            timeout_ms: None,
+            late_ms: 0,
+            charges_anyway: false,
+        }
     }
 }
 

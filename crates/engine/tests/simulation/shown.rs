@@ -1,9 +1,13 @@
 //! Requests and answers of the store as one short line of the trace.
 
-use hapax_engine::model::{Advance, RunHead, RunId, RunState, StepStatus};
+use hapax_engine::model::{
+    Advance, Begun, Entity, EntityId, Finished, Hook, Item, Operation, OperationBegun, OperationId, Promise,
+    RequestRecord, RunHead, RunId, RunState, StepStatus,
+};
 use hapax_engine::store::{
-    AdvanceOutcome, Claimed, ClaimedPosts, Purged, RedeliverOutcome, RunLog, RunView, SettleOutcome,
-    SignalOutcome, StartOutcome, SteerOutcome,
+    AdvanceOutcome, Claimed, ClaimedPosts, CreateOutcome, CreatedEntity, Purged, PurgedOperations,
+    PutOutcome, ReceivedHook, RedeliverOutcome, ReleaseOutcome, RunLog, RunView, SettleOutcome,
+    SignalOutcome, StartOutcome, SteerOutcome, Uses,
 };
 
 use super::world::World;
@@ -144,6 +148,43 @@ impl Shown for Option<RunLog> {
         )
     }
 }
+
+/// Answers whose plain form says enough, cut to what fits on a line.
+macro_rules! shown_plainly {
+    ($($answer:ty),* $(,)?) => {
+        $(impl Shown for $answer {
+            fn shown(&self, _: &World) -> String {
+                format!("{self:?}").chars().take(120).collect()
+            }
+        })*
+    };
+}
+
+shown_plainly!(
+    Begun,
+    CreateOutcome,
+    CreatedEntity,
+    Finished,
+    Option<Entity>,
+    Option<Hook>,
+    Option<Item>,
+    Option<Operation>,
+    Option<Promise>,
+    Option<RequestRecord>,
+    OperationBegun,
+    PurgedOperations,
+    PutOutcome,
+    ReceivedHook,
+    ReleaseOutcome,
+    Uses,
+    usize,
+    Vec<Entity>,
+    Vec<EntityId>,
+    Vec<Hook>,
+    Vec<Item>,
+    Vec<Operation>,
+    Vec<OperationId>,
+);
 
 impl Shown for () {
     fn shown(&self, _: &World) -> String {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::clients::Job;
+use super::evidence::check_evidence;
 use super::fleet::Fleet;
 use super::outside::Outside;
 use super::probe;
@@ -71,6 +72,7 @@ async fn play(world: &Arc<World>) -> Result<(), String> {
         client.await.map_err(|panic| format!("a client panicked: {panic}"))?;
     }
     check_the_end(world).await?;
+    check_evidence(world, &fleet).await?;
     probe::check_idleness(world).await?;
     probe::check_each_node(world, &fleet).await?;
     check_nothing_runs_on(world, &fleet).await
@@ -126,7 +128,7 @@ fn what_it_waits_for(world: &World, head: &RunHead) -> String {
 async fn check_the_end(world: &World) -> Result<(), String> {
     check_store(&world.store)?;
     // Invariants 50 and 51.
-    let unreceived = every_post(world).into_iter().find(|post| !world.sink.is_received(post.id.as_str()));
+    let unreceived = every_post(world).into_iter().find(|post| !world.provider.is_received(post.id.as_str()));
     if let Some(post) = unreceived {
         return Err(format!("invariant 51: {} is {:?}, but nobody received it", post.id, post.state));
     }
@@ -142,7 +144,7 @@ async fn check_the_end(world: &World) -> Result<(), String> {
         }
         check_result(world, &view)?;
     }
-    tally.effects += world.sink.entries();
+    tally.effects += world.provider.entries();
     Ok(())
 }
 

@@ -34,6 +34,7 @@ tally! {
     crashes,
     retirements,
     freezes,
+    stopped,
     partitions,
     clock_jumps,
     // What the engines say of themselves.

@@ -12,7 +12,9 @@ use hapax_engine::model::{
 use hapax_engine::store::{ListRuns, RunView, Store, StoredKey};
 
 use super::performing::EXPECTED;
-use super::sink::Sink;
+use super::provider::Provider;
+use super::requests::Requests;
+use super::rule::Rule;
 
 /// One outcome of a step, for ever.
 pub type Place = (RunId, Generation, StepId);
@@ -33,6 +35,7 @@ pub struct Watch {
     /// The fence under which each run was asked to cancel.
     cancelled: BTreeMap<RunId, Fence>,
     looks: u64,
+    pub requests: Requests,
 }
 
 /// The full check takes its time; the store is small.
@@ -59,7 +62,12 @@ pub fn every_run(store: &MemoryStore) -> Vec<RunView> {
 
 impl Watch {
     /// Compares the store with what it was after the write before; the first broken invariant, in words.
-    pub fn look(&mut self, store: &MemoryStore, sink: &Sink) -> Result<(), String> {
+    pub fn look(
+        &mut self,
+        store: &MemoryStore,
+        provider: &Provider,
+        expect: impl Fn(Rule, String),
+    ) -> Result<(), String> {
         for view in every_run(store) {
             let head = view.head;
             let id = head.id();
@@ -75,7 +83,10 @@ impl Watch {
             let seen = before.as_ref().map_or(Version::default(), |before| before.version);
             let events = at_once(store.list_events(&head.facts.workspace, id, seen));
             check_head(before.as_ref(), &head, &events, store).map_err(|what| format!("{id}: {what}"))?;
-            self.check_steps(store, before.as_ref(), &head, &events, sink)
+            if let Some(lost) = self.requests.look(before.as_ref(), &head, &events) {
+                expect(Rule::RequestsTakeEffect, format!("{id}: {lost}"));
+            }
+            self.check_steps(store, before.as_ref(), &head, &events, provider)
                 .map_err(|what| format!("{id}: {what}"))?;
         }
         self.looks += 1;
@@ -92,7 +103,7 @@ impl Watch {
         before: Option<&RunHead>,
         head: &RunHead,
         events: &[RunEvent],
-        sink: &Sink,
+        provider: &Provider,
     ) -> Result<(), String> {
         let id = head.id();
         if events.iter().any(|event| event.kind == EventKind::CancelAsked) {
@@ -138,7 +149,7 @@ impl Watch {
                 }
                 None => {
                     self.outcomes.insert(place, step.state.clone());
-                    self.check_new_outcome(head, step, &log.steps, sink)?;
+                    self.check_new_outcome(head, step, &log.steps, provider)?;
                 }
             }
         }
@@ -150,13 +161,13 @@ impl Watch {
         head: &RunHead,
         step: &StepRecord,
         steps: &[StepRecord],
-        sink: &Sink,
+        provider: &Provider,
     ) -> Result<(), String> {
         let StepState::Completed { output, at } = &step.state else { return Ok(()) };
         let key = EffectKey::new(head.id(), head.generation, &step.id);
         match step.kind {
             StepKind::Effect | StepKind::Claimed | StepKind::Undo => {
-                if !sink.succeeded(key.as_str()) {
+                if !provider.has_happened(key.as_str()) {
                     return Err(format!(
                         "invariant 33: {key} is recorded as done, but never came to its end"
                     ));

@@ -11,7 +11,10 @@ use hapax_engine::model::{RunId, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::sink::Sink;
+use super::node::Node;
+use super::provider::Provider;
+use super::requests::Requests;
+use super::rule::Rule;
 use super::tally::Tally;
 use super::trace::{Digest, Trace};
 use super::watch::Watch;
@@ -26,7 +29,7 @@ const MOST_AT_ONCE: u32 = 5_000;
 pub struct World {
     pub store: MemoryStore,
     pub settings: Settings,
-    pub sink: Sink,
+    pub provider: Provider,
     pub tally: Mutex<Tally>,
     started: Instant,
     weather: Mutex<Weather>,
@@ -36,6 +39,7 @@ pub struct World {
     watch: Mutex<Watch>,
     pace: Mutex<(u128, u32)>,
     broken: Mutex<Option<String>>,
+    rules: Vec<Rule>,
     alarm: Notify,
 }
 
@@ -54,6 +58,8 @@ pub struct Settings {
     /// How often a node is hit, at most.
     pub blow_every: Duration,
     pub clocks_are_wrong: bool,
+    /// At one in so many places where a process can be stopped, it is; 0 is never.
+    pub pause_one_in: u32,
 }
 
 impl Settings {
@@ -70,6 +76,7 @@ impl Settings {
             storm: Duration::from_millis(dice.u64(4_000..=20_000)),
             blow_every: Duration::from_millis(dice.u64(500..=5_000)),
             clocks_are_wrong: dice.u32(0..3) == 0,
+            pause_one_in: *dice.choice(&[0, 15, 60]).expect("not empty"),
         }
     }
 
@@ -87,7 +94,7 @@ impl World {
         World {
             store: MemoryStore::new(Arc::new(SystemClock::following_tokio(NOON))),
             settings,
-            sink: Sink::default(),
+            provider: Provider::default(),
             tally: Mutex::default(),
             started: Instant::now(),
             weather: Mutex::new(weather),
@@ -97,6 +104,7 @@ impl World {
             watch: Mutex::default(),
             pace: Mutex::default(),
             broken: Mutex::default(),
+            rules: Rule::in_force(),
             alarm: Notify::new(),
         }
     }
@@ -161,7 +169,8 @@ impl World {
 
     /// The store has been written to: does everything still hold?
     pub fn look(&self) {
-        let looked = self.watch.lock().unwrap().look(&self.store, &self.sink);
+        let expect = |rule, what| self.expect(rule, || what);
+        let looked = self.watch.lock().unwrap().look(&self.store, &self.provider, expect);
         if let Err(broken) = looked {
             self.break_off(broken);
         }
@@ -169,6 +178,10 @@ impl World {
 
     pub fn with_watch<T>(&self, read: impl FnOnce(&Watch) -> T) -> T {
         read(&self.watch.lock().unwrap())
+    }
+
+    pub fn with_requests<T>(&self, change: impl FnOnce(&mut Requests) -> T) -> T {
+        change(&mut self.watch.lock().unwrap().requests)
     }
 
     /// A request sets out. Time must go on between them.
@@ -180,6 +193,30 @@ impl World {
             drop(pace);
             self.break_off("requests follow each other without end at one instant".into());
         }
+    }
+
+    /// A rule is broken, if it is in force.
+    pub fn expect(&self, rule: Rule, what: impl FnOnce() -> String) {
+        if self.rules.contains(&rule) {
+            self.break_off(format!("{rule:?}: {}", what()));
+        }
+    }
+
+    /// A place where a process can be stopped: now and then the whole node is, often for longer than its lease.
+    pub async fn may_pause(&self, node: &Arc<Node>) {
+        let one_in = self.settings.pause_one_in;
+        if one_in > 0 && !self.is_calm() && self.chance(one_in) {
+            let span = self.span(self.settings.lease_for * 3);
+            self.log(&node.name, &format!("is stopped for {span:?}"));
+            self.count(|tally| tally.stopped += 1);
+            node.freeze(true);
+            let node = node.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(span).await;
+                node.freeze(false);
+            });
+        }
+        node.thawed().await;
     }
 
     /// An invariant is broken: the first one counts, and the simulation ends.

@@ -1,0 +1,121 @@
+//! After the end: what the records, the ledger and the metrics say is held against what the provider saw.
+
+use std::collections::BTreeMap;
+
+use std::time::Duration;
+
+use hapax_engine::model::{
+    Actor, DoubtRef, LedgerEntry, LedgerOutcome, Resolution, Role, Ruling, RunId, RunResult, RunStatus,
+    StepRecord, StepState, StepStatus, WorkspaceId,
+};
+use hapax_engine::store::{RunLog, RunView, Store};
+use hapax_engine::{Engine, Error};
+
+use tokio::time::sleep;
+
+use super::fleet::Fleet;
+use super::provider::Account;
+use super::rule::Rule;
+use super::watch::{at_once, every_run};
+use super::world::World;
+
+/// Checks every run of the world.
+pub async fn check_evidence(world: &World, fleet: &Fleet) -> Result<(), String> {
+    let Some(member) = fleet.any() else { return Err("no node is left to ask".into()) };
+    let mut accounts: BTreeMap<_, Vec<Account>> = BTreeMap::new();
+    for account in world.provider.accounts() {
+        accounts.entry((account.run, account.generation)).or_default().push(account);
+    }
+    for view in every_run(&world.store) {
+        let run = view.head.id();
+        let log =
+            at_once(world.store.find_log(&WorkspaceId::default(), run)).ok_or("a listed run is gone")?;
+        let place = (Some(run), view.head.generation);
+        let accounts = accounts.remove(&place).unwrap_or_default();
+        let ledger = ledger_of(&member.engine, run).await?;
+        check_ledger(world, &accounts, &ledger);
+        check_undone(world, &view, &log, &accounts);
+        check_doubts(world, &member.engine, &log).await;
+    }
+    Ok(())
+}
+
+/// The ledger of a run; a node that is still cut off is asked again.
+async fn ledger_of(engine: &Engine, run: RunId) -> Result<Vec<LedgerEntry>, String> {
+    loop {
+        match engine.ledger(run).await {
+            Ok(ledger) => return Ok(ledger),
+            Err(Error::Store(error)) if error.is_retryable() => sleep(Duration::from_millis(200)).await,
+            Err(error) => return Err(format!("the ledger of {run}: {error}")),
+        }
+    }
+}
+
+/// Known effects <= what the provider saw <= known effects and those that may have happened, for each key.
+fn check_ledger(world: &World, accounts: &[Account], ledger: &[LedgerEntry]) {
+    for account in accounts {
+        let entry = ledger.iter().find(|entry| entry.key == account.key);
+        let count = |wanted: fn(LedgerOutcome) -> bool| {
+            let attempts = entry.map(|entry| entry.attempts.as_slice()).unwrap_or_default();
+            attempts.iter().filter(|attempt| wanted(attempt.outcome)).count() as u32
+        };
+        let known = count(|outcome| outcome == LedgerOutcome::Completed);
+        let open = count(|outcome| matches!(outcome, LedgerOutcome::Unknown | LedgerOutcome::Open));
+        if account.times < known || account.times > known + open {
+            world.expect(Rule::LedgerBounds, || {
+                format!(
+                    "{} happened {} times; the ledger knows of {known}, and of {open} that may have: {entry:?}",
+                    account.key, account.times
+                )
+            });
+        }
+    }
+}
+
+/// No effect that can be undone stands in a run that failed or was cancelled, unless somebody is to look at it.
+fn check_undone(world: &World, view: &RunView, log: &RunLog, accounts: &[Account]) {
+    if !matches!(view.head.status(), RunStatus::Failed | RunStatus::Cancelled) {
+        return;
+    }
+    for account in accounts.iter().filter(|account| account.can_be_undone && account.times > 0) {
+        let undo = format!("{}~undo", account.key);
+        let record = log.steps.iter().find(|step| account.key.ends_with(&format!(":{}", step.id)));
+        let is_undone = accounts.iter().any(|other| other.key == undo && other.times > 0);
+        if !is_undone && !record.is_some_and(is_seen_by_people) && !is_told(view) {
+            world.expect(Rule::UndoneOrInDoubt, || {
+                let (status, state) = (view.head.status().as_str(), record.map(|record| &record.state));
+                format!("{} stands in a run that is {status}; its record: {state:?}", account.key)
+            });
+        }
+    }
+}
+
+/// Is it in doubt, or did people give it up?
+fn is_seen_by_people(step: &StepRecord) -> bool {
+    match &step.state {
+        StepState::InDoubt { .. } => true,
+        StepState::Failed { failure, .. } => failure.code() == Some("abandoned"),
+        _ => false,
+    }
+}
+
+/// Does the run say that undoing failed?
+fn is_told(view: &RunView) -> bool {
+    let Some(RunResult::Failed(failure) | RunResult::Cancelled(failure)) = &view.result else { return false };
+    failure.code() == Some("undo_failed")
+}
+
+/// For each doubt that is left there is a ruling that counts.
+async fn check_doubts(world: &World, engine: &Engine, log: &RunLog) {
+    for step in log.steps.iter().filter(|step| step.state.status() == StepStatus::InDoubt) {
+        let seen = DoubtRef { run: log.head.id(), step: step.id.clone(), seen: step.changed_version };
+        let by = Actor { name: "ada".into(), role: Role::Manager };
+        let ruling =
+            Ruling { resolution: Resolution::Abandon, by, seconded_by: None, reason: "the end".into() };
+        if let Err(error) = engine.resolve_doubt(&seen, ruling).await
+            && !matches!(error, Error::DoubtResolved { .. } | Error::Store(_))
+        {
+            world.expect(Rule::DoubtsCanBeRuled, || format!("{seen:?} cannot be ruled on: {error}"));
+        }
+    }
+}

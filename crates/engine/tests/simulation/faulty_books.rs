@@ -1,0 +1,328 @@
+//! The books of the store over the same line: keys of requests, webhooks, entities, promises that stand alone, the catalog.
+
+use async_trait::async_trait;
+use hapax_engine::memory::MemoryStore;
+use hapax_engine::model::{
+    BeginOperation, BeginRequest, Begun, Entity, EntityId, EntityNote, EntityRef, FinishOperation,
+    FinishRequest, Finished, Home, Hook, HookId, IdempotencyKey, Item, ItemKind, Name, Operation,
+    OperationBegun, OperationId, OwnerId, Promise, RequestRecord, RequestScope, TableRef, Timestamp,
+    WorkspaceId,
+};
+use hapax_engine::store::{
+    Catalog, CreateOutcome, CreatePromise, CreatedEntity, EntityBook, FinishHook, HeldOperation, HookBook,
+    KeptEarly, KeyBook, KeyPlace, KeyUse, ListEarly, ListEntities, ListEntityNotes, ListHooks, ListItems,
+    ListOperations, ListPromises, ListUnprocessedHooks, NewEntity, NewHook, PlacedEntityNote, PromiseBook,
+    PromisePage, PurgeOperations, PurgedOperations, PutItem, PutOutcome, ReceivedHook, ReleaseKey,
+    ReleaseOutcome, RevertStrays, SettleToken, StoreResult, TokenDigest, Uses,
+};
+
+use super::faulty_store::{Call, FaultyStore, now};
+
+#[async_trait]
+impl KeyBook for FaultyStore {
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+        let shown = format!("begin request {}", request.key);
+        self.send(Call::command(shown, move |store: &MemoryStore| now(store.begin_request(request.clone()))))
+            .await
+    }
+
+    async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
+        let shown = format!("finish request {}", request.key);
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.finish_request(request.clone()))))
+            .await
+    }
+
+    async fn find_request(
+        &self,
+        scope: &RequestScope,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<RequestRecord>> {
+        let (scope, key) = (scope.clone(), key.clone());
+        let shown = format!("find request {key}");
+        self.send(Call::read(shown, move |store: &MemoryStore| now(store.find_request(&scope, &key)))).await
+    }
+
+    async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome> {
+        self.send(Call::command("release key".into(), move |store: &MemoryStore| {
+            now(store.release_key(request.clone()))
+        }))
+        .await
+    }
+
+    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
+        self.send(Call::command("count uses".into(), move |store: &MemoryStore| {
+            now(store.count_uses(uses.clone()))
+        }))
+        .await
+    }
+
+    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
+        let place = place.clone();
+        self.send(Call::read("find uses".into(), move |store: &MemoryStore| now(store.find_uses(&place))))
+            .await
+    }
+
+    async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {
+        self.send(Call::write("purge requests".into(), move |store: &MemoryStore| {
+            now(store.purge_requests(limit))
+        }))
+        .await
+    }
+
+    async fn find_oldest_request(&self) -> StoreResult<Option<Timestamp>> {
+        now(self.store().find_oldest_request())
+    }
+}
+
+#[async_trait]
+impl HookBook for FaultyStore {
+    async fn receive_hook(&self, hook: NewHook) -> StoreResult<ReceivedHook> {
+        let shown = format!("receive hook {}", hook.id.event);
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.receive_hook(hook.clone())))).await
+    }
+
+    async fn finish_hook(&self, request: FinishHook) -> StoreResult<bool> {
+        let shown = format!("finish hook {}", request.id.event);
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.finish_hook(request.clone()))))
+            .await
+    }
+
+    async fn find_hook(&self, id: &HookId) -> StoreResult<Option<Hook>> {
+        let id = id.clone();
+        self.send(Call::read("find hook".into(), move |store: &MemoryStore| now(store.find_hook(&id)))).await
+    }
+
+    async fn list_hooks(&self, request: ListHooks) -> StoreResult<Vec<Hook>> {
+        self.send(Call::read("list hooks".into(), move |store: &MemoryStore| {
+            now(store.list_hooks(request.clone()))
+        }))
+        .await
+    }
+
+    async fn list_unprocessed_hooks(&self, request: ListUnprocessedHooks) -> StoreResult<Vec<Hook>> {
+        self.send(Call::read("list unprocessed hooks".into(), move |store: &MemoryStore| {
+            now(store.list_unprocessed_hooks(request.clone()))
+        }))
+        .await
+    }
+
+    async fn purge_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {
+        self.send(Call::write("purge hooks".into(), move |store: &MemoryStore| {
+            now(store.purge_hooks(before, limit))
+        }))
+        .await
+    }
+}
+
+#[async_trait]
+impl EntityBook for FaultyStore {
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
+        let shown = format!("create {}", request.entity);
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.create_entity(request.clone()))))
+            .await
+    }
+
+    async fn find_entity(
+        &self,
+        workspace: &WorkspaceId,
+        entity: &EntityRef,
+        home: &Home,
+    ) -> StoreResult<Option<Entity>> {
+        let (workspace, entity, home) = (workspace.clone(), entity.clone(), home.clone());
+        let shown = format!("find {entity}");
+        self.send(Call::read(shown, move |store: &MemoryStore| {
+            now(store.find_entity(&workspace, &entity, &home))
+        }))
+        .await
+    }
+
+    async fn list_entities(&self, request: ListEntities) -> StoreResult<Vec<Entity>> {
+        self.send(Call::read("list entities".into(), move |store: &MemoryStore| {
+            now(store.list_entities(request.clone()))
+        }))
+        .await
+    }
+
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+        self.learn_owner(request.owner);
+        let shown = format!("begin {} of {}", request.step, request.entity);
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.begin_operation(request.clone()))))
+            .await
+    }
+
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished> {
+        let shown = format!("finish {} #{} {:?}", request.operation, request.attempt, request.end);
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.finish_operation(request.clone()))))
+            .await
+    }
+
+    async fn hear_of_operations(
+        &self,
+        owner: OwnerId,
+        held: Vec<HeldOperation>,
+    ) -> StoreResult<Vec<OperationId>> {
+        self.learn_owner(owner);
+        let shown = format!("hear of {}", held.len());
+        self.send(Call::write(shown, move |store: &MemoryStore| {
+            now(store.hear_of_operations(owner, held.clone()))
+        }))
+        .await
+    }
+
+    async fn list_stale_operations(
+        &self,
+        module: &Name,
+        unheard_since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let module = module.clone();
+        self.send(Call::read("list stale operations".into(), move |store: &MemoryStore| {
+            now(store.list_stale_operations(&module, unheard_since, limit))
+        }))
+        .await
+    }
+
+    async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>> {
+        self.send(Call::write("revert strays".into(), move |store: &MemoryStore| {
+            now(store.revert_strays(request.clone()))
+        }))
+        .await
+    }
+
+    async fn find_operation(
+        &self,
+        workspace: &WorkspaceId,
+        id: OperationId,
+    ) -> StoreResult<Option<Operation>> {
+        let workspace = workspace.clone();
+        self.send(Call::read("find operation".into(), move |store: &MemoryStore| {
+            now(store.find_operation(&workspace, id))
+        }))
+        .await
+    }
+
+    async fn find_keyed_operation(
+        &self,
+        workspace: &WorkspaceId,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<Operation>> {
+        let (workspace, key) = (workspace.clone(), key.clone());
+        let shown = format!("find operation by key {key}");
+        self.send(Call::read(shown, move |store: &MemoryStore| {
+            now(store.find_keyed_operation(&workspace, &key))
+        }))
+        .await
+    }
+
+    async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>> {
+        self.send(Call::read("list operations".into(), move |store: &MemoryStore| {
+            now(store.list_operations(request.clone()))
+        }))
+        .await
+    }
+
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+        self.send(Call::write("purge operations".into(), move |store: &MemoryStore| {
+            now(store.purge_operations(request.clone()))
+        }))
+        .await
+    }
+
+    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
+        self.send(Call::command("append entity notes".into(), move |store: &MemoryStore| {
+            now(store.append_entity_notes(notes.clone()))
+        }))
+        .await
+    }
+
+    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
+        now(self.store().list_entity_notes(request))
+    }
+
+    async fn check_table(&self, table: &TableRef) -> StoreResult<()> {
+        now(self.store().check_table(table))
+    }
+}
+
+#[async_trait]
+impl PromiseBook for FaultyStore {
+    async fn create_promise(&self, request: CreatePromise) -> StoreResult<CreateOutcome> {
+        let shown = format!("create promise {}", request.promise.id);
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.create_promise(request.clone()))))
+            .await
+    }
+
+    async fn find_promise_by_key(
+        &self,
+        workspace: &WorkspaceId,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<Promise>> {
+        let (workspace, key) = (workspace.clone(), key.clone());
+        let shown = format!("find promise by key {key}");
+        self.send(Call::read(shown, move |store: &MemoryStore| {
+            now(store.find_promise_by_key(&workspace, &key))
+        }))
+        .await
+    }
+
+    async fn list_promises(&self, request: ListPromises) -> StoreResult<PromisePage> {
+        now(self.store().list_promises(request))
+    }
+
+    async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>> {
+        now(self.store().list_early(request))
+    }
+
+    async fn put_settle_token(&self, token: SettleToken) -> StoreResult<bool> {
+        self.send(Call::write("put settle token".into(), move |store: &MemoryStore| {
+            now(store.put_settle_token(token.clone()))
+        }))
+        .await
+    }
+
+    async fn find_settle_token(&self, digest: &TokenDigest) -> StoreResult<Option<SettleToken>> {
+        now(self.store().find_settle_token(digest))
+    }
+
+    async fn purge_promises(&self, over_before: Timestamp, limit: usize) -> StoreResult<usize> {
+        self.send(Call::write("purge promises".into(), move |store: &MemoryStore| {
+            now(store.purge_promises(over_before, limit))
+        }))
+        .await
+    }
+}
+
+#[async_trait]
+impl Catalog for FaultyStore {
+    async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome> {
+        let shown = format!("put item {} over {:?}", request.name, request.expected);
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.put_item(request.clone())))).await
+    }
+
+    async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>> {
+        let id = id.clone();
+        let shown = format!("find item {id}");
+        self.send(Call::read(shown, move |store: &MemoryStore| now(store.find_item(kind, &id)))).await
+    }
+
+    async fn find_named_item(
+        &self,
+        workspace: &WorkspaceId,
+        kind: ItemKind,
+        name: &str,
+    ) -> StoreResult<Option<Item>> {
+        let (workspace, name) = (workspace.clone(), name.to_string());
+        let shown = format!("find item {name}");
+        self.send(Call::read(shown, move |store: &MemoryStore| {
+            now(store.find_named_item(&workspace, kind, &name))
+        }))
+        .await
+    }
+
+    async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>> {
+        self.send(Call::read("list items".into(), move |store: &MemoryStore| {
+            now(store.list_items(request.clone()))
+        }))
+        .await
+    }
+}
