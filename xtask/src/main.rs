@@ -5,6 +5,7 @@ mod fuzz_api;
 mod requirements;
 mod rustdoc;
 mod simulate;
+mod storm;
 mod verify;
 
 use std::process::ExitCode;
@@ -26,6 +27,8 @@ enum Chore {
     Simulate(simulate::Options),
     /// Send a server requests made up from the description of its API, and look for answers that do not fit it
     FuzzApi(fuzz_api::Options),
+    /// Let faults loose on real nodes and a real PostgreSQL, and check every promise afterwards
+    Storm(storm::Options),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Chore::Verify(options) => verify::run(&options),
         Chore::Simulate(options) => simulate::run(&options),
         Chore::FuzzApi(options) => fuzz_api::run(&options),
+        Chore::Storm(options) => storm::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,6 +20,7 @@ const SERVER: &str = "hapax-server";
 const FACADE: &str = "hapax";
 const CLI: &str = "hapax-cli";
 const STRIPE_ORDER: &str = "stripe-order";
+const STORM: &str = "hapax-storm";
 const XTASK: &str = "xtask";
 
 /// What one crate of ours may use of the others.
@@ -72,6 +73,8 @@ const ARROWS: &[Arrows] = &[
         in_tests_to: &[STORE_SQLITE, STORE_POSTGRES, POSTGRES_FIXTURE, HTTP_CONFORMANCE],
     },
     Arrows { from: STRIPE_ORDER, to: &[FACADE, API, DOCUMENTS, OUTGOING, SERVER], in_tests_to: &[] },
+    // Black box: it knows the server by its command line and its HTTP alone.
+    Arrows { from: STORM, to: &[POSTGRES_FIXTURE], in_tests_to: &[] },
     Arrows { from: XTASK, to: &[], in_tests_to: &[] },
 ];
 

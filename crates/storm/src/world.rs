@@ -1,0 +1,256 @@
+//! Everything that stands while the storm blows: the database, the proxies, the provider and the nodes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use hapax_postgres_fixture::{Server, ServerOptions};
+use serde_json::{Value, json};
+
+use crate::documents;
+use crate::http::{self, Answer, Request};
+use crate::limits::{CLIENT_PAUSE, CLIENT_TIMEOUT, REQUEST_HELD};
+use crate::nodes::{Node, NodeOptions};
+use crate::provider::Provider;
+use crate::proxy::Link;
+use crate::webhook;
+
+/// The database that the nodes share.
+const DATABASE: &str = "postgres";
+/// Entries of one page of a list.
+const PAGE: usize = 200;
+
+/// Something that must not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The check that failed, in a word or two.
+    pub check: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// The business operation it is about, if it is about one.
+    pub op: Option<String>,
+}
+
+/// The world of one storm.
+#[derive(Debug)]
+pub struct World {
+    pub began_at: Instant,
+    pub program: PathBuf,
+    pub database: Arc<Server>,
+    pub nodes: Vec<Node>,
+    pub database_links: Vec<Link>,
+    pub provider: Provider,
+    pub provider_link: Link,
+    pub definitions: HashMap<String, String>,
+    /// Path of the webhook source.
+    pub source: String,
+    pub webhook_secret: String,
+    /// May do everything in the workspace.
+    key: String,
+    /// May read metrics.
+    installation_key: String,
+    violations: Mutex<Vec<Violation>>,
+    ended: Mutex<Option<Instant>>,
+}
+
+impl World {
+    /// Starts everything, and uploads the documents.
+    pub async fn start(seed: u64, nodes: usize, program: PathBuf, folder: PathBuf) -> Result<World> {
+        let began_at = Instant::now();
+        let database = tokio::task::spawn_blocking(|| {
+            ServerOptions::default().setting("max_connections", "300").start()
+        });
+        let database = database.await?.context("PostgreSQL cannot be started")?;
+        let provider = Provider::start(seed, began_at).await?;
+        let provider_link = Link::start(provider.address(), Some(REQUEST_HELD)).await?;
+        let webhook_secret = webhook::secret(seed);
+        let options = NodeOptions {
+            program: program.clone(),
+            folder: folder.clone(),
+            provider: provider_link.address(),
+            webhook_secret: webhook_secret.clone(),
+        };
+        let upstream = SocketAddr::from(([127, 0, 0, 1], database.port()));
+        let mut database_links = Vec::new();
+        let mut started = Vec::new();
+        for index in 0..nodes {
+            let link = Link::start(upstream, None).await?;
+            let port = |port: u16| format!("127.0.0.1:{port}/");
+            let store =
+                database.tcp_url(DATABASE).replace(&port(database.port()), &port(link.address().port()));
+            started.push(Node::new(index, store, options.clone()));
+            database_links.push(link);
+        }
+        let mut world = World {
+            began_at,
+            program,
+            database: Arc::new(database),
+            nodes: started,
+            database_links,
+            provider,
+            provider_link,
+            definitions: HashMap::new(),
+            source: String::new(),
+            webhook_secret,
+            key: String::new(),
+            installation_key: String::new(),
+            violations: Mutex::default(),
+            ended: Mutex::default(),
+        };
+        world.set_up().await?;
+        Ok(world)
+    }
+
+    /// The first node makes the installation, then the others join.
+    async fn set_up(&mut self) -> Result<()> {
+        let first = &self.nodes[0];
+        first.start()?;
+        first.until_ready().await?;
+        self.installation_key = loop {
+            if let Some(key) = first.first_key() {
+                break key;
+            }
+            ensure!(self.began_at.elapsed() < Duration::from_secs(60), "the first start shows no key");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let setup = |path: &str, body: &Value| {
+            Request::post(path, body).header("Authorization", format!("Bearer {}", self.installation_key))
+        };
+        let url = first.url().context("the first node listens")?;
+        let workspace = setup("/api/v1/workspaces", &json!({ "name": "storm" }));
+        expect_success(&http::send(&url, &workspace, CLIENT_TIMEOUT).await?)?;
+        let admin =
+            setup("/api/v1/credentials?workspace=storm", &json!({ "name": "storm", "role": "admin" }));
+        let issued = expect_success(&http::send(&url, &admin, CLIENT_TIMEOUT).await?)?;
+        self.key = issued["apiKey"].as_str().context("the credential has a key")?.to_owned();
+        for node in &self.nodes[1..] {
+            node.start()?;
+        }
+        for node in &self.nodes {
+            node.until_ready().await?;
+        }
+        let base = format!("http://{}", self.provider_link.address());
+        for document in documents::workflows(&base) {
+            let made = expect_success(
+                &self.send(0, &Request::post("/api/v1/workflow-definitions", &document)).await?,
+            )?;
+            let text = |name: &str| made[name].as_str().unwrap_or_default().to_owned();
+            self.definitions.insert(text("name"), text("id"));
+        }
+        let entity = Request::post("/api/v1/entity-workflows", &documents::entity_workflow(&base));
+        expect_success(&self.send(0, &entity).await?)?;
+        let source = Request::post("/api/v1/webhook-sources", &documents::source());
+        expect_success(&self.send(0, &source).await?)?;
+        self.source = format!("/api/v1/webhooks/storm/{}", documents::SOURCE);
+        Ok(())
+    }
+
+    /// Sends one request to one node, with the credential of the workspace.
+    pub async fn send(&self, node: usize, request: &Request) -> Result<Answer> {
+        let node = &self.nodes[node % self.nodes.len()];
+        let url = node.url().context("the node does not listen")?;
+        let request = request.clone().header("Authorization", format!("Bearer {}", self.key));
+        http::send(&url, &request, CLIENT_TIMEOUT).await
+    }
+
+    /// Sends a request to one node after the other until `is_final` says that an answer settles it.
+    pub async fn ask_until(
+        &self,
+        first: usize,
+        request: &Request,
+        is_final: impl Fn(&Answer) -> bool,
+    ) -> Result<Answer> {
+        let mut last = "nothing".to_owned();
+        for node in first.. {
+            match self.send(node, request).await {
+                Ok(answer) if is_final(&answer) => return Ok(answer),
+                Ok(answer) => last = answer.text(),
+                Err(error) => last = format!("{error:#}"),
+            }
+            if self.is_over() {
+                break;
+            }
+            tokio::time::sleep(CLIENT_PAUSE).await;
+        }
+        bail!("{} {} got no final answer; the last was: {last}", request.method, request.path)
+    }
+
+    /// Like [`World::ask_until`]; success, and refusals that will not change, are final.
+    pub async fn ask(&self, first: usize, request: &Request) -> Result<Answer> {
+        self.ask_until(first, request, is_final).await
+    }
+
+    /// Every item of a list.
+    pub async fn list(&self, path: &str) -> Result<Vec<Value>> {
+        let mut items = Vec::new();
+        let mut cursor = None::<String>;
+        loop {
+            let joint = if path.contains('?') { '&' } else { '?' };
+            let after = cursor.as_deref().map_or_else(String::new, |cursor| format!("&cursor={cursor}"));
+            let answer = self.ask(0, &Request::get(format!("{path}{joint}limit={PAGE}{after}"))).await?;
+            let page = expect_success(&answer)?;
+            items.extend(page["items"].as_array().cloned().unwrap_or_default());
+            cursor = page["nextCursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
+                return Ok(items);
+            }
+        }
+    }
+
+    /// The metrics of each node.
+    pub async fn metrics(&self) -> Result<Vec<BTreeMap<String, f64>>> {
+        let mut all = Vec::new();
+        for node in &self.nodes {
+            let url = node.url().context("the node does not listen")?;
+            let request =
+                Request::get("/metrics").header("Authorization", format!("Bearer {}", self.installation_key));
+            let answer = http::send(&url, &request, CLIENT_TIMEOUT).await?;
+            ensure!(answer.is_success(), "metrics: {}", answer.text());
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            let samples = text.lines().filter(|line| !line.starts_with('#'));
+            let read = |line: &str| {
+                let (name, value) = line.rsplit_once(' ')?;
+                Some((name.to_owned(), value.parse().ok()?))
+            };
+            all.push(samples.filter_map(read).collect());
+        }
+        Ok(all)
+    }
+
+    /// The store without a proxy, for checks.
+    pub fn store(&self) -> String {
+        self.database.tcp_url(DATABASE)
+    }
+
+    pub fn report(&self, check: &'static str, op: Option<&str>, what: impl Into<String>) {
+        let violation = Violation { check, what: what.into(), op: op.map(str::to_owned) };
+        self.violations.lock().expect("nobody panics here").push(violation);
+    }
+
+    pub fn violations(&self) -> Vec<Violation> {
+        self.violations.lock().expect("nobody panics here").clone()
+    }
+
+    /// From this instant on clients give up instead of asking again.
+    pub fn end_at(&self, at: Instant) {
+        *self.ended.lock().expect("nobody panics here") = Some(at);
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.ended.lock().expect("nobody panics here").is_some_and(|at| Instant::now() >= at)
+    }
+}
+
+/// Success, or a refusal that will not change.
+pub fn is_final(answer: &Answer) -> bool {
+    let may_change = || answer.json()["retryable"] == Value::Bool(true);
+    answer.is_success() || ((400..500).contains(&answer.status) && !may_change())
+}
+
+fn expect_success(answer: &Answer) -> Result<Value> {
+    ensure!(answer.is_success(), "{}", answer.text());
+    Ok(answer.json())
+}
