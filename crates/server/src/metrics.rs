@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hapax_engine::Error;
-use hapax_engine::model::{IdempotencyKey, PromiseRef, RequestScope, Timestamp, WorkspaceId};
+use hapax_engine::model::{IdempotencyKey, PromiseRef, RepeatCount, RequestScope, Timestamp, WorkspaceId};
 use hapax_engine::runtime::{Settling, Stats};
 use hapax_engine::store::{KeyPlace, KeyUse, Store, Uses};
 use hapax_http_idempotency::{Event, Observe};
@@ -284,15 +284,23 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
     for (name, help, count) in counts {
         out.counter(name, help, count);
     }
-    let mut duplicates = out.family(
-        "hapax_duplicate_effects_total",
-        "counter",
-        "Times an effect was entered though an earlier entry under its key may have happened. Of class idempotent the provider \
-         tells them apart by key; of class claimed the step asked for it.",
-    );
-    duplicates.count(&[("class", "idempotent")], stats.repeated_effects);
-    duplicates.count(&[("class", "claimed")], stats.repeated_claimed_effects);
 }
+
+/// Both are computed from the journal, as the ledger is: every node tells the same, also after a restart.
+const REPEATS: [(&str, &str, fn(&RepeatCount) -> u64); 2] = [
+    (
+        "hapax_effects_happened_twice",
+        "Times an effect is known to have happened beyond the first, over the effects in the ledger. Of class idempotent the provider makes \
+         them one by key.",
+        |count| count.happened_twice,
+    ),
+    (
+        "hapax_effects_may_have_happened_twice",
+        "Times more than that an effect may have happened beyond the first: an attempt was made although an earlier one may have happened. \
+         Of class idempotent the provider makes them one by key.",
+        |count| count.may_have_happened_twice,
+    ),
+];
 
 /// What the store was last seen to hold, over all workspaces; nothing of it before it was first read.
 fn write_store(out: &mut Exposition, reading: &Reading, now: Timestamp) {
@@ -302,9 +310,15 @@ fn write_store(out: &mut Exposition, reading: &Reading, now: Timestamp) {
     let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
     out.gauge(
         "hapax_store_figures_age_seconds",
-        "How old the figures about the store are: hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
+        "How old the figures about the store are: hapax_effects_*_twice, hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
         reading.age.as_secs_f64(),
     );
+    for (name, help, of) in REPEATS {
+        let mut family = out.family(name, "gauge", help);
+        for (class, count) in &figures.repeats {
+            family.sample(&[("class", class.as_str())], of(count) as f64);
+        }
+    }
     out.gauge("hapax_steps_in_doubt", "Steps in doubt now, counted up to 1000.", figures.doubts as f64);
     out.gauge(
         "hapax_oldest_doubt_age_seconds",

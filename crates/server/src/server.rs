@@ -170,7 +170,7 @@ impl Server {
             return Ok(None);
         }
         let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
-        let by = Actor { name: "first start".into(), role: Rank::Manager };
+        let by = Actor::new("first start", Rank::Manager);
         self.app.directory.ensure_workspace(&workspace, None, by.clone()).await?;
         let new =
             NewCredential { name: "first admin".into(), role: Role::Admin, requester: None, lives_for: None };

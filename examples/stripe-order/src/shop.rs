@@ -151,7 +151,7 @@ fn register_order(hapax: &Hapax, stripe: String, shipped: Shipped) -> Result<()>
 
 async fn admin_key(server: &Server) -> Result<String> {
     let workspace = WorkspaceId::new(WORKSPACE)?;
-    let by = Actor { name: "example".into(), role: Rank::Manager };
+    let by = Actor::new("example", Rank::Manager);
     server.directory().ensure_workspace(&workspace, None, by.clone()).await?;
     let new = NewCredential { name: "example".into(), role: Role::Admin, requester: None, lives_for: None };
     Ok(server.directory().create_credential(&workspace, new, by).await?.1.reveal().to_owned())

@@ -71,8 +71,8 @@ pub(super) struct Claimed<'a, 'c, T> {
     /// People may allow more than the policy does.
     allowed: u32,
     began: Timestamp,
-    /// May an earlier attempt have happened, as far as anybody knows?
-    may_have_happened: bool,
+    /// Attempts before a retry of the run dropped the record: they are counted, but they are not of this policy.
+    before: u32,
 }
 
 /// What comes next.
@@ -106,18 +106,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         undo: Option<&'a Undo>,
     ) -> Self {
         let key = EffectKey::new(activation.facts.id, activation.generation, &effect.id);
+        let before = activation.desk().attempts_before(&effect.id);
         let (allowed, began) = (effect.policy.attempts(), activation.now());
-        Claimed {
-            effect,
-            activation,
-            claim,
-            undo,
-            key,
-            attempts: 0,
-            allowed,
-            began,
-            may_have_happened: false,
-        }
+        Claimed { effect, activation, claim, undo, key, attempts: before, allowed, began, before }
     }
 
     pub(super) async fn run<C, Fut, E>(mut self, mut code: C) -> Result<(T, Payload), Failure>
@@ -139,10 +130,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             Entered::Open(record) => {
                 (self.attempts, self.began) = (record.attempts, record.started_at);
                 match record.state {
-                    StepState::Pending { due_at, failure } => {
-                        self.may_have_happened = failure.class() == FailureClass::Unknown;
-                        Next::Try(Some(due_at))
-                    }
+                    StepState::Pending { due_at, .. } => Next::Try(Some(due_at)),
                     StepState::InDoubt { .. } => Next::Held,
                     _ => Next::Doubt(
                         Failure::unknown("its worker vanished in the middle of it").with_code("crashed"),
@@ -166,7 +154,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Settled::Happened(value, output) => return Ok((value, output)),
                     Settled::Retry(due_at) => Next::Try(Some(due_at)),
                     Settled::DidNotHappen => {
-                        self.allowed = self.allowed.max(self.attempts + 1);
+                        self.allowed = self.allowed.max(self.attempts - self.before + 1);
                         Next::Try(None)
                     }
                     Settled::Compensate(output) => return Err(self.compensate(output).await),
@@ -204,7 +192,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             activation.wait_for(effect.id.clone(), Some(due_at), due).await;
         }
         activation.gate().await;
-        if self.attempts == 0 {
+        if self.attempts == self.before {
             self.began = activation.now();
         }
         self.attempts += 1;
@@ -221,9 +209,6 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             return Ok(Err(self.not_begun()));
         }
         cut_off.stage = Stage::Entered;
-        if self.may_have_happened {
-            effect.count_repeat(activation, self.attempts);
-        }
         let attempt = Attempt::new(self.key.clone(), self.attempts, activation, &effect.id);
         let outcome = effect.attempt(activation, code, attempt, self.began).await;
         cut_off.stage = Stage::Left;
@@ -245,7 +230,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             return Ok(Err(Next::Doubt(failure)));
         }
         let policy = effect.policy.clone().max_attempts(self.allowed);
-        match decide_retry(&policy, self.attempts, &failure, activation.now(), fastrand::f64()) {
+        let made = self.attempts - self.before;
+        match decide_retry(&policy, made, &failure, activation.now(), fastrand::f64()) {
             RetryDecision::GiveUp => Err(effect.fail(activation, failure, self.attempts, self.began)),
             RetryDecision::At(at) => {
                 effect.schedule_retry(activation, failure, at, self.attempts, self.began);
@@ -334,7 +320,6 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 _ if is_ruled => {}
                 OnDoubt::Hold => {}
                 OnDoubt::Retry => {
-                    self.may_have_happened = true;
                     let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
                     return self.again(&promise, failure);
                 }
@@ -362,7 +347,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     fn again(&self, promise: &PromiseId, failure: Failure) -> Settled<T> {
         let now = self.activation.now();
         let policy = self.effect.policy.clone().max_attempts(self.allowed);
-        match decide_retry(&policy, self.attempts, &failure, now, fastrand::f64()) {
+        match decide_retry(&policy, self.attempts - self.before, &failure, now, fastrand::f64()) {
             RetryDecision::At(due_at) => {
                 let state = StepState::Pending { due_at, failure };
                 self.close(promise, StepTransition::DidNotHappen, state);
@@ -447,7 +432,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             heeds_stops: false,
         };
         match effect.run(self.activation, |attempt| undo.code(attempt, output.clone())).await {
-            Ok(_) => self.give_up(Failure::permanent("people had it undone").with_code("compensated")),
+            Ok(_) => self.give_up(
+                Failure::permanent("people had it undone").with_code("compensated").that_may_have_happened(),
+            ),
             Err(failure) => {
                 let text = format!("people had it undone, which failed: {failure}");
                 self.give_up(Failure::unknown(text).with_code("undo_failed"))

@@ -291,7 +291,10 @@ impl Effect {
         E: Into<Failure>,
         T: Serialize + DeserializeOwned,
     {
-        let mut may_have_happened = false;
+        // Attempts before a retry of the run dropped the record: they are counted, but they are not of this policy.
+        let before = activation.desk().attempts_before(&self.id);
+        // An attempt that a crash cut off, of which no evidence is on record yet.
+        let mut cut_off = None;
         let (mut attempts, mut started_at, mut due_at, fresh) = match activation.enter(&self.id, self.kind) {
             Entered::Done(record) => {
                 let output = match &record.state {
@@ -303,18 +306,15 @@ impl Effect {
             Entered::GivenUp => return std::future::pending().await,
             Entered::Open(record) => {
                 let due_at = match record.state {
-                    StepState::Pending { due_at, failure } => {
-                        may_have_happened = failure.class() == FailureClass::Unknown;
-                        Some(due_at)
-                    }
+                    StepState::Pending { due_at, .. } => Some(due_at),
                     _ => {
-                        may_have_happened = true;
+                        cut_off = Some(record.attempts);
                         None
                     }
                 };
                 (record.attempts, Some(record.started_at), due_at, false)
             }
-            Entered::Fresh => (0, None, None, true),
+            Entered::Fresh => (before, None, None, true),
         };
         let key = EffectKey::new(activation.facts.id, activation.generation, &self.id);
         loop {
@@ -327,14 +327,14 @@ impl Effect {
             }
             let after_replay = self.gate(activation).await;
             let recovering = activation.desk().head.stalls > 0;
-            if recovering && after_replay && fresh && attempts == 0 && self.policy.attempts() > 1 {
+            if recovering && after_replay && fresh && attempts == before && self.policy.attempts() > 1 {
                 // The holder before us vanished, perhaps in this very step: count that as a try.
-                attempts = 1;
-                may_have_happened = true;
+                attempts += 1;
+                cut_off = Some(attempts);
             }
             let now = activation.now();
             let began = *started_at.get_or_insert(now);
-            if attempts >= self.policy.attempts() {
+            if attempts - before >= self.policy.attempts() {
                 let text = format!(
                     "{attempts} attempts were begun and none came to an end: its worker vanished each time"
                 );
@@ -345,15 +345,15 @@ impl Effect {
                     began,
                 ));
             }
+            if let Some(cut_off) = cut_off.take() {
+                activation.queue([activation.note_cut_off(&self.id, self.kind, cut_off)]);
+            }
             attempts += 1;
             // The try itself must be on record where a crash has happened, may not be followed by another try, or would
             // otherwise go uncounted: a step that has failed before has a record that tells of fewer tries.
             if recovering || self.policy.attempts() == 1 || attempts > 1 {
                 self.mark(activation, attempts, began);
                 self.gate(activation).await;
-            }
-            if may_have_happened {
-                self.count_repeat(activation, attempts);
             }
             let attempt = Attempt::new(key.clone(), attempts, activation, &self.id);
             match self.attempt(activation, &mut code, attempt, began).await {
@@ -367,9 +367,8 @@ impl Effect {
                     return Ok((value, output));
                 }
                 Err(failure) => {
-                    may_have_happened |= failure.class() == FailureClass::Unknown;
                     let now = activation.now();
-                    match decide_retry(&self.policy, attempts, &failure, now, fastrand::f64()) {
+                    match decide_retry(&self.policy, attempts - before, &failure, now, fastrand::f64()) {
                         RetryDecision::GiveUp => return Err(self.fail(activation, failure, attempts, began)),
                         RetryDecision::At(at) => {
                             self.schedule_retry(activation, failure, at, attempts, began);
@@ -391,21 +390,6 @@ impl Effect {
     /// What the provider knows the effect by.
     pub(super) fn key(&self, activation: &Activation) -> EffectKey {
         EffectKey::new(activation.facts.id, activation.generation, &self.id)
-    }
-
-    /// An entry is about to be made though an earlier one may have happened.
-    pub(super) fn count_repeat(&self, activation: &Activation, attempt: u32) {
-        let counters = &activation.engine.counters;
-        let is_claimed = self.kind.effect_class() == Some(EffectClass::Claimed);
-        Counters::add(if is_claimed {
-            &counters.repeated_claimed_effects
-        } else {
-            &counters.repeated_effects
-        });
-        tracing::info!(
-            key = %self.key(activation), run = %activation.facts.id, step = %self.id, attempt,
-            "effect entered again though it may have happened"
-        );
     }
 
     /// One try: isolated from panics, cut off by its timeout, marked if it takes long. Its code is entered, and goes on after each of its

@@ -34,8 +34,9 @@ impl Ctx {
                 StepState::Pending { due_at, .. } => (record.attempts, Some(due_at), Some(record.started_at)),
                 _ => (record.attempts, None, Some(record.started_at)),
             },
-            Entered::Fresh => (0, None, None),
+            Entered::Fresh => (activation.desk().attempts_before(&step), None, None),
         };
+        let before = activation.desk().attempts_before(&step);
         let key = || EffectKey::new(activation.facts.id, activation.generation, &step);
         let run = activation.facts.id;
         loop {
@@ -69,7 +70,7 @@ impl Ctx {
             let change = |transition, state| {
                 Change::finished(&step, StepKind::Transaction, transition, state, attempts, began)
             };
-            match decide_retry(&policy, attempts, &failure, now, fastrand::f64()) {
+            match decide_retry(&policy, attempts - before, &failure, now, fastrand::f64()) {
                 RetryDecision::GiveUp => {
                     let state = StepState::Failed { at: now, failure: failure.clone() };
                     activation.queue([change(StepTransition::Fail, state)]);

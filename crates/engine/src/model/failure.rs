@@ -34,6 +34,8 @@ pub struct Failure {
     retry_after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     existing_promise: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    may_have_happened: bool,
 }
 
 impl Failure {
@@ -55,7 +57,14 @@ impl Failure {
     fn new(class: FailureClass, message: impl fmt::Display) -> Self {
         // NUL would make the record unstorable in PostgreSQL.
         let message = message.to_string().chars().filter(|c| *c != '\0').take(MAX_MESSAGE_CHARS).collect();
-        Failure { class, code: None, message, retry_after_ms: None, existing_promise: None }
+        Failure {
+            class,
+            code: None,
+            message,
+            retry_after_ms: None,
+            existing_promise: None,
+            may_have_happened: false,
+        }
     }
 
     /// The key of a promise names another one, so this one was not made (S4.26).
@@ -75,6 +84,14 @@ impl Failure {
         self
     }
 
+    /// The effect may have happened all the same. The class still decides what is done next; this decides what is counted. A provider that
+    /// answers 500 may be asked again, and may have charged the card.
+    #[must_use]
+    pub fn that_may_have_happened(mut self) -> Self {
+        self.may_have_happened = true;
+        self
+    }
+
     /// The provider asked to wait this long before the next attempt.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
@@ -85,6 +102,11 @@ impl Failure {
     /// What the failure tells about the effect.
     pub fn class(&self) -> FailureClass {
         self.class
+    }
+
+    /// May the effect have happened although it failed?
+    pub fn may_have_happened(&self) -> bool {
+        self.may_have_happened || self.class == FailureClass::Unknown
     }
 
     /// The stable code, if one was given.

@@ -13,7 +13,8 @@ use super::stats::Counters;
 use super::waits::{DoubtHeld, Gate, InFlight, ItsTurn, Wait, WaitFor};
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
-    Generation, Name, Note, Noted, RunFacts, RunHead, StepId, StepKind, StepStatus, Timestamp,
+    Evidence, Generation, Name, Note, Noted, Occurrence, RunFacts, RunHead, StepId, StepKind, StepStatus,
+    Timestamp,
 };
 use crate::store::RunLog;
 
@@ -51,6 +52,7 @@ impl Activation {
         }
         desk.promises = log.promises.into_iter().map(|promise| (promise.id.clone(), promise)).collect();
         desk.signals = log.signals;
+        desk.attempts_before = log.attempts_before.into_iter().collect();
         desk.children = log.children.into_iter().filter_map(|(run, result)| Some((run, result?))).collect();
         Self::with_desk(engine, active, desk)
     }
@@ -208,7 +210,19 @@ impl Activation {
             owner: Some(self.engine.owner),
             by: None,
             what,
+            evidence: None,
         }))
+    }
+
+    /// An entry of the journal that an attempt was cut off: its worker vanished, and nothing else tells of it.
+    pub(crate) fn note_cut_off(&self, step: &StepId, kind: StepKind, attempt: u32) -> Change {
+        let occurrence = Occurrence::MayHaveHappened;
+        let mut note = self.note(step, Noted::Attempted { attempt, occurrence });
+        if let Change::Note(note) = &mut note {
+            note.evidence =
+                Evidence::of_step(self.facts.id, self.generation, step, kind, attempt, occurrence);
+        }
+        note
     }
 
     /// Collects changes; the driver writes them before it lets another effect begin.

@@ -45,6 +45,8 @@ pub(crate) struct Desk {
     /// While this names a step, no other may give the code its outcome: their order would not be the recorded one.
     pub(super) turn_of: Option<StepId>,
     pub(crate) open: HashMap<StepId, StepRecord>,
+    /// Attempts at steps whose records a retry of the run dropped; further ones are counted on from them.
+    pub(super) attempts_before: HashMap<StepId, u32>,
     pub(super) ordinals: HashMap<Name, u32>,
     pub(super) steps: u32,
     pub(crate) changes: Vec<Change>,
@@ -114,6 +116,7 @@ impl Desk {
             asked_for: BTreeMap::new(),
             turn_of: None,
             open: HashMap::new(),
+            attempts_before: HashMap::new(),
             ordinals: HashMap::new(),
             steps: 0,
             changes: Vec::new(),
@@ -315,6 +318,11 @@ impl Desk {
             record.kind == StepKind::Claimed && record.state.status() == StepStatus::Running
         };
         self.promises.values().any(is_open_doubt) || self.open.values().any(is_claimed)
+    }
+
+    /// Attempts at a step before a retry of the run dropped its record.
+    pub(crate) fn attempts_before(&self, step: &StepId) -> u32 {
+        self.attempts_before.get(step).copied().unwrap_or(0)
     }
 
     /// The last promise by which the doubt about an attempt is to be settled.

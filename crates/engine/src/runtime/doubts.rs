@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::{Engine, Error};
 use crate::model::{
-    DoubtRef, DoubtedAttempt, EffectKey, Failure, Generation, Note, Noted, Payload, PromiseId, PromiseRef,
-    PromiseState, Ruling, RunId, Settlement, StepId, StepRecord, StepState, Timestamp, Version, Wish,
-    WorkspaceId, can_be_carried_out, check_ruling,
+    DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, Note, Noted, Payload, PromiseId,
+    PromiseRef, PromiseState, Ruling, RunId, Settlement, StepId, StepRecord, StepState, Timestamp, Version,
+    Wish, WorkspaceId, can_be_carried_out, check_ruling,
 };
 use crate::store::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, RunLog, SettleOutcome, StoredDoubt};
 
@@ -142,6 +142,7 @@ impl Engine {
                 seconded_by: ruling.seconded_by.clone(),
                 reason: ruling.reason.clone(),
             },
+            evidence: Evidence::of_ruling(&ruling.resolution, run, log.head.generation, record),
         };
         let settlement = Settlement::Resolved(Payload::of(&ruling)?);
         match self.settle_promise(PromiseRef::Id(promise), Wish::new(settlement), None, Some(note)).await? {

@@ -20,7 +20,9 @@ use super::registry::{Workflow, WorkflowFuture};
 use super::stats::Counters;
 use crate::clock::Sleep;
 use crate::ctx::{Ctx, Scope, undo_all};
-use crate::model::{Advance, Failure, Note, Noted, Payload, RunHead, RunResult, StepRecord, Timestamp};
+use crate::model::{
+    Advance, Evidence, Failure, Note, Noted, Occurrence, Payload, RunHead, RunResult, StepRecord, Timestamp,
+};
 use crate::store::{AdvanceOutcome, StoreError};
 
 /// How a stretch of driving ended.
@@ -644,7 +646,11 @@ fn note_refused(engine: &Arc<Inner>, advance: &Advance) {
         fence: advance.fence,
         owner: Some(engine.owner),
         by: None,
-        what: Noted::Refused { attempt: step.attempts },
+        what: Noted::Refused { attempt: step.attempts, occurrence: Occurrence::of_state(&step.state) },
+        evidence: Occurrence::of_state(&step.state).and_then(|occurrence| {
+            let Advance { head, .. } = advance;
+            Evidence::of_step(head.id(), head.generation, &step.id, step.kind, step.attempts, occurrence)
+        }),
     };
     let notes: Vec<Note> = refused.map(note).collect();
     if notes.is_empty() || !engine.options.ledger {

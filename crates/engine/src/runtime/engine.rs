@@ -277,6 +277,7 @@ impl Engine {
             owner: None,
             by: Some(by),
             what,
+            evidence: None,
         };
         let is_cancel = matches!(command, Steer::Cancel { .. });
         match self.try_steer_noted(run, command, expected, Some(note)).await? {
@@ -342,6 +343,7 @@ impl Engine {
             owner: None,
             by: Some(by),
             what: Noted::Remarked { text: text.into() },
+            evidence: None,
         };
         self.inner.answer(self.inner.store.append_notes(vec![note.clone()])).await?;
         Ok(note)

@@ -122,6 +122,7 @@ impl Engine {
             owner: None,
             by: Some(by),
             what: Noted::Redelivered { reason: reason.to_string() },
+            evidence: None,
         };
         let request = Redeliver { workspace, id: id.clone(), wish: PostWish::Again, note: Some(note) };
         let post = self.settle_post(request).await?;

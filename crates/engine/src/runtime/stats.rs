@@ -36,11 +36,6 @@ stats! {
     resumed_in_memory,
     /// Effects begun.
     effects,
-    /// Idempotent effects entered though an earlier entry may have happened; their provider tells them apart by key. A step that
-    /// was read back knows only of its last attempt, so an earlier one that may have happened is not seen behind one that did not.
-    repeated_effects,
-    /// The same of claimed effects, whose steps asked for it (`OnDoubt::Retry`).
-    repeated_claimed_effects,
     /// Attempts that will be made again.
     retries,
     /// Effects that came to be in doubt.

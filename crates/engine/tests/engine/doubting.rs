@@ -14,7 +14,7 @@ use hapax_engine::{Ctx, Engine, EngineOptions, Error, Failure};
 use serde_json::json;
 
 fn ruling(resolution: Resolution) -> Ruling {
-    let by = Actor { name: "ada".into(), role: Role::Manager };
+    let by = Actor::new("ada", Role::Manager);
     Ruling { resolution, by, seconded_by: None, reason: "the bank says so".into() }
 }
 
@@ -176,7 +176,7 @@ async fn a_ruling_needs_rank_and_the_doubt_as_it_is() {
     let log = Log::default();
     let (second, _) = crashed(&bench, &log).await;
     let doubt = the_doubt(&bench, &second).await;
-    let by = Actor { name: "bob".into(), role: Role::Operator };
+    let by = Actor::new("bob", Role::Operator);
     let refused = second
         .resolve_doubt(&doubt.as_seen(), Ruling { by, ..ruling(Resolution::DidNotHappen) })
         .await
@@ -759,7 +759,9 @@ async fn a_late_outcome_is_refused_and_noted() {
         (effect.refused_writes > 0).then_some(effect)
     });
     let effect = refused.await;
-    assert_eq!((effect.status, effect.duplicates), ("IN_DOUBT", 0), "the late outcome changed nothing");
+    assert_eq!(effect.status, Some("IN_DOUBT"), "the late outcome changed no state");
+    assert_eq!((effect.happened, effect.may_have_happened), (1, 0), "and is kept as evidence");
+    assert_eq!((effect.happened_twice, effect.may_have_happened_twice), (0, 0));
     assert_eq!(effect.attempts[0].owner, Some(node.owner().to_string()));
     assert_eq!(log.read(), ["wire"]);
     let happened = ruling(Resolution::Happened { output: json!(5) });

@@ -87,7 +87,7 @@ async fn a_command_of_a_person_is_in_the_audit_log() {
     let bench = Bench::new();
     register_own(&bench.engine, 1, "one");
     let run = bench.engine.start("greet", &()).delay(Duration::from_secs(60)).await.unwrap().id();
-    let ada = Actor { name: "ada".into(), role: Role::Operator };
+    let ada = Actor::new("ada", Role::Operator);
     let cancel = || Steer::Cancel { reason: "no longer wanted".into() };
     let seen = bench.engine.get(run).await.unwrap().head.version;
     let stale = bench.engine.steer_by(run, cancel(), Some(seen.next()), ada.clone(), "x").await;

@@ -88,7 +88,7 @@ impl Outside {
             if resolution == Resolution::DidNotHappen {
                 self.world.provider.deny(key.as_str());
             }
-            let by = Actor { name: "ada".into(), role: Role::Manager };
+            let by = Actor::new("ada", Role::Manager);
             let ruling = Ruling { resolution, by, seconded_by: None, reason: "so it is".into() };
             let seen = DoubtRef { run: head.id(), step: step.id.clone(), seen: step.changed_version };
             self.call(move |outside, engine| async move {

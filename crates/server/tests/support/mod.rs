@@ -275,7 +275,7 @@ impl TestServer {
     /// A key of this role in this workspace, made if it is not there.
     pub async fn key(&self, workspace: &str, role: Role) -> String {
         let workspace = WorkspaceId::new(workspace).unwrap();
-        let by = Actor { name: "test".into(), role: Rank::Manager };
+        let by = Actor::new("test", Rank::Manager);
         self.server.directory().ensure_workspace(&workspace, None, by.clone()).await.unwrap();
         let new = NewCredential {
             name: format!("{} of {workspace}", role.as_str()),
@@ -289,7 +289,7 @@ impl TestServer {
 
     /// A key of this role in `acme` that asks as this requester.
     pub async fn key_for(&self, requester: &str, role: Role) -> String {
-        let by = Actor { name: "test".into(), role: Rank::Manager };
+        let by = Actor::new("test", Rank::Manager);
         let new = NewCredential {
             name: format!("{requester}'s"),
             role,

@@ -1,5 +1,6 @@
 //! A store that is away, waits or breaks as a test says.
 
+use hapax_engine::model::TallyCount;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -267,6 +268,10 @@ impl Store for PlannedStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.behind()?.list_notes(request).await
+    }
+
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        self.behind()?.count_tallies(workspace).await
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {

@@ -131,7 +131,8 @@ impl Errand {
             operation: Some(*id),
             at: inner.store.now(),
             by: None,
-            what: Noted::Refused { attempt: *attempt },
+            what: Noted::Refused { attempt: *attempt, occurrence: None },
+            evidence: None,
         };
         let book = self.engine.entity_book()?;
         let stands =

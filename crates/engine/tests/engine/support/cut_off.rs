@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hapax_engine::model::{
     Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    Timestamp, Version, WorkspaceId,
+    TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 use tokio::sync::watch;
@@ -163,6 +163,10 @@ impl Store for CutOff {
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.reach()?.list_notes(request).await
     }
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        self.reach()?.count_tallies(workspace).await
+    }
+
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
         self.reach()?.list_doubts(request).await
     }
