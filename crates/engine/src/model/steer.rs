@@ -226,13 +226,15 @@ fn retry(
         return Err(Refusal::InDoubt(step.id.clone()));
     }
     let rerun: Vec<StepId> = steps.iter().filter(runs_again).map(|step| step.id.clone()).collect();
-    let notes = steps.iter().filter(runs_again).filter_map(|step| superseded(head, step, now));
+    let mut notes: Vec<Note> =
+        steps.iter().filter(runs_again).filter_map(|step| superseded(head, step, now)).collect();
+    notes.sort_by(|a, b| a.step.cmp(&b.step));
     let mut steered = changed(head, EventKind::Retried, from.map(|id| format!("from {id}")), now);
     steered.head.state = RunState::Running(Drive::Ready { due_at: now });
     steered.head.asked = Asked::Nothing;
     steered.head.stalls = 0;
     steered.rerun = rerun;
-    steered.notes = notes.collect();
+    steered.notes = notes;
     Ok(steered)
 }
 

@@ -80,15 +80,16 @@ pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &Stage) {
 /// An effect that goes well costs nothing in the journal; every other attempt is in it with the write that tells of it.
 pub(super) async fn a_step_tried_again_leaves_evidence_and_a_clean_one_none(t: &Stage) {
     let run = t.driven().await;
-    t.write(&run).await.does("ship").done().await;
+    let run = t.write(&run).await.does("ship").done().await;
     assert_eq!(t.notes().await, []);
     let due_at = t.now();
     let lost = StepState::Pending { due_at, failure: Failure::unknown("reset") };
     let write = t.write(&run).await;
-    write.step("charge", StepKind::Effect, StepTransition::ScheduleRetry, lost, None).done().await;
+    let run = write.step("charge", StepKind::Effect, StepTransition::ScheduleRetry, lost, None).done().await;
     assert_eq!(tallies(t).await, []);
     let write = t.write(&run).await;
-    write.step("charge", StepKind::Effect, StepTransition::Begin, StepState::Running, None).done().await;
+    let run =
+        write.step("charge", StepKind::Effect, StepTransition::Begin, StepState::Running, None).done().await;
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 0, 2, 1)], "it is under way");
     let done = StepState::Completed { at: t.now(), output: json("1") };
     let write = t.write(&run).await;
