@@ -199,7 +199,7 @@ async fn a_signal_that_comes_while_the_engine_shuts_down_wakes_its_run() {
 async fn whoever_gives_up_waiting_for_a_run_leaves_nothing_behind() {
     let bench = Bench::new();
     let asleep = |ctx: Ctx, ()| async move {
-        ctx.sleep(Duration::from_secs(3600)).await;
+        ctx.sleep(Duration::from_secs(3600)).await?;
         Ok::<_, Failure>(())
     };
     bench.engine.register("asleep", asleep).unwrap();
