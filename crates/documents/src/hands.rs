@@ -145,6 +145,9 @@ pub trait HttpCaller: Send + Sync {
     }
 }
 
+/// Code of the failure to find a secret that was never put where secrets are.
+pub const UNKNOWN_SECRET: &str = "unknown_secret";
+
 /// Knows what secrets are, by workspace and name.
 #[async_trait]
 pub trait Secrets: Send + Sync {
@@ -257,9 +260,7 @@ impl WorkspaceHands<'_> {
     pub async fn get_secret(&self, name: &str) -> Result<String, Failure> {
         match &self.hands.secrets {
             Some(secrets) => secrets.get_secret(self.workspace, name).await,
-            None => {
-                Err(Failure::permanent(format!("there is no secret {name:?}")).with_code("unknown_secret"))
-            }
+            None => Err(Failure::permanent(format!("there is no secret {name:?}")).with_code(UNKNOWN_SECRET)),
         }
     }
 }

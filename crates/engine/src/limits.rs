@@ -43,6 +43,10 @@ pub const MAX_CLAIM: usize = 1_024;
 pub const MAX_RENEWALS: usize = 4_096;
 /// Most keys or runs one retention pass may delete.
 pub const MAX_PURGE: usize = 1_000;
+/// How many times as long as a batch took housekeeping leaves the store alone after it.
+pub const PURGE_SHARE: u32 = 3;
+/// How long housekeeping may be behind before it takes half of its time for deleting.
+pub const PURGE_HURRY_AFTER: Duration = Duration::from_secs(600);
 /// Most attempts a retry policy may ask for.
 pub const MAX_ATTEMPTS: u32 = 1_000;
 /// Most JSON paths kept of a request, to say where another one differs.

@@ -171,7 +171,12 @@ impl Metrics {
         self.webhooks.write(&mut out);
         write_engine(&mut out, &app.engine.stats());
         out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);
-        write_store(&mut out, &reading, self.store.now());
+        out.gauge(
+            "hapax_retention_behind_seconds",
+            "How long ago everything was deleted whose retention had ended. More than a few minutes: housekeeping does not keep up.",
+            app.engine.retention_behind().as_secs_f64(),
+        );
+        write_store(&mut out, &reading, app.store_probe.is_writable(), self.store.now());
         out.finish()
     }
 
@@ -269,6 +274,7 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
             "Claims that a janitor here gave back, because nothing was heard of their holder.",
             stats.janitor_releases,
         ),
+        ("hapax_purged_rows_total", "Rows deleted here because their retention had ended.", stats.purged),
         ("hapax_after_effects_delivered_total", "After-effects delivered.", stats.delivered),
         (
             "hapax_after_effect_failures_total",
@@ -303,9 +309,13 @@ const REPEATS: [(&str, &str, fn(&RepeatCount) -> u64); 2] = [
 ];
 
 /// What the store was last seen to hold, over all workspaces; nothing of it before it was first read.
-fn write_store(out: &mut Exposition, reading: &Reading, now: Timestamp) {
-    let is_up = f64::from(u8::from(reading.is_up));
-    out.gauge("hapax_store_up", "Could the store be read for this scrape? 1 or 0.", is_up);
+fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: Timestamp) {
+    let is_up = f64::from(u8::from(reading.is_up && is_writable));
+    out.gauge(
+        "hapax_store_up",
+        "Could the store be read for this scrape, and written to a moment ago? 1 or 0.",
+        is_up,
+    );
     let Some(figures) = &reading.figures else { return };
     let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
     out.gauge(

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hapax::{Failure, WorkspaceId};
-use hapax_documents::Secrets;
+use hapax_documents::{Secrets, UNKNOWN_SECRET};
 
 use crate::api_key::is_open_to_others;
 use crate::bounded_file;
@@ -52,7 +52,7 @@ impl Sources {
     fn get(&self, workspace: &str, name: &str) -> Result<String, Failure> {
         if !is_plain(name) {
             return Err(Failure::permanent("the name of a secret is made of letters, digits, - and _")
-                .with_code("unknown_secret"));
+                .with_code(UNKNOWN_SECRET));
         }
         // A workspace of this name would own what all may use.
         let own = Some(workspace).filter(|workspace| *workspace != SHARED && is_plain(workspace));
@@ -69,7 +69,7 @@ impl Sources {
         Err(Failure::retryable(format!(
             "the workspace {workspace} has no secret {name:?}: {offered} {workspace}/{name} in the folder of secrets"
         ))
-        .with_code("unknown_secret"))
+        .with_code(UNKNOWN_SECRET))
     }
 
     fn find(&self, owner: &str, name: &str) -> Result<Option<String>, Failure> {

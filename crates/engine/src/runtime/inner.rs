@@ -66,12 +66,15 @@ pub(crate) struct Inner {
     /// The earliest timer known here, in milliseconds since the epoch.
     pub(crate) next_look_ms: AtomicI64,
     phase: AtomicU8,
+    /// When the last pass of housekeeping ended that left nothing to delete, in milliseconds since the epoch.
+    retention_kept_up_ms: AtomicI64,
     /// Tells loops and shutdown that the phase or the set of active runs has changed.
     pub(crate) changed: Notify,
 }
 
 impl Inner {
     pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: EngineOptions) -> Self {
+        let kept_up_ms = store.now().as_millis();
         Inner {
             store,
             clock,
@@ -93,6 +96,7 @@ impl Inner {
             nudge: Notify::new(),
             next_look_ms: AtomicI64::new(i64::MAX),
             phase: AtomicU8::new(Phase::Running as u8),
+            retention_kept_up_ms: AtomicI64::new(kept_up_ms),
             changed: Notify::new(),
         }
     }
@@ -109,6 +113,16 @@ impl Inner {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         self.changed.notify_waiters();
         self.nudge.notify_one();
+    }
+
+    /// How long ago everything was deleted whose retention had ended.
+    pub(crate) fn retention_behind(&self) -> Duration {
+        let kept_up = Timestamp::from_millis(self.retention_kept_up_ms.load(Ordering::Relaxed));
+        self.store.now().since(kept_up)
+    }
+
+    pub(crate) fn set_retention_kept_up(&self, at: Timestamp) {
+        self.retention_kept_up_ms.store(at.as_millis(), Ordering::Relaxed);
     }
 
     pub(crate) fn kill(&self) {

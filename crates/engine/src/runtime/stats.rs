@@ -66,6 +66,8 @@ stats! {
     claims_lost,
     /// Claims that a janitor here gave back.
     janitor_releases,
+    /// Rows deleted here because their retention had ended.
+    purged,
 }
 
 impl Counters {

@@ -192,9 +192,15 @@ impl TestServer {
 
     /// Another node over the same PostgreSQL database, with the same keys.
     pub async fn another_node(&self) -> Self {
+        self.another_node_with(Hands::new()).await
+    }
+
+    /// The same, with hands of the test's own.
+    pub async fn another_node_with(&self, hands: Hands) -> Self {
         let Kept::Postgres(database) = &self.kept else { panic!("only PostgreSQL is shared") };
         let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
-        let mut node = Self::launch(Arc::new(store), Kept::Elsewhere, Setup::default()).await;
+        let setup = Setup { hands, ..Setup::default() };
+        let mut node = Self::launch(Arc::new(store), Kept::Elsewhere, setup).await;
         node.admin = self.admin.clone();
         node
     }
