@@ -49,6 +49,16 @@ pub const MAX_RESPONSE_HEADER_BYTES: usize = 16 * 1024;
 pub const MAX_HEADERS: usize = 64;
 /// Longest URL that is sent.
 pub const MAX_URL_BYTES: usize = 8 * 1024;
+/// Most hosts that `hostFromData` may list.
+pub const MAX_HOSTS: usize = 32;
+/// How much of an answer that is no success a failure keeps, in characters, unless `keepResponse` says otherwise.
+pub const DEFAULT_KEPT_RESPONSE_CHARS: usize = 500;
+/// Most of an answer that `keepResponse` may keep, in characters.
+pub const MAX_KEPT_RESPONSE_CHARS: usize = 2_000;
+/// How much of a URL a failure shows, in characters.
+pub const MAX_SHOWN_URL_CHARS: usize = 300;
+/// Most destinations of one secret.
+pub const MAX_DESTINATIONS: usize = 100;
 /// How long an `http` step waits for its answer, unless it says otherwise.
 pub const DEFAULT_HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest an `http` step may wait for its answer.

@@ -2,6 +2,7 @@
 
 mod approval;
 mod effect;
+pub(crate) mod excerpt;
 pub(crate) mod http;
 mod options;
 

@@ -119,10 +119,13 @@ impl Hooks {
         let (mut secrets, mut missing) = (Vec::new(), Vec::new());
         for name in &document.secrets {
             match hands.get_secret(name).await {
-                Ok(secret) => match Verifier::new(document.signature.clone(), &[&secret]) {
-                    Ok(_) => secrets.push(SecretString::from(secret)),
-                    Err(bad) => missing.push(format!("{name}: {bad}")),
-                },
+                Ok(secret) => {
+                    let secret = secret.into_value();
+                    match Verifier::new(document.signature.clone(), &[&secret]) {
+                        Ok(_) => secrets.push(SecretString::from(secret)),
+                        Err(bad) => missing.push(format!("{name}: {bad}")),
+                    }
+                }
                 // While secrets are rotated one of them may not be there yet, or no longer.
                 Err(failure) => missing.push(failure.message().to_owned()),
             }
