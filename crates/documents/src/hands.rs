@@ -292,6 +292,10 @@ pub struct WorkspaceHands<'a> {
 }
 
 impl WorkspaceHands<'_> {
+    pub(crate) fn workspace(&self) -> &WorkspaceId {
+        self.workspace
+    }
+
     /// What is there for documents of this workspace to use.
     pub fn known(&self) -> Known {
         let (caller, workspace) = (self.hands.http.clone(), self.workspace.clone());

@@ -18,6 +18,7 @@ mod scope;
 pub mod source;
 mod span;
 mod template;
+mod turns;
 
 pub use check::{Checked, JudgeAddress, Known, check, check_bytes};
 pub use destination::{BadDestination, Destination, parse_destinations};
@@ -40,3 +41,4 @@ pub use schema::{entity_schema, json_schema, source_schema};
 pub use source::{CheckedSource, Source, check_source, check_source_bytes};
 pub use span::Span;
 pub use template::{Template, named_secrets};
+pub use turns::evaluate_fairly;

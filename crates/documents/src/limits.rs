@@ -31,8 +31,17 @@ pub const MAX_EXPRESSION_DEPTH: usize = 48;
 pub const MAX_EXPRESSION_LEVELS: usize = 96;
 /// Most loops (`map`, `filter`, `all`, …) inside one another in an expression.
 pub const MAX_COMPREHENSION_NESTING: usize = 3;
-/// How much one evaluation may read and make, in about bytes: the fuel.
-pub const MAX_EXPRESSION_FUEL: u64 = 16 * 1024 * 1024;
+/// Fuel that one millisecond of one core burns, measured with a release build. Fuel counts about the bytes read and made, so what an
+/// expression may do is the same on every machine and in every replay.
+pub const FUEL_PER_MILLISECOND: u64 = 120_000;
+/// How much one evaluation may read and make: about 50 milliseconds of one core.
+pub const MAX_EXPRESSION_FUEL: u64 = 50 * FUEL_PER_MILLISECOND;
+/// How much all expressions that are evaluated together may read and make, those of one template say: about 200 milliseconds.
+pub const MAX_TOGETHER_FUEL: u64 = 200 * FUEL_PER_MILLISECOND;
+/// How much is evaluated at once on the thread that asks; what needs more takes its turn among workspaces: about one millisecond.
+pub const INLINE_FUEL: u64 = FUEL_PER_MILLISECOND;
+/// Part of the cores that expensive evaluations may use together: one in this many, and at least one core.
+pub const CORES_PER_EVALUATION: usize = 2;
 /// Largest value an expression or a template may give, in about bytes of JSON text.
 pub const MAX_EXPRESSION_OUTPUT: usize = 1024 * 1024;
 /// Most templates' pieces in one text.

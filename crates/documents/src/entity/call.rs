@@ -11,6 +11,7 @@ use crate::run::excerpt::AnswerExcerpt;
 use crate::run::http::{failure_of, judge, prepare};
 use crate::scope::Scope;
 use crate::template::Template;
+use crate::turns::evaluate_fairly;
 
 /// What the expressions of a step see.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -151,7 +152,8 @@ impl EntityDocument {
             Ok(sent) => {
                 let excerpt = sent.excerpt.clone();
                 let answer = hands.send(sent).await;
-                self.judge_answer(step, requester, call, &excerpt, answer)
+                let judge = || self.judge_answer(step, requester, call, &excerpt, answer.clone());
+                evaluate_fairly(hands.workspace(), judge).await
             }
             Err(failure) => OperationEnd::Failed(failure),
         }
@@ -193,7 +195,8 @@ impl EntityDocument {
         match self.get_after_effect(step, requester, ended)? {
             AfterEffect::Target(name) => Ok(PlannedAfterEffect::Target(name.clone())),
             AfterEffect::Workflow(run) => {
-                let input = input_of(run, &scope, payload.clone())?;
+                let plan = || input_of(run, &scope, payload.clone());
+                let input = evaluate_fairly(hands.workspace(), plan).await?;
                 Ok(PlannedAfterEffect::Workflow { workflow: run.workflow.clone(), input })
             }
             AfterEffect::Http(http) => {

@@ -19,6 +19,7 @@ use crate::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_RESPONSE_BYTES, MAX_RE
 use crate::model::{Http, Probe, Request, Status, Step};
 use crate::scope::Scope;
 use crate::span::Span;
+use crate::turns::evaluate_fairly;
 
 const SUCCESS: &[Status] = &[Status::Class(2)];
 /// After these the same request may go well. The key makes it one effect.
@@ -36,7 +37,8 @@ impl Runner<'_> {
         let code = |attempt: Attempt| async move {
             let response = ask(hands, &http.request, scope, &attempt, timeout, is_claimed).await?;
             let body = response.get("body").cloned().unwrap_or(Value::Null);
-            mapped(step, scope, [("result", body), ("response", response)], is_claimed)
+            let results = [("result", body), ("response", response)];
+            evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_claimed)).await
         };
         let taken = self.ctx.step(&name, code).timeout(span_of(timeout) + HTTP_GRACE);
         self.arranged(taken, step, &http.effect, scope).await
@@ -53,17 +55,20 @@ impl Runner<'_> {
         let Ok(answer) = self.own_hands().send(call).await else { return Probed::Unknown };
         let response = response_of(&answer);
         let scope = scope.with("response", response.clone());
-        if probe.happened.holds(&scope) == Ok(true) {
-            let output = match &probe.output {
-                Some(output) => output.render(&scope).ok(),
-                None => response.get("body").cloned(),
-            };
-            return output.map_or(Probed::Unknown, Probed::Happened);
-        }
-        match probe.did_not_happen.as_ref().map(|did_not| did_not.holds(&scope)) {
-            Some(Ok(true)) => Probed::DidNotHappen,
-            _ => Probed::Unknown,
-        }
+        let judge = || {
+            if probe.happened.holds(&scope) == Ok(true) {
+                let output = match &probe.output {
+                    Some(output) => output.render(&scope).ok(),
+                    None => response.get("body").cloned(),
+                };
+                return output.map_or(Probed::Unknown, Probed::Happened);
+            }
+            match probe.did_not_happen.as_ref().map(|did_not| did_not.holds(&scope)) {
+                Some(Ok(true)) => Probed::DidNotHappen,
+                _ => Probed::Unknown,
+            }
+        };
+        evaluate_fairly(self.ctx.workspace(), judge).await
     }
 }
 
@@ -115,31 +120,35 @@ pub(crate) async fn prepare(
     key: &str,
     timeout: Option<Span>,
 ) -> Result<HttpCall, Failure> {
-    let url = request.url.render_url(scope, request.host_from_data.as_ref())?;
+    let workspace = hands.workspace();
+    let render = || request.url.render_url(scope, request.host_from_data.as_ref());
+    let url = evaluate_fairly(workspace, render).await?;
     let mut secrets: BTreeMap<&str, String> = BTreeMap::new();
     for name in request.headers.values().flat_map(|value| value.secrets()) {
         if !secrets.contains_key(name) {
             secrets.insert(name, hands.get_secret(name).await?.for_url(name, &url)?);
         }
     }
-    let mut headers = Vec::with_capacity(request.headers.len() + 2);
-    for (name, value) in &request.headers {
-        let known =
-            |name: &str| secrets.get(name).cloned().ok_or_else(|| Failed(format!("no secret {name:?}")));
-        let value = value.render_secret(scope, known)?;
-        if value.chars().any(|c| c.is_control()) {
-            let text = format!("the header {name} would hold a line break or another control character");
-            return Err(Failure::permanent(text).with_code("bad_header"));
+    let render = || {
+        let mut headers = Vec::with_capacity(request.headers.len() + 2);
+        for (name, value) in &request.headers {
+            let known =
+                |name: &str| secrets.get(name).cloned().ok_or_else(|| Failed(format!("no secret {name:?}")));
+            let value = value.render_secret(scope, known)?;
+            if value.chars().any(|c| c.is_control()) {
+                let text = format!("the header {name} would hold a line break or another control character");
+                return Err(Failure::permanent(text).with_code("bad_header"));
+            }
+            headers.push((name.clone(), value));
         }
-        headers.push((name.clone(), value));
-    }
+        let body = request.body.as_ref().map(|body| body.render(scope)).transpose()?;
+        Ok::<_, Failure>((headers, body))
+    };
+    let (mut headers, body) = evaluate_fairly(workspace, render).await?;
     let confidential = headers.iter().filter(|(name, _)| is_telling(name)).map(|(_, value)| value.clone());
     let excerpt = AnswerExcerpt::new(request, &url, secrets.into_values().chain(confidential));
     headers.push((request.key_header.clone().unwrap_or_else(|| KEY_HEADER.to_string()), key.to_string()));
-    let body = match &request.body {
-        Some(body) => Some(body_of(body.render(scope)?, &mut headers)),
-        None => None,
-    };
+    let body = body.map(|body| body_of(body, &mut headers));
     Ok(HttpCall {
         method: request.method.clone(),
         url,

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, ReceiptStatus};
+use hapax_documents::evaluate_fairly;
 use hapax_documents::source::{Event, Reading, Unreadable, visible_headers};
 use hapax_engine::model::{Hook, HookId, HookStatus, Name, Payload, WorkspaceId};
 use hapax_engine::store::{NewHook, ReceivedHook};
@@ -61,7 +62,8 @@ impl Hooks {
             (Err(why), source) => return Err(self.disbelieve(&why, source.as_deref(), sent.address)),
             (Ok(()), None) => return Err(self.disbelieve(&Disbelieved::UnknownSource, None, sent.address)),
         };
-        let event = match source.source().read(sent.headers, sent.body) {
+        let read = || source.source().read(sent.headers, sent.body);
+        let event = match evaluate_fairly(&source.workspace, read).await {
             Ok(Reading::Event(event)) => event,
             Ok(Reading::Challenge(challenge)) => return Ok(Intake::Challenged(challenge)),
             Err(unreadable) => {

@@ -246,7 +246,7 @@ impl Transition {
             };
             // Of another version than the expected one only the store says what is to be said.
             let is_expected = asked.expected.is_none_or(|expected| expected == entity.version);
-            if is_expected && let Err(failure) = asked.validate(&engine, &registered, &view, &entity) {
+            if is_expected && let Err(failure) = asked.validate(&engine, &registered, &view, &entity).await {
                 // What is recorded under the key goes before what would be said now.
                 if let Some(key) = &asked.key
                     && let Some(known) = inner.answer(book.find_keyed_operation(workspace, key)).await?
@@ -384,7 +384,7 @@ impl Asked {
     }
 
     /// Only what the step applies to is validated; of the rest the store decides what is said.
-    fn validate(
+    async fn validate(
         &self,
         engine: &Engine,
         registered: &Registered,
@@ -392,7 +392,7 @@ impl Asked {
         entity: &Entity,
     ) -> Result<(), Failure> {
         match view.status.contains(&entity.status) {
-            true => registered.host.check(&self.call(engine, registered, entity)),
+            true => registered.host.check(&self.call(engine, registered, entity)).await,
             false => Ok(()),
         }
     }
