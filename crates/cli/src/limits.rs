@@ -20,6 +20,8 @@ pub(crate) const OWN_LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// Files of secrets that are warned about, each once, because others can read them.
 pub(crate) const MAX_SECRET_WARNINGS: usize = 1_000;
+/// Unbound secrets that one warning names.
+pub(crate) const MAX_SHOWN_SECRETS: usize = 20;
 /// Largest file that holds a sealing key, in bytes.
 pub(crate) const MAX_SEALING_KEY_BYTES: u64 = 64 * 1024;
 

@@ -23,6 +23,7 @@ use crate::output;
 use crate::store_url::{is_shared, without_secrets};
 use assemble::Assembly;
 use bound::Bound;
+use secrets::NamedSecrets;
 use settings::{ServeOptions, Settings};
 use stopping::Stopping;
 use waiting::assemble_patiently;
@@ -50,6 +51,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     if store == "memory:" {
         output::say("hapax: memory: keeps nothing; use it to try things out only");
     }
+    NamedSecrets::new(settings.secrets_dir.clone()).warn_of_unbound();
     let stopping = Stopping::listen()?;
     let bound = Bound::take(&settings)?;
     let listen = listen_options(&settings)?;

@@ -17,8 +17,17 @@ pub(crate) const FINGERPRINT: &[&str] = &["ignore"];
 pub(crate) const STEP: &[&str] = &["name", "type", "description", "when", "output"];
 pub(crate) const EFFECT: &[&str] =
     &["effect", "onDoubt", "nonIdempotent", "retry", "timeout", "probe", "compensate"];
-pub(crate) const REQUEST: &[&str] =
-    &["method", "url", "headers", "body", "keyHeader", "success", "retryable"];
+pub(crate) const REQUEST: &[&str] = &[
+    "method",
+    "url",
+    "hostFromData",
+    "headers",
+    "body",
+    "keyHeader",
+    "success",
+    "retryable",
+    "keepResponse",
+];
 
 /// What each kind of step has beyond that.
 pub(crate) const KINDS: &[(&str, &[&[&str]])] = &[

@@ -7,7 +7,10 @@ mod source;
 use serde_json::{Map, Value, json};
 
 use crate::fields;
-use crate::limits::{MAX_BRANCHES, MAX_CONCURRENCY, MAX_DESCRIPTION_CHARS, MAX_ITEMS, MAX_STEPS};
+use crate::limits::{
+    MAX_BRANCHES, MAX_CONCURRENCY, MAX_DESCRIPTION_CHARS, MAX_HOSTS, MAX_ITEMS, MAX_KEPT_RESPONSE_CHARS,
+    MAX_STEPS,
+};
 
 pub use entity::entity_schema;
 pub use source::source_schema;
@@ -122,6 +125,14 @@ fn field(of: &str, name: &str) -> Value {
         (_, "retry" | "probe" | "compensate" | "by") => reference(name),
         (_, "method") => json!({ "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] }),
         (_, "url" | "keyHeader") => json!({ "type": "string", "minLength": 1 }),
+        (_, "hostFromData") => json!({ "anyOf": [
+            { "const": true },
+            { "type": "array", "minItems": 1, "maxItems": MAX_HOSTS, "items": { "type": "string", "minLength": 1 } },
+        ] }),
+        (_, "keepResponse") => json!({ "anyOf": [
+            { "type": "boolean", "default": true },
+            { "type": "integer", "minimum": 0, "maximum": MAX_KEPT_RESPONSE_CHARS },
+        ] }),
         (_, "headers") => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
         (_, "success" | "retryable") => reference("statuses"),
         (_, "branches") => {

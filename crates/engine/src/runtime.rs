@@ -30,6 +30,7 @@ pub(crate) mod transact;
 mod waiters;
 pub(crate) mod waits;
 
+pub use activation::Computing;
 pub use announcer::Announcer;
 pub use doubts::{AuditEntry, Doubt, DoubtPage};
 pub use engine::Engine;

@@ -20,7 +20,7 @@ use crate::changed_items::{Learner, Looked, learn_changes};
 use crate::errors::{of_store, problem_of};
 use crate::identity::Identity;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
-use crate::uploaded::Uploaded;
+use crate::uploaded::{Uploaded, with_secrets};
 
 /// What is kept of a definition, beside its name and its times.
 #[derive(Serialize, Deserialize)]
@@ -132,7 +132,8 @@ impl Definitions {
         if self.find_known(&id).is_none() {
             self.check_quota(&identity.workspace)?;
         }
-        let what = Noted::SetUp { kind: "definition".into(), id: id.to_string(), change: "created".into() };
+        let change = with_secrets("created", checked.canonical());
+        let what = Noted::SetUp { kind: "definition".into(), id: id.to_string(), change };
         let note =
             Note::on_workspace(identity.workspace.clone(), identity.actor(None), self.store.now(), what);
         let request = PutItem {

@@ -235,3 +235,6 @@ pub const SPAN_EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const MAX_SPAN_ATTRIBUTES: usize = 32;
 /// Longest attribute of a span, in bytes.
 pub const MAX_SPAN_ATTRIBUTE_BYTES: usize = 1_024;
+
+/// Most secrets of a document that the audit log names.
+pub const MAX_NOTED_SECRETS: usize = 16;

@@ -82,6 +82,74 @@ async fn steps_probes_and_compensations_are_given_the_secrets_of_their_own_works
     }
 }
 
+/// `DELETE …/accounts/{a}/cards/{b}` with `b = ".."` must not delete the account.
+#[tokio::test]
+async fn a_value_that_would_change_the_path_is_refused_and_nothing_is_sent() {
+    for (b, code) in [("..", "bad_path_segment"), (".", "bad_path_segment"), ("", "bad_path_segment")] {
+        let world = World::default();
+        let document = steps(json!([{
+            "name": "a", "type": "http", "method": "DELETE",
+            "url": "https://pay.example/v1/accounts/{{ input.a }}/cards/{{ input.b }}",
+            "headers": { "Authorization": "secret://pay" }, "effect": "claimed",
+            "probe": { "method": "GET", "url": "https://pay.example/v1/{{ input.b }}/cards", "happened": "true" },
+        }]));
+        let running = Running::start(document, world.echo(), json!({ "a": "acct_1", "b": b })).await;
+        assert_eq!(running.failed_with().await, code);
+        assert!(world.asked().is_empty(), "{:?}", world.asked());
+    }
+}
+
+/// A secret that the operator bound goes nowhere else, whatever a document says.
+#[tokio::test]
+async fn a_bound_secret_is_sent_to_its_destinations_alone() {
+    let step = |url: &str| {
+        let headers = json!({ "Authorization": "Bearer secret://bound" });
+        steps(json!([{ "name": "a", "type": "http", "method": "GET", "url": url, "headers": headers }]))
+    };
+    let world = World::default();
+    let running = Running::start(step("https://bank.example/v1/x"), world.echo(), json!({})).await;
+    running.output().await;
+    assert_eq!(world.asked()[0].headers[0].1, "Bearer s3cr3t-of-bound");
+    for url in ["https://evil.example/v1/x", "https://bank.example/v2", "http://bank.example/v1/x"] {
+        let world = World::default();
+        let running = Running::start(step(url), world.echo(), json!({})).await;
+        assert_eq!(running.failed_with().await, "secret_not_for_destination", "{url}");
+        assert!(world.asked().is_empty(), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn the_reason_a_provider_gives_is_kept_without_secrets() {
+    let document = |more: Value| {
+        let mut step = json!({
+            "name": "a", "type": "http", "method": "POST", "url": "https://pay.example/charges?card={{ input.card }}",
+            "headers": { "Authorization": "Bearer secret://pay", "X-Api-Token": "{{ input.token }}" },
+        });
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        steps(json!([step]))
+    };
+    let failed = async |more| {
+        let body = json!({ "error": "card declined", "seen": "Bearer s3cr3t-of-pay", "token": "t0k3n-9" });
+        let world = World::default();
+        let hands = world.hands(|_, _| Ok(Value::Null), move |_, _| answer(402, body.clone()));
+        let input = json!({ "card": "4242", "token": "t0k3n-9" });
+        let running = Running::start(document(more), hands, input).await;
+        assert_eq!(running.failed_with().await, "http_402");
+        let log = running.lab.engine().get_log(running.run.id()).await.unwrap();
+        assert!(!format!("{log:?}").contains("s3cr3t"), "secrets are in no record");
+        running.failure().await.unwrap().message().to_string()
+    };
+    assert_eq!(
+        failed(json!({})).await,
+        "POST https://pay.example/charges was answered 402: \
+         {\"error\":\"card declined\",\"seen\":\"[redacted]\",\"token\":\"[redacted]\"}"
+    );
+    assert_eq!(
+        failed(json!({ "keepResponse": false })).await,
+        "POST https://pay.example/charges was answered 402"
+    );
+}
+
 #[tokio::test]
 async fn a_key_goes_where_the_document_says() {
     let world = World::default();

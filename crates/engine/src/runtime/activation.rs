@@ -29,6 +29,23 @@ pub(crate) struct Activation {
     desk: Mutex<Desk>,
 }
 
+/// A computation of the code that is under way; over when it is dropped.
+pub struct Computing<'a> {
+    activation: &'a Activation,
+}
+
+impl std::fmt::Debug for Computing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Computing")
+    }
+}
+
+impl Drop for Computing<'_> {
+    fn drop(&mut self) {
+        self.activation.desk().computing -= 1;
+    }
+}
+
 impl Activation {
     /// For a run without any records.
     pub(crate) fn fresh(engine: Arc<Inner>, active: Arc<Active>, head: RunHead) -> Self {
@@ -195,6 +212,12 @@ impl Activation {
     pub(crate) fn stay(&self) -> InFlight<'_> {
         self.desk().in_flight += 1;
         InFlight { activation: self }
+    }
+
+    /// Keeps the run as it is until the guard is dropped: nothing is released to its code, and it neither parks nor stops.
+    pub(crate) fn compute(&self) -> Computing<'_> {
+        self.desk().computing += 1;
+        Computing { activation: self }
     }
 
     /// An entry of the journal about `step`, by this engine.

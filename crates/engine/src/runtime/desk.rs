@@ -62,6 +62,8 @@ pub(crate) struct Desk {
     /// How many of those do not heed that the run is to stop.
     pub(crate) gated_through: usize,
     pub(crate) in_flight: usize,
+    /// Computations of the code that take their time. Until they end, the run is told nothing and does not park: as if they took none.
+    pub(crate) computing: usize,
     /// True while a write is under way that gives the lease back: what it does not tell of must not begin.
     pub(crate) leaving: bool,
     pub(super) promises: HashMap<PromiseId, Promise>,
@@ -129,6 +131,7 @@ impl Desk {
             gated: 0,
             gated_through: 0,
             in_flight: 0,
+            computing: 0,
             leaving: false,
             promises: HashMap::new(),
             signals: Vec::new(),

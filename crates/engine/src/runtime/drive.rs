@@ -432,6 +432,9 @@ impl Driver {
                 matches!(closing, Closing::End(_)) && desk.asked_to_stop() == Some(Stop::Pause);
             return Some(if pauses_first { Closing::Pause } else { closing.clone() });
         }
+        if desk.computing > 0 {
+            return None;
+        }
         if desk.replaying {
             // Whether the code is the one that made the records is not known before all of them were asked for.
             return None;
@@ -475,6 +478,9 @@ impl Driver {
             return false;
         }
         let mut desk = self.activation.desk();
+        if desk.computing > 0 {
+            return false;
+        }
         if desk.replaying {
             if self.turn.wanted.load(Ordering::SeqCst) {
                 return false;

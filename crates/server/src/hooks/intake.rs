@@ -7,6 +7,7 @@ use std::time::Instant;
 use axum::body::Body;
 use hapax_api as api;
 use hapax_api::{Code, Problem, ReceiptStatus};
+use hapax_documents::evaluate_fairly;
 use hapax_documents::source::{Event, Reading, Unreadable, visible_headers};
 use hapax_engine::model::{Hook, HookId, HookStatus, Name, Payload, WorkspaceId};
 use hapax_engine::store::{NewHook, ReceivedHook};
@@ -101,7 +102,8 @@ impl Hooks {
         if let Err(why) = self.verify(&source, sent.headers, sent.body, self.store.now()).await {
             return Err(self.disbelieve(&why, Some(&source), sent.address));
         }
-        let event = match source.source().read(sent.headers, sent.body) {
+        let read = || source.source().read(sent.headers, sent.body);
+        let event = match evaluate_fairly(&source.workspace, read).await {
             Ok(Reading::Event(event)) => event,
             Ok(Reading::Challenge(challenge)) => return Ok(Intake::Challenged(challenge)),
             Err(unreadable) => {

@@ -169,10 +169,13 @@ impl Hooks {
         let (mut secrets, mut absent) = (Secrets::default(), Vec::new());
         for name in &document.secrets {
             match hands.get_secret(name).await {
-                Ok(secret) => match Verifier::new(document.signature.clone(), &[&secret]) {
-                    Ok(_) => secrets.usable.push(SecretString::from(secret)),
-                    Err(bad) => secrets.missing.push(format!("{name}: {bad}")),
-                },
+                Ok(secret) => {
+                    let secret = secret.into_value();
+                    match Verifier::new(document.signature.clone(), &[&secret]) {
+                        Ok(_) => secrets.usable.push(SecretString::from(secret)),
+                        Err(bad) => secrets.missing.push(format!("{name}: {bad}")),
+                    }
+                }
                 Err(failure) if failure.class() == FailureClass::Permanent => {
                     secrets.missing.push(failure.message().to_owned());
                 }

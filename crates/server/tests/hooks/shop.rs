@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use hapax_documents::{Hands, Secrets};
+use hapax_documents::{Hands, Secret, Secrets};
 use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{Timestamp, WorkspaceId};
 use hapax_engine::{Ctx, Engine, Failure};
@@ -44,12 +44,12 @@ impl Safe {
 
 #[async_trait]
 impl Secrets for Safe {
-    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure> {
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
         if let Some(why) = self.troubles.lock().unwrap().get(name) {
             return Err(why.clone());
         }
         let found = self.secrets.get(name).filter(|_| *workspace == acme()).cloned();
-        found.ok_or_else(|| Failure::permanent(format!("there is no secret {name:?}")))
+        found.map(Secret::from).ok_or_else(|| Failure::permanent(format!("there is no secret {name:?}")))
     }
 }
 

@@ -96,7 +96,7 @@ struct Host;
 
 #[async_trait]
 impl EntityHost for Host {
-    fn check(&self, call: &StepCall) -> Result<(), Failure> {
+    async fn check(&self, call: &StepCall) -> Result<(), Failure> {
         match call.input::<serde_json::Value>()?.get("refuse") {
             Some(_) => Err(Failure::permanent("it is to be refused").with_code("refused")),
             None => Ok(()),

@@ -198,7 +198,7 @@ impl Errand {
 
     /// The run has the operation's number, so however often it is started there is one.
     async fn follow_run(&self, workflow: &Name) -> OperationEnd {
-        let input = match self.registered.host.run_input(&self.call()) {
+        let input = match self.registered.host.run_input(&self.call()).await {
             Ok(input) => input,
             Err(failure) => return OperationEnd::Failed(failure),
         };
