@@ -70,9 +70,7 @@ const REQUIREMENTS: &[Requirement] = &[
         name: "Python (python3)",
         needed_for: "tests that send what Python's HTTP clients send",
         is_present: || CommandLine::new("python3 --version").succeeds(),
-        remedy: Remedy::DebianPackages {
-            install: "apt-get install --yes --no-install-recommends python3",
-        },
+        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends python3" },
     },
     Requirement {
         name: "strace",

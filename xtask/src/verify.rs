@@ -192,7 +192,9 @@ impl Step {
     fn hint(self) -> &'static str {
         match self {
             Self::Formatting => "  mend it with: cargo fmt --all\n",
-            Self::Storm => "  or draw the same plan, with the seed it printed: cargo xtask storm --nodes 3 --minutes 2 --seed SEED\n",
+            Self::Storm => {
+                "  or draw the same plan, with the seed it printed: cargo xtask storm --nodes 3 --minutes 2 --seed SEED\n"
+            }
             Self::Clippy | Self::Tests | Self::Docs | Self::Examples => "",
         }
     }

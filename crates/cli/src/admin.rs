@@ -110,7 +110,7 @@ impl Recover {
     async fn recover(&self, directory: Option<Directory>) -> Result<Told> {
         let directory = directory.context("this store keeps no credentials")?;
         // The one who decides stands before the machine, and may do with the store whatever they like.
-        let by = Actor { name: self.by.clone(), role: Rank::Manager };
+        let by = Actor::new(self.by.clone(), Rank::Manager);
         let recovered = directory.recover_installation(by, &self.reason, self.revoke_others).await;
         let recovered = recovered.map_err(|problem| anyhow::anyhow!("{problem}"))?;
         let key = recovered.key.reveal().to_owned();

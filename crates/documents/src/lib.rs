@@ -28,8 +28,8 @@ pub use entity::{
 };
 pub use expression::Expression;
 pub use hands::{
-    FENCE_HEADER, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secret, Secrets, TaskCall, UNKNOWN_SECRET,
-    WorkspaceHands,
+    FENCE_HEADER, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secret, Secrets, TaskCall,
+    UNKNOWN_SECRET, WorkspaceHands,
 };
 pub use model::Document;
 pub use node::Format;

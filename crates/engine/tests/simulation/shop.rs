@@ -221,7 +221,7 @@ impl Shop {
                     Truth::Open => continue,
                 };
                 let Some(member) = self.fleet.any() else { continue };
-                let by = Actor { name: "ada".into(), role: Role::Manager };
+                let by = Actor::new("ada", Role::Manager);
                 let ruling = Ruling { resolution, by, seconded_by: None, reason: "so it is".into() };
                 let ruled = member.engine.resolve_operation(operation.id, operation.attempt, ruling);
                 match timeout(self.world.settings.lease_for, ruled).await {
