@@ -85,6 +85,12 @@ pub const MAX_DELIVERY: Duration = Duration::from_secs(60);
 pub const MAX_DELIVERIES_PER_TARGET: usize = 1_024;
 /// Longest wait for the answer of a probe, unless it or its step has a timeout.
 pub const MAX_PROBE: Duration = Duration::from_secs(30);
+/// How long an effect without a timeout of its own is taken to be on its way after its worker vanished.
+pub const EFFECT_WITHOUT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How much longer than its timeout an attempt may be at work: in the network, in a queue of the provider's, and by clocks that differ.
+pub const IN_FLIGHT_MARGIN: Duration = Duration::from_secs(5);
+/// Pause between the two answers "did not happen" that a probe must give before it is believed.
+pub const DENIAL_PAUSE: Duration = Duration::from_secs(2);
 /// How long after a probe that could not tell the provider is asked again, while people look into it; twice as long each time.
 pub const PROBE_EVERY: Duration = Duration::from_secs(300);
 /// Longest pause between two such questions.

@@ -208,6 +208,20 @@ impl<'a, T, C> Step<'a, T, C> {
         self
     }
 
+    /// How long after a doubt arose the probe's "did not happen" does not count: a request that timed out may still be at work. Unless said
+    /// otherwise a little longer than a try of the step may take. Whatever is said here, it must be answered twice.
+    pub fn probe_settle(mut self, settle: Duration) -> Self {
+        self.claim.get_or_insert_with(Claim::default).probe_settle = Some(settle);
+        self
+    }
+
+    /// Declares that the provider remembers the highest [`Attempt::fence`] it has seen and rejects requests with a lower one. After a
+    /// crash the effect may then be run again without waiting until a request of the vanished worker must be over.
+    pub fn provider_rejects_stale_fences(mut self) -> Self {
+        self.claim.get_or_insert_with(Claim::default).rejects_stale_fences = true;
+        self
+    }
+
     /// What to do with a [`claimed`](Step::claimed) effect in doubt that no probe could settle; it is held for people unless
     /// said otherwise.
     pub fn on_doubt(mut self, on_doubt: OnDoubt) -> Self {
