@@ -18,6 +18,7 @@ use crate::model::{
     PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, SettleTime, Settlement,
     StepKind, StepState, StepTransition, Timestamp, decide_denial, decide_retry,
 };
+use crate::patience::answer_within;
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
 use crate::runtime::desk::{Desk, Entered};
@@ -551,12 +552,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     AssertUnwindSafe(async { probe(self.key.as_str().to_string()).await }).catch_unwind();
                 let patience = self.claim.probe_timeout.or(effect.timeout).unwrap_or(MAX_PROBE);
                 let clock = &activation.engine.clock;
-                let answer = tokio::select! {
-                    biased;
-                    answer = asking => answer.unwrap_or_else(|panic| Err(panicked(&*panic))),
-                    () = clock.sleep_until(clock.now().plus(patience)) => {
-                        Err(Failure::unknown(format!("the probe took longer than {patience:?}")))
-                    }
+                let answer = match answer_within(&**clock, patience, asking).await {
+                    Some(answer) => answer.unwrap_or_else(|panic| Err(panicked(&*panic))),
+                    None => Err(Failure::unknown(format!("the probe took longer than {patience:?}"))),
                 };
                 activation.its_turn(&effect.id).await;
                 let told = match &answer {

@@ -16,6 +16,7 @@ use super::claimed::{Claim, Claimed};
 use super::scope::{Scope, Undo};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::hold::Hold;
+use crate::limits::LAST_LOOK_FOR;
 use crate::model::{
     EffectClass, EffectKey, Failure, FailureClass, Fence, Name, Noted, OnDoubt, Payload, Probed,
     RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition,
@@ -448,7 +449,7 @@ impl Effect {
         let mut running =
             pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
         let clock = &activation.engine.clock;
-        let (mut mark, mut cut_off) = (None, None);
+        let (mut mark, mut cut_off, mut last_look) = (None, None, None);
         let is_running = |record: &StepRecord| record.state.status() == StepStatus::Running;
         let mut marked = activation.desk().open.get(&self.id).is_some_and(is_running);
         let (mut is_entered, mut place) = (false, 0);
@@ -465,8 +466,16 @@ impl Effect {
                 return Poll::Ready(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
             }
             if let Some(timeout) = self.timeout {
-                let timer = cut_off.get_or_insert_with(|| clock.sleep_until(clock.now().plus(timeout)));
-                if timer.as_mut().poll(cx).is_ready() {
+                let timer = cut_off.get_or_insert_with(|| clock.sleep(timeout));
+                // When time is over the outcome gets one more look: see `patience`.
+                let is_over = last_look.is_some() || timer.as_mut().poll(cx).is_ready();
+                if is_over
+                    && last_look
+                        .get_or_insert_with(|| Box::pin(tokio::time::sleep(LAST_LOOK_FOR)))
+                        .as_mut()
+                        .poll(cx)
+                        .is_ready()
+                {
                     let text =
                         format!("the attempt took longer than {timeout:?}; its effect may have happened");
                     return Poll::Ready(Err(Failure::unknown(text).with_code("timed_out")));
@@ -474,7 +483,7 @@ impl Effect {
             }
             if !marked {
                 let after = activation.engine.options.mark_after;
-                let timer = mark.get_or_insert_with(|| clock.sleep_until(clock.now().plus(after)));
+                let timer = mark.get_or_insert_with(|| clock.sleep(after));
                 if timer.as_mut().poll(cx).is_ready() {
                     marked = true;
                     self.mark(activation, number, began);

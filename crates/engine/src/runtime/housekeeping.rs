@@ -24,7 +24,7 @@ pub(crate) async fn purge(inner: Arc<Inner>) {
         }
         tokio::select! {
             biased;
-            () = inner.clock.sleep_until(inner.clock.now().plus(pause)) => {}
+            () = inner.clock.sleep(pause) => {}
             () = changed => {}
         }
         if inner.phase() != Phase::Running {
