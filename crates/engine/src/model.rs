@@ -33,6 +33,7 @@ mod retention;
 mod retry;
 mod run;
 mod run_transition;
+mod settle_time;
 mod settling;
 mod signal;
 mod start;
@@ -92,6 +93,7 @@ pub use run::{
     RunStatus,
 };
 pub use run_transition::{RUN_TRANSITIONS, RunTransition, draw_run_lifecycle};
+pub use settle_time::{Denial, SettleTime, decide_denial};
 pub use settling::{
     EarlyDecision, EarlySettlement, Opening, PromiseRef, SettleDecision, SettleRule, Wish, decide_early,
     decide_open, decide_settle, is_same_creation,

@@ -27,6 +27,7 @@ mod start;
 pub(crate) mod stats;
 mod targets;
 pub(crate) mod transact;
+mod unserved;
 mod waiters;
 pub(crate) mod waits;
 

@@ -321,11 +321,13 @@ struct Loader(Weak<Definitions>);
 
 #[async_trait]
 impl LoadWorkflow for Loader {
-    async fn load(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) {
-        let Some(definitions) = self.0.upgrade() else { return };
+    async fn load(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Result<(), String> {
+        let Some(definitions) = self.0.upgrade() else { return Ok(()) };
         let id = definition_id(workspace, workflow.name.as_str(), workflow.version);
-        if let Ok(Some(item)) = definitions.catalog().find_item(ItemKind::Definition, &id).await {
-            let _ = definitions.learn(&item);
+        let found = definitions.catalog().find_item(ItemKind::Definition, &id).await;
+        match found.map_err(|error| error.to_string())? {
+            Some(item) => definitions.learn(&item).map(drop).map_err(|error| error.to_string()),
+            None => Ok(()),
         }
     }
 }

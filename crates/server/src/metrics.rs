@@ -232,6 +232,7 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
             "Runs given up here because their lease could not be kept: the store did not answer in time.",
             stats.self_fenced,
         ),
+        ("hapax_clock_jumps_total", "Jumps of the clock of this machine or of the store.", stats.clock_jumps),
         (
             "hapax_driver_panics_total",
             "Runs released because their driver panicked outside workflow code: a loader, an announcer or a destructor.",

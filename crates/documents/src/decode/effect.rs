@@ -8,6 +8,7 @@ use hapax_engine::model::{EffectClass, OnDoubt};
 
 use super::{Decoder, Fields, Place};
 use crate::fields;
+use crate::hands::FENCE_HEADER;
 use crate::limits::{MAX_HEADERS, MAX_HOSTS, MAX_HTTP_TIMEOUT, MAX_KEPT_RESPONSE_CHARS};
 use crate::model::{Effect, HostFromData, KeepResponse, Probe, Request, Retry, Status, Undo};
 use crate::node::Kind;
@@ -56,6 +57,15 @@ impl Decoder<'_> {
             let message = "it is not idempotent, and nothing keeps it from happening twice; add \"effect\": \"claimed\"";
             self.error(place, "unprotected_effect", message);
         }
+        let place = fields.take("rejectsStaleFences");
+        let rejects_stale_fences = self.flag(place.clone());
+        if let Some(place) = &place
+            && rejects_stale_fences
+            && !is_claimed
+        {
+            let message = "only a claimed effect waits for earlier holders; add \"effect\": \"claimed\", or leave this out";
+            self.error(place, "not_claimed", message);
+        }
         let retry = fields.take("retry").map(|place| self.retry(&place));
         let place = fields.take("timeout");
         let timeout = if is_http { self.http_timeout(place) } else { self.span(place) };
@@ -72,6 +82,7 @@ impl Decoder<'_> {
             class,
             on_doubt,
             non_idempotent,
+            rejects_stale_fences,
             retry: transpose(retry)?,
             timeout,
             probe: transpose(probe)?.map(Box::new),
@@ -295,6 +306,13 @@ impl Decoder<'_> {
                 let message = "the key of the effect is sent in this header; give \"keyHeader\" if it belongs in another";
                 self.error(&place, "reserved_header", message);
             }
+            if name.eq_ignore_ascii_case(FENCE_HEADER) {
+                self.error(
+                    &place,
+                    "reserved_header",
+                    "the number of the holder is sent in this header; leave it out",
+                );
+            }
             if headers.keys().any(|other: &String| other.eq_ignore_ascii_case(name)) {
                 self.error(&place, "duplicate_key", "the header is here twice");
             }
@@ -362,6 +380,8 @@ impl Decoder<'_> {
         let request = self.request(&mut fields, &["key"]);
         let timeout = fields.take("timeout");
         let timeout = self.http_timeout(timeout);
+        let settle = fields.take("settle");
+        let settle = self.span(settle);
         let answer = &["key", "response"];
         let happened = self.need(&mut fields, "happened").and_then(|place| self.expression(&place, answer));
         let did_not = fields.take("didNotHappen").map(|place| self.expression(&place, answer));
@@ -369,7 +389,7 @@ impl Decoder<'_> {
         let output = self.maybe_template(output, answer);
         self.finish(fields, "a probe", &[fields::REQUEST, fields::PROBE]);
         let did_not_happen = transpose(did_not)?;
-        Some(Probe { request: request?, timeout, happened: happened?, did_not_happen, output })
+        Some(Probe { request: request?, timeout, settle, happened: happened?, did_not_happen, output })
     }
 
     fn undo(&mut self, place: &Place<'_>) -> Option<Undo> {

@@ -23,6 +23,9 @@ pub struct Effect {
     /// Does it happen anew each time it is run, whatever key it is given?
     #[serde(skip_serializing_if = "is_false")]
     pub non_idempotent: bool,
+    /// Does the provider reject requests of earlier holders, by the header `Hapax-Fence`?
+    #[serde(skip_serializing_if = "is_false")]
+    pub rejects_stale_fences: bool,
     /// How often it is tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
@@ -189,6 +192,9 @@ pub struct Probe {
     /// How long to wait for the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
+    /// How long after the doubt arose "did not happen" does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Span>,
     /// It happened if this holds.
     pub happened: Expression,
     /// It did not if this holds.

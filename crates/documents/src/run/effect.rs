@@ -53,11 +53,17 @@ impl<'a> Runner<'a> {
         }
         if effect.class == EffectClass::Claimed {
             taken = taken.claimed().on_doubt(effect.on_doubt);
+            if effect.rejects_stale_fences {
+                taken = taken.provider_rejects_stale_fences();
+            }
         }
         if let Some(probe) = effect.probe.as_deref() {
             taken =
                 taken.probe(move |key| async move { Ok::<_, Failure>(self.probe(probe, key, scope).await) });
             taken = taken.probe_timeout(span_of(probe.timeout) + HTTP_GRACE);
+            if let Some(settle) = probe.settle {
+                taken = taken.probe_settle(settle.get());
+            }
         }
         if effect.non_idempotent {
             taken = taken.non_idempotent();

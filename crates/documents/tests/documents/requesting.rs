@@ -1,7 +1,9 @@
 //! Requests as steps: what is sent, what its answer means, and what is done when there is none.
 
 use crate::support::{Running, World, answer, steps};
+use hapax_documents::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE};
 use hapax_documents::{HttpFault, register};
+use hapax_engine::limits::{DENIAL_PAUSE, IN_FLIGHT_MARGIN};
 use hapax_engine::model::{RunStatus, StepStatus, WorkspaceId};
 use hapax_engine::testing::Lab;
 use serde_json::{Value, json};
@@ -245,7 +247,18 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
         },
     );
     let running = Running::start(wire(None), hands, json!({})).await;
+    // Not at once: the provider may still be at work. And it is asked again to be sure.
+    assert_eq!(running.settle().await, RunStatus::Waiting);
+    let posts = || world.asked().iter().filter(|asked| asked.what.starts_with("POST")).count();
+    assert_eq!(posts(), 1);
+    running.lab.advance(DEFAULT_HTTP_TIMEOUT + HTTP_GRACE + IN_FLIGHT_MARGIN).await;
+    assert_eq!(running.settle().await, RunStatus::Waiting);
+    assert_eq!(posts(), 1);
+    running.lab.advance(DENIAL_PAUSE).await;
     assert_eq!(running.output().await, json!({ "id": "w_2" }));
+    let fence = world.asked().into_iter().find(|asked| asked.what.starts_with("POST")).unwrap();
+    let fence = fence.headers.into_iter().find(|(name, _)| name == "Hapax-Fence");
+    assert_eq!(fence.map(|(_, fence)| fence), Some("1".to_owned()), "the provider can tell holders apart");
     // Nobody knows: people are asked, and never is it sent again by itself.
     let world = World::default();
     let hands = world.hands(

@@ -14,10 +14,11 @@ use super::step::{Effect, panicked};
 use super::{Attempt, recorded_outcome, refused};
 use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, PROBE_EVERY};
 use crate::model::{
-    DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed, Promise, PromiseId,
-    PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, Settlement, StepKind, StepState,
-    StepTransition, Timestamp, decide_retry,
+    Denial, DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed, Promise,
+    PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, SettleTime, Settlement,
+    StepKind, StepState, StepTransition, Timestamp, decide_denial, decide_retry,
 };
+use crate::patience::answer_within;
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
 use crate::runtime::desk::{Desk, Entered};
@@ -36,12 +37,22 @@ pub(super) struct Claim<'a, T> {
     pub(super) probe: Option<ProbeCode<'a, T>>,
     /// How long one question of it may take.
     pub(super) probe_timeout: Option<Duration>,
+    /// How long after a doubt arose the probe's "did not happen" does not count.
+    pub(super) probe_settle: Option<Duration>,
     pub(super) on_doubt: OnDoubt,
+    /// Does the provider reject requests of earlier holders by their fence?
+    pub(super) rejects_stale_fences: bool,
 }
 
 impl<T> Default for Claim<'_, T> {
     fn default() -> Self {
-        Claim { probe: None, probe_timeout: None, on_doubt: OnDoubt::default() }
+        Claim {
+            probe: None,
+            probe_timeout: None,
+            probe_settle: None,
+            on_doubt: OnDoubt::default(),
+            rejects_stale_fences: false,
+        }
     }
 }
 
@@ -73,6 +84,10 @@ pub(super) struct Claimed<'a, 'c, T> {
     began: Timestamp,
     /// Attempts before a retry of the run dropped the record: they are counted, but they are not of this policy.
     before: u32,
+    /// When the last attempt came into doubt.
+    doubted_at: Timestamp,
+    /// Did its holder vanish? Then a request of it may still be on its way.
+    holder_vanished: bool,
 }
 
 /// What comes next.
@@ -90,8 +105,8 @@ enum Settled<T> {
     Happened(T, Payload),
     /// It is to be tried again at this instant.
     Retry(Timestamp),
-    /// People say that it did not happen.
-    DidNotHappen,
+    /// People say that it did not happen: it is to be tried at this instant.
+    DidNotHappen(Timestamp),
     Compensate(Payload),
     Failed(Failure),
     /// What people said is of no use.
@@ -108,7 +123,28 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let key = EffectKey::new(activation.facts.id, activation.generation, &effect.id);
         let before = activation.desk().attempts_before(&effect.id);
         let (allowed, began) = (effect.policy.attempts(), activation.now());
-        Claimed { effect, activation, claim, undo, key, attempts: before, allowed, began, before }
+        Claimed {
+            effect,
+            activation,
+            claim,
+            undo,
+            key,
+            attempts: before,
+            allowed,
+            began,
+            before,
+            doubted_at: began,
+            holder_vanished: false,
+        }
+    }
+
+    fn settle_time(&self) -> SettleTime {
+        SettleTime::new(self.effect.timeout, self.claim.probe_settle, self.claim.rejects_stale_fences)
+    }
+
+    /// The first instant at which the effect may be run again.
+    fn retry_from(&self) -> Timestamp {
+        self.settle_time().retry_from(self.doubted_at, self.holder_vanished)
     }
 
     pub(super) async fn run<C, Fut, E>(mut self, mut code: C) -> Result<(T, Payload), Failure>
@@ -131,10 +167,19 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 (self.attempts, self.began) = (record.attempts, record.started_at);
                 match record.state {
                     StepState::Pending { due_at, .. } => Next::Try(Some(due_at)),
-                    StepState::InDoubt { .. } => Next::Held,
-                    _ => Next::Doubt(
-                        Failure::unknown("its worker vanished in the middle of it").with_code("crashed"),
-                    ),
+                    StepState::InDoubt { since, failure } => {
+                        // A doubt that people were asked about more than once may have begun with a vanished holder.
+                        let is_first_round = self.is_first_round();
+                        self.holder_vanished = failure.code() == Some(CRASHED) || !is_first_round;
+                        self.doubted_at = since;
+                        Next::Held
+                    }
+                    _ => {
+                        self.holder_vanished = true;
+                        Next::Doubt(
+                            Failure::unknown("its worker vanished in the middle of it").with_code(CRASHED),
+                        )
+                    }
                 }
             }
             Entered::Fresh => Next::Try(None),
@@ -147,15 +192,16 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 },
                 Next::Doubt(failure) => {
                     self.replayed().await;
-                    self.doubt(failure);
+                    self.doubted_at = self.activation.now();
+                    self.doubt(self.doubted_at, failure);
                     Next::Held
                 }
                 Next::Held => match self.settle().await {
                     Settled::Happened(value, output) => return Ok((value, output)),
                     Settled::Retry(due_at) => Next::Try(Some(due_at)),
-                    Settled::DidNotHappen => {
+                    Settled::DidNotHappen(due_at) => {
                         self.allowed = self.allowed.max(self.attempts - self.before + 1);
-                        Next::Try(None)
+                        Next::Try(Some(due_at))
                     }
                     Settled::Compensate(output) => return Err(self.compensate(output).await),
                     Settled::Failed(failure) => return Err(failure),
@@ -196,6 +242,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             self.began = activation.now();
         }
         self.attempts += 1;
+        self.holder_vanished = false;
         // From here on the run may not stop without knowing how it went: a claim that nobody acts on would be a doubt.
         let staying = activation.stay();
         effect.mark(activation, self.attempts, self.began);
@@ -259,18 +306,18 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     }
 
     /// Puts on record that nobody knows, and opens what people settle it by.
-    fn doubt(&self, failure: Failure) {
+    fn doubt(&self, since: Timestamp, failure: Failure) {
         let (effect, activation) = (self.effect, self.activation);
         Counters::add(&activation.engine.counters.doubts);
         tracing::warn!(key = %self.key, %failure, "effect in doubt");
         let about = self.doubted();
         let run = activation.facts.id;
         let id = about.next(activation.desk().last_doubt(&about));
-        let promise = Promise::pending(id, run, activation.now(), None);
+        let promise = Promise::pending(id, run, since, None);
         activation.desk().keep_promise(promise.clone());
         let note =
             activation.note(&effect.id, Noted::Doubted { attempt: self.attempts, failure: failure.clone() });
-        let state = StepState::InDoubt { since: activation.now(), failure };
+        let state = StepState::InDoubt { since, failure };
         activation.queue([
             Change::OpenPromise(Box::new(promise)),
             effect.change(StepTransition::Doubt, state, self.attempts, self.began),
@@ -283,6 +330,12 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         DoubtedAttempt::new(facts.id, *generation, &self.effect.id, self.attempts)
     }
 
+    /// Is the doubt as it was first put on record?
+    fn is_first_round(&self) -> bool {
+        let about = self.doubted();
+        self.activation.desk().last_doubt(&about).is_none_or(|last| last.id == about.round(1))
+    }
+
     /// Asks the provider, and where that does not help does as the step says, or waits for people.
     async fn settle(&mut self) -> Settled<T> {
         let (effect, activation) = (self.effect, self.activation);
@@ -291,13 +344,17 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         self.replayed().await;
         let last = activation.desk().last_doubt(&self.doubted()).map(|promise| promise.id.clone());
         let Some(promise) = last else {
-            return Settled::Again(Failure::unknown("the doubt had no promise").with_code("crashed"));
+            return Settled::Again(Failure::unknown("the doubt had no promise").with_code(CRASHED));
         };
-        let mut pause = PROBE_EVERY;
+        let denial_counts_from = self.settle_time().denial_counts_from(self.doubted_at, self.holder_vanished);
+        // If a crash forgets when it was denied, it must be denied twice again.
+        let (mut pause, mut denied_at) = (PROBE_EVERY, None);
         loop {
             let is_ruled = activation.desk().is_settled(&promise);
+            let mut ask_again_at = None;
             if !is_ruled && let Some(probe) = &self.claim.probe {
-                match self.ask(probe).await {
+                let (answer, asked_at) = self.ask(probe).await;
+                match answer {
                     Probed::Happened(value) => match Payload::of(&value) {
                         Ok(output) => {
                             let state = StepState::Completed { at: activation.now(), output: output.clone() };
@@ -308,16 +365,22 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                             tracing::error!(key = %self.key, %invalid, "the answer of the probe cannot be kept")
                         }
                     },
-                    Probed::DidNotHappen => {
-                        let failure = Failure::retryable("the provider says that it did not happen")
-                            .with_code("did_not_happen");
-                        return self.again(&promise, failure);
-                    }
-                    Probed::Unknown => {}
+                    Probed::DidNotHappen => match decide_denial(denial_counts_from, denied_at, asked_at) {
+                        Denial::Believed => {
+                            let failure = Failure::retryable("the provider says that it did not happen")
+                                .with_code("did_not_happen");
+                            return self.again(&promise, failure);
+                        }
+                        Denial::AskAgainAt(at) => {
+                            denied_at = denied_at.or(Some(asked_at)).filter(|at| *at >= denial_counts_from);
+                            ask_again_at = Some(at);
+                        }
+                    },
+                    Probed::Unknown => denied_at = None,
                 }
             }
             match self.claim.on_doubt {
-                _ if is_ruled => {}
+                _ if is_ruled || ask_again_at.is_some() => {}
                 OnDoubt::Hold => {}
                 OnDoubt::Retry => {
                     let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
@@ -329,8 +392,15 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     return Settled::Failed(self.give_up(failure));
                 }
             }
-            let until = self.claim.probe.as_ref().map(|_| activation.now().plus(pause));
-            pause = (pause * 2).min(MAX_PROBE_PAUSE);
+            let until = match (ask_again_at, &self.claim.probe) {
+                (Some(at), _) => Some(at),
+                (None, Some(_)) => {
+                    let at = activation.now().plus(pause);
+                    pause = (pause * 2).min(MAX_PROBE_PAUSE);
+                    Some(at)
+                }
+                (None, None) => None,
+            };
             let look =
                 |desk: &mut Desk, now: Timestamp| match desk.find_promise(&promise).map(|found| &found.state)
                 {
@@ -349,6 +419,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let policy = self.effect.policy.clone().max_attempts(self.allowed);
         match decide_retry(&policy, self.attempts - self.before, &failure, now, fastrand::f64()) {
             RetryDecision::At(due_at) => {
+                let due_at = due_at.max(self.retry_from());
                 let state = StepState::Pending { due_at, failure };
                 self.close(promise, StepTransition::DidNotHappen, state);
                 Settled::Retry(due_at)
@@ -398,14 +469,15 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             },
             Resolution::DidNotHappen => {
                 let failure = Failure::retryable(format!("{} says that it did not happen", ruling.by.name));
-                let state = StepState::Pending { due_at: at, failure };
+                let due_at = at.max(self.retry_from());
+                let state = StepState::Pending { due_at, failure };
                 activation.queue([effect.change(
                     StepTransition::DidNotHappen,
                     state,
                     self.attempts,
                     self.began,
                 )]);
-                Settled::DidNotHappen
+                Settled::DidNotHappen(due_at)
             }
             Resolution::Compensate { output: given } => match (self.undo, output(given)) {
                 (Some(_), Ok((_, output))) => Settled::Compensate(output),
@@ -462,13 +534,14 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         ]);
     }
 
-    /// Asks the provider, more than once if it does not answer.
-    async fn ask(&self, probe: &ProbeCode<'_, T>) -> Probed<T> {
+    /// Asks the provider, more than once if it does not answer. Also gives when the question was sent that brought the answer.
+    async fn ask(&self, probe: &ProbeCode<'_, T>) -> (Probed<T>, Timestamp) {
         let (effect, activation) = (self.effect, self.activation);
         let policy = RetryPolicy::default();
         let mut asked = 0;
         loop {
             activation.durable().await;
+            let asked_at = activation.now();
             let failure = {
                 let _staying = activation.stay();
                 asked += 1;
@@ -476,12 +549,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     AssertUnwindSafe(async { probe(self.key.as_str().to_string()).await }).catch_unwind();
                 let patience = self.claim.probe_timeout.or(effect.timeout).unwrap_or(MAX_PROBE);
                 let clock = &activation.engine.clock;
-                let answer = tokio::select! {
-                    biased;
-                    answer = asking => answer.unwrap_or_else(|panic| Err(panicked(&*panic))),
-                    () = clock.sleep_until(clock.now().plus(patience)) => {
-                        Err(Failure::unknown(format!("the probe took longer than {patience:?}")))
-                    }
+                let answer = match answer_within(&**clock, patience, asking).await {
+                    Some(answer) => answer.unwrap_or_else(|panic| Err(panicked(&*panic))),
+                    None => Err(Failure::unknown(format!("the probe took longer than {patience:?}"))),
                 };
                 activation.its_turn(&effect.id).await;
                 let told = match &answer {
@@ -492,12 +562,12 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 };
                 activation.queue([activation.note(&effect.id, Noted::Probed { answer: told })]);
                 match answer {
-                    Ok(answer) => return answer,
+                    Ok(answer) => return (answer, asked_at),
                     Err(failure) => failure,
                 }
             };
             match decide_retry(&policy, asked, &failure, activation.now(), fastrand::f64()) {
-                RetryDecision::GiveUp => return Probed::Unknown,
+                RetryDecision::GiveUp => return (Probed::Unknown, asked_at),
                 RetryDecision::At(at) => {
                     let due = move |_: &mut _, now: Timestamp| (now >= at).then_some(());
                     activation.wait_through(effect.id.clone(), Some(at), due).await;
@@ -506,6 +576,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         }
     }
 }
+
+/// Code of the failure of an attempt whose worker vanished.
+const CRASHED: &str = "crashed";
 
 fn abandoned() -> Failure {
     Failure::unknown("people gave it up").with_code("abandoned")
@@ -538,7 +611,7 @@ impl<T: Serialize + DeserializeOwned> Drop for CutOff<'_, '_, '_, T> {
             }
             Stage::Entered => {
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
-                self.claimed.doubt(failure);
+                self.claimed.doubt(activation.now(), failure);
             }
             Stage::Left => {}
         }

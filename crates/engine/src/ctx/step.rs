@@ -16,6 +16,7 @@ use super::claimed::{Claim, Claimed};
 use super::scope::{Scope, Undo};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::hold::Hold;
+use crate::limits::LAST_LOOK_FOR;
 use crate::model::{
     EffectClass, EffectKey, Failure, FailureClass, Fence, Name, Noted, OnDoubt, Payload, Probed,
     RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition,
@@ -205,6 +206,20 @@ impl<'a, T, C> Step<'a, T, C> {
     /// Give up one question of the probe after this long; unless said otherwise after as long as a try of the step may take.
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.claim.get_or_insert_with(Claim::default).probe_timeout = Some(timeout);
+        self
+    }
+
+    /// How long after a doubt arose the probe's "did not happen" does not count: a request that timed out may still be at work. Unless said
+    /// otherwise a little longer than a try of the step may take. Whatever is said here, it must be answered twice.
+    pub fn probe_settle(mut self, settle: Duration) -> Self {
+        self.claim.get_or_insert_with(Claim::default).probe_settle = Some(settle);
+        self
+    }
+
+    /// Declares that the provider remembers the highest [`Attempt::fence`] it has seen and rejects requests with a lower one. After a
+    /// crash the effect may then be run again without waiting until a request of the vanished worker must be over.
+    pub fn provider_rejects_stale_fences(mut self) -> Self {
+        self.claim.get_or_insert_with(Claim::default).rejects_stale_fences = true;
         self
     }
 
@@ -418,7 +433,7 @@ impl Effect {
         let mut running =
             pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
         let clock = &activation.engine.clock;
-        let (mut mark, mut cut_off) = (None, None);
+        let (mut mark, mut cut_off, mut last_look) = (None, None, None);
         let is_running = |record: &StepRecord| record.state.status() == StepStatus::Running;
         let mut marked = activation.desk().open.get(&self.id).is_some_and(is_running);
         let (mut is_entered, mut place) = (false, 0);
@@ -435,8 +450,16 @@ impl Effect {
                 return Poll::Ready(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
             }
             if let Some(timeout) = self.timeout {
-                let timer = cut_off.get_or_insert_with(|| clock.sleep_until(clock.now().plus(timeout)));
-                if timer.as_mut().poll(cx).is_ready() {
+                let timer = cut_off.get_or_insert_with(|| clock.sleep(timeout));
+                // When time is over the outcome gets one more look: see `patience`.
+                let is_over = last_look.is_some() || timer.as_mut().poll(cx).is_ready();
+                if is_over
+                    && last_look
+                        .get_or_insert_with(|| Box::pin(tokio::time::sleep(LAST_LOOK_FOR)))
+                        .as_mut()
+                        .poll(cx)
+                        .is_ready()
+                {
                     let text =
                         format!("the attempt took longer than {timeout:?}; its effect may have happened");
                     return Poll::Ready(Err(Failure::unknown(text).with_code("timed_out")));
@@ -444,7 +467,7 @@ impl Effect {
             }
             if !marked {
                 let after = activation.engine.options.mark_after;
-                let timer = mark.get_or_insert_with(|| clock.sleep_until(clock.now().plus(after)));
+                let timer = mark.get_or_insert_with(|| clock.sleep(after));
                 if timer.as_mut().poll(cx).is_ready() {
                     marked = true;
                     self.mark(activation, number, began);

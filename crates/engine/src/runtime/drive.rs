@@ -626,10 +626,7 @@ async fn commit(
             Err(error) if error.is_retryable() && engine.clock.monotonic() + wait < active.deadline() => {
                 unknown |= matches!(error, StoreError::Unknown(_));
                 tracing::warn!(run = %active.run, %error, "write not confirmed; sending it again");
-                engine
-                    .clock
-                    .sleep_until(engine.clock.now().plus(wait.mul_f64(0.5 + fastrand::f64() / 2.0)))
-                    .await;
+                engine.clock.sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
                 wait = (wait * 2).min(Duration::from_secs(1));
             }
             Err(error) => return (advance, Err(error)),

@@ -377,7 +377,8 @@ impl Engine {
 
     /// Counts since the start.
     pub fn stats(&self) -> Stats {
-        self.inner.counters.read()
+        let stats = self.inner.counters.read();
+        Stats { clock_jumps: stats.clock_jumps + self.inner.clock.jumps(), ..stats }
     }
 
     /// How many runs are being driven here now.

@@ -58,7 +58,7 @@ async fn wait(inner: &Inner, pause: Duration) -> bool {
     } else {
         tokio::select! {
             biased;
-            () = inner.clock.sleep_until(inner.clock.now().plus(pause)) => {}
+            () = inner.clock.sleep(pause) => {}
             () = changed => {}
         }
     }

@@ -19,13 +19,15 @@ use super::point::Point;
 use super::registry::{LoadWorkflow, Registry};
 use super::stats::Counters;
 use super::targets::Targets;
+use super::unserved::Unserved;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
 use crate::hold::Hold;
-use crate::limits::MAX_STORE_WAIT;
+use crate::limits::{LONGEST_NAP, MAX_STORE_WAIT};
 use crate::model::{
     Grant, Name, OwnerId, Payload, RunHead, RunId, Subscribers, Timestamp, Version, WorkspaceId,
 };
+use crate::patience::answer_within;
 use crate::store::{RunLog, Store, StoreError, StoreResult};
 
 /// How far the engine is on its way to the end.
@@ -68,6 +70,8 @@ pub(crate) struct Inner {
     phase: AtomicU8,
     /// When the last pass of housekeeping ended that left nothing to delete, in milliseconds since the epoch.
     retention_kept_up_ms: AtomicI64,
+    /// Workflows whose runs were granted here and could not be driven, and how often in a row.
+    pub(crate) unserved: Unserved,
     /// Tells loops and shutdown that the phase or the set of active runs has changed.
     pub(crate) changed: Notify,
 }
@@ -97,6 +101,7 @@ impl Inner {
             next_look_ms: AtomicI64::new(i64::MAX),
             phase: AtomicU8::new(Phase::Running as u8),
             retention_kept_up_ms: AtomicI64::new(kept_up_ms),
+            unserved: Unserved::default(),
             changed: Notify::new(),
         }
     }
@@ -179,7 +184,8 @@ impl Inner {
     /// Waits until the store's clock shows `at`, whatever ours shows.
     pub(crate) fn sleep_until(&self, at: Timestamp) -> Sleep {
         let wait = at.since(self.store.now());
-        self.clock.sleep_until(self.clock.now().plus(wait))
+        // Those who wait for longer look again: the store's clock may be set meanwhile.
+        self.clock.sleep(wait.min(LONGEST_NAP))
     }
 
     /// Awaits an answer of the store, but not for ever: one that never comes is like one that was lost.
@@ -192,12 +198,10 @@ impl Inner {
         patience: Duration,
         call: impl Future<Output = StoreResult<T>>,
     ) -> StoreResult<T> {
-        let over = self.clock.sleep_until(self.clock.now().plus(patience));
-        tokio::select! {
-            biased;
-            answer = call => answer,
-            () = over => Err(StoreError::Unknown(format!("the store has not answered for {patience:?}"))),
-        }
+        let answer = answer_within(&*self.clock, patience, call).await;
+        answer.unwrap_or_else(|| {
+            Err(StoreError::Unknown(format!("the store has not answered for {patience:?}")))
+        })
     }
 
     /// Drives a run that we created and that is granted to us. It may be older than its confirmation, and may have been
@@ -299,7 +303,7 @@ impl Inner {
         loop {
             match self.answer(self.store.find_log(&active.workspace, active.run)).await {
                 Err(error) if error.is_retryable() && self.clock.monotonic() + wait < active.deadline() => {
-                    self.clock.sleep_until(self.clock.now().plus(wait)).await;
+                    self.clock.sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(1));
                 }
                 answer => return answer,

@@ -48,6 +48,8 @@ stats! {
     undelivered,
     /// After-effects given up: the last of their attempts failed, or would never have gone well.
     given_up,
+    /// Jumps of a clock: of the store's against this machine's, and of this machine's wall clock.
+    clock_jumps,
     /// Writes refused because the lease was lost.
     fenced_writes,
     /// Writes sent again because the run had changed.

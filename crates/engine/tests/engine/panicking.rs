@@ -39,7 +39,7 @@ impl Announcer for Panics {
 
 #[async_trait::async_trait]
 impl LoadWorkflow for Panics {
-    async fn load(&self, _: &WorkspaceId, _: &WorkflowRef) {
+    async fn load(&self, _: &WorkspaceId, _: &WorkflowRef) -> Result<(), String> {
         self.maybe();
         let engine = self.engine.get().unwrap();
         engine

@@ -49,6 +49,7 @@ async fn carry_out(this: Weak<Entities>, delivery: Delivery, payload: Value) -> 
     let planning = document.plan_after_effect(step, requester.as_ref(), ended, &told, delivery.id(), hands);
     match planning.await? {
         PlannedAfterEffect::Http(call) => {
+            let call = call.held_by(delivery.hold().clone(), u64::from(delivery.attempt()));
             let answer = hands.send(call.clone()).await;
             document.judge_after_effect(step, requester.as_ref(), ended, &call, answer)
         }
