@@ -196,7 +196,7 @@ async fn a_ruling_did_not_happen_waits_as_well() {
     let (second, run, since) = crashed(&bench, &provider, terms).await;
     bench.until_step(run, "wire", StepStatus::InDoubt).await;
     let doubt = second.list_doubts(None, 1).await.unwrap().doubts.remove(0);
-    let by = Actor { name: "ada".into(), role: Role::Manager };
+    let by = Actor::new("ada", Role::Manager);
     let resolution = Resolution::DidNotHappen;
     let ruling = Ruling { resolution, by, seconded_by: None, reason: "the bank says so".into() };
     second.resolve_doubt(&doubt.as_seen(), ruling).await.unwrap();
