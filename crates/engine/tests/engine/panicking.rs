@@ -47,6 +47,7 @@ impl LoadWorkflow for Panics {
                 ctx.step("only", |_| async { Ok::<_, Failure>(()) }).await
             })
             .unwrap();
+        Ok(())
     }
 }
 
