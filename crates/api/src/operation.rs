@@ -160,8 +160,14 @@ pub struct Operation {
     /// The run that carries it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// What its action carries to the outside world, over all attempts.
+    /// What its action carries to the outside world: over all its attempts, and over operations that go on with what an earlier one may have done.
     pub effect_key: String,
+    /// May an earlier attempt or operation under the same effect key have happened?
+    #[serde(default)]
+    pub may_repeat: bool,
+    /// Version of the entity workflow it began under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<u64>,
     /// How often it was begun.
     pub attempts: u32,
     /// When it first began.

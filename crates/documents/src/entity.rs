@@ -17,7 +17,7 @@ pub use check::{CheckedEntity, check_entity, check_entity_bytes, is_entity};
 pub use draw::{draw_mermaid, draw_svg};
 
 use crate::expression::Expression;
-use crate::model::Request;
+use crate::model::{Probe, Request};
 use crate::span::Span;
 use crate::template::Template;
 
@@ -51,6 +51,7 @@ pub struct EntityDocument {
 pub(crate) struct StepDetails {
     pub(crate) validation: Option<PerRequester<Vec<Validation>>>,
     pub(crate) action: Option<PerRequester<StepAction>>,
+    pub(crate) probe: Option<PerRequester<Probe>>,
     pub(crate) success_after_effect: Option<PerRequester<AfterEffect>>,
     pub(crate) failure_after_effect: Option<PerRequester<AfterEffect>>,
 }

@@ -89,6 +89,8 @@ pub(crate) const ENTITY_STEP: &[&str] = &[
     "effect",
     "recovery",
     "irreversible",
+    "idempotency",
+    "probe",
     "retry",
     "success_after_effect",
     "failure_after_effect",
@@ -104,7 +106,10 @@ pub(crate) const RUN_OF: &[&str] = &["workflow", "input"];
 pub(crate) const ACTION_REQUEST: &[&str] = &["timeout", "output", "data"];
 pub(crate) const AFTER_REQUEST: &[&str] = &["timeout"];
 /// Words that begin an object, so that no requester may be called so.
-pub(crate) const NO_REQUESTERS: &[&str] = &["handler", "workflow", "http", "target", "when", "message"];
+pub(crate) const NO_REQUESTERS: &[&str] =
+    &["handler", "workflow", "http", "target", "when", "message", "method", "url", "happened"];
+/// Words that begin a probe.
+pub(crate) const PROBES: &[&str] = &["method", "url", "happened"];
 
 /// The kinds, for a message.
 pub(crate) fn kinds() -> String {

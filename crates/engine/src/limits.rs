@@ -75,6 +75,14 @@ pub const JANITOR_EVERY: Duration = Duration::from_secs(120);
 pub const CLAIM_STALE_AFTER: Duration = Duration::from_secs(300);
 /// How often the store hears, at least, that an operation is alive; more often if a janitor has less patience.
 pub const HEAR_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
+/// How often the action of an operation is entered under one effect key before an outcome that stays unknown is released or shown to people.
+pub const MAX_ACTION_TRIES: u32 = 5;
+/// Pause before an action with an unknown outcome is entered again; twice as long each time.
+pub const ACTION_PAUSE: Duration = Duration::from_millis(500);
+/// Longest such pause, whatever the provider asks for.
+pub const MAX_ACTION_PAUSE: Duration = Duration::from_secs(30);
+/// Pause between two questions of a probe: "did not happen" counts when it is said twice.
+pub const PROBE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often an entity that changed under an operation's eyes is looked at anew before the operation gives up.
 pub const MAX_BEGIN_TRIES: u32 = 8;
 /// Longest delay, sleep, timeout or deadline: ten years.

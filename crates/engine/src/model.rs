@@ -42,6 +42,7 @@ mod step;
 mod step_transition;
 mod time;
 mod transition;
+mod unknown_outcome;
 mod words;
 
 pub use advance::{Advance, Advancing, IllegalChange, StepChange};
@@ -59,8 +60,8 @@ pub use effect_key::EffectKey;
 pub use entity::{Entity, EntityRef, Home, TableRef, merge_data};
 pub use entity_check::{EntityProblem, EntityRule, check_entity_workflow};
 pub use entity_workflow::{
-    Action, ClaimTo, EntityStep, EntityWorkflow, PerRequester, Recovery, RetryAnswer, RevertRule, StepView,
-    UncoveredClaim,
+    Action, ClaimTo, EntityStep, EntityWorkflow, Irreversible, PerRequester, Recovery, RetryAnswer,
+    RevertRule, StepView, UncoveredClaim,
 };
 pub use event::{EventKind, RunEvent};
 pub use evidence::{EffectTally, Evidence, Occurrence, RepeatCount, TallyCount, count_repeats};
@@ -106,9 +107,10 @@ pub use step::{StepKind, StepRecord, StepState, StepStatus};
 pub use step_transition::{STEP_TRANSITIONS, StepTransition, draw_step_lifecycle};
 pub use time::Timestamp;
 pub use transition::{
-    BeginFacts, BeginOperation, FinishBy, FinishOperation, Finished, OperationBegun, Override,
+    BeginFacts, BeginOperation, DocumentRef, FinishBy, FinishOperation, Finished, OperationBegun, Override,
     decide_begin_operation, decide_finish_operation,
 };
+pub use unknown_outcome::{ANSWER_UNUSABLE, AfterFailure, PANICKED, decide_after_failure};
 pub use words::{Words, check_stated};
 
 /// A value that breaks a rule of the model, with what to do about it.

@@ -36,8 +36,8 @@ pub use announcer::Announcer;
 pub use doubts::{AuditEntry, Doubt, DoubtPage};
 pub use engine::Engine;
 pub use entities::{
-    Answer, CHANGED_MEANWHILE, CodeOnly, EntityHost, EntityView, Freed, Module, Outcome, PANICKED, StepCall,
-    Transition,
+    Answer, CHANGED_MEANWHILE, CodeOnly, EntityHost, EntityView, Freed, LoadEntityWorkflow, Module, Outcome,
+    StepCall, Transition,
 };
 pub use error::Error;
 pub use options::EngineOptions;

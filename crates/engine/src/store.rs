@@ -33,9 +33,9 @@ pub use advance_run::AdvanceOutcome;
 pub use catalog::{Catalog, ListItems, PutItem, PutOutcome};
 pub use claim_runs::{ClaimRuns, Claimed};
 pub use entity_book::{
-    CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
-    OperationPlace, PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays, TransactOperation,
-    TransactedOperation,
+    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
+    ListOperations, NewEntity, OpenClaim, OperationPlace, PlacedEntityNote, PurgeOperations,
+    PurgedOperations, RevertStrays, TransactOperation, TransactedOperation,
 };
 pub use error::StoreError;
 pub use hook_book::{FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook};

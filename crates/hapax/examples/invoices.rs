@@ -119,7 +119,7 @@ async fn run() -> Result<String, Box<dyn Error>> {
     hapax.module("billing").janitor(minutes(2), minutes(5))?;
     hapax.register_entity_workflow(invoices()?, Arc::new(CodeOnly)).await?;
     // Refuses to go on, and names workflow and module, if nobody would free what a crash leaves claimed.
-    hapax.check_coverage()?;
+    hapax.check_coverage().await?;
 
     let mut said = by_two(&hapax, "inv-1", "regenerate", &()).await?;
     let payment = Payment { id: "pay-1".into(), cents: 1200 };

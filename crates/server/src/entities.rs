@@ -44,7 +44,9 @@ impl Entities {
         tables: EntityTables,
     ) -> Arc<Self> {
         let (known, learning, looked) = (RwLock::default(), Mutex::default(), Looked::default());
-        Arc::new(Entities { engine, store, hands, tables, known, learning, looked })
+        let entities = Arc::new(Entities { engine, store, hands, tables, known, learning, looked });
+        entities.engine.load_entity_workflows_with(Arc::new(workflows::Loader(Arc::downgrade(&entities))));
+        entities
     }
 
     fn catalog(&self) -> &dyn Catalog {

@@ -49,10 +49,16 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
             let shown = serde_json::to_value(shown.collect::<Vec<_>>()).unwrap_or_default();
             Problem::new(Code::EntityWorkflowInvalid, detail).with("problems", shown)
         }
-        Error::UncoveredClaim(uncovered) => Problem::new(Code::UncoveredClaimState, detail)
-            .with("workflow", uncovered.workflow.as_str())
-            .with("module", uncovered.module.as_str())
-            .with("claimInto", uncovered.claim_into.as_str()),
+        Error::UncoveredClaims(uncovered) => {
+            let problem = Problem::new(Code::UncoveredClaimState, detail);
+            match uncovered.first() {
+                Some(first) => problem
+                    .with("workflow", first.workflow.as_str())
+                    .with("module", first.module.as_str())
+                    .with("claimInto", first.claim_into.as_str()),
+                None => problem,
+            }
+        }
         Error::Ruling(RulingRefused::Nobody | RulingRefused::NoReason) => {
             Problem::new(Code::RulingIncomplete, detail)
         }
@@ -64,6 +70,10 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::KeyMissing(_) => Problem::new(
             Code::IdempotencyKeyMissing,
             "This definition requires an idempotency key: send `idempotencyKey` in the body, derived from what triggers the request.",
+        ),
+        Error::StepKeyMissing(_) => Problem::new(
+            Code::IdempotencyKeyMissing,
+            "This step requires an idempotency key: send `idempotencyKey` in the body or the header `Idempotency-Key`, derived from what asks for it.",
         ),
         Error::KeyConflict { .. } => Problem::new(Code::IdempotencyKeyConflict, detail),
         Error::KeySpent { run } => {

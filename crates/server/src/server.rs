@@ -102,7 +102,7 @@ impl Server {
         entities.receive_after_effects()?;
         learn_changes(&*entities).await?;
         // A claim that nobody would free after a crash is found out now, not after the crash.
-        engine.check_coverage()?;
+        engine.check_coverage().await?;
         tokio::spawn(keep_learning(Arc::downgrade(&entities)));
         let hooks = Hooks::new(engine.clone(), store.clone(), definitions.clone(), hands, metrics.clone());
         learn_changes(&*hooks).await?;

@@ -22,6 +22,7 @@ mod journal;
 mod keys;
 mod leases;
 mod listing;
+mod operation_effects;
 mod operation_keys;
 mod operation_lists;
 mod outbox;
@@ -446,6 +447,20 @@ macro_rules! with_every_case {
                 a_row_that_was_moved_meanwhile_is_not_flipped
                 a_row_that_was_changed_in_its_transient_status_is_flipped
                 an_ended_operation_holds_nothing
+            }
+            operation_effects {
+                what_may_have_happened_goes_on_under_its_effect_key
+                a_known_end_begins_a_new_effect
+                a_doubt_is_passed_on_over_known_failures
+                a_word_that_it_did_not_happen_frees_the_step
+                once_is_once_and_each_is_each
+                a_holder_may_try_again_and_nobody_else
+                a_late_result_settles_a_doubt_only_as_happened
+                an_operation_begins_only_under_the_document_as_it_is
+                who_replaces_a_document_comes_before_or_after_a_beginning
+                those_in_doubt_are_listed_by_module
+                open_claims_are_listed_once_each
+                the_holder_and_the_newest_of_each_step_are_found
             }
             operation_keys {
                 the_same_key_finds_the_same_operation

@@ -2,6 +2,7 @@
 //! `entity_suite!(make_store);`.
 
 mod claiming;
+mod effects;
 mod people;
 mod recovering;
 mod scene;
@@ -44,6 +45,19 @@ macro_rules! with_every_story {
                 a_run_goes_on_without_who_began_it
                 a_row_that_nothing_holds_is_a_stray
                 a_claim_that_nobody_would_free_is_refused
+            }
+            effects {
+                an_unknown_outcome_is_tried_again_under_the_same_key
+                what_stays_unknown_goes_on_under_its_key_in_the_next_operation
+                what_is_not_idempotent_is_held_in_doubt
+                what_follows_a_crash_acts_under_the_same_effect_key
+                a_word_that_it_did_not_happen_frees_an_irreversible_step
+                once_means_once_also_where_it_leads_back
+                the_janitor_waits_for_what_may_still_be_under_way
+                a_probe_settles_a_doubt_when_it_is_old_enough
+                a_replaced_document_is_in_force_on_every_node
+                a_claim_that_is_open_must_be_covered
+                a_step_may_require_a_key
             }
             people {
                 a_double_click_is_told_what_is_recorded

@@ -1,6 +1,6 @@
 -- In the order of the input, which is that of the ids.
 SELECT o.workspace, o.id, o.kind, o.entity, o.home, o.workflow, o.module, o.step, o.requester, o.actor, o.role, o.key, o.fingerprint, o.input,
-    o.from_status, o.to_status, o.claim_into, o.revert_to, o.recovery, o.irreversible, o.has_run, o.version, o.attempt, o.owner,
+    o.from_status, o.to_status, o.claim_into, o.revert_to, o.recovery, o.irreversible, o.document, o.effect_of, o.may_repeat, o.done_before, o.grace, o.tries, o.tries_before, o.settled, o.has_run, o.version, o.attempt, o.owner,
     o.began_at, o.status, o.at, o.outcome
 FROM (SELECT * FROM unnest($2::int4[], $3::uuid[]) AS u (workspace, id) LIMIT $1::int8) AS i
     JOIN operations AS o ON o.workspace = i.workspace AND o.id = i.id

@@ -1,6 +1,6 @@
 //! Beginning an operation: the claim before the action.
 
-use hapax_engine::model::{BeginFacts, BeginOperation, OperationBegun, RetryAnswer, decide_begin_operation};
+use hapax_engine::model::{BeginFacts, BeginOperation, OperationBegun, decide_begin_operation};
 
 use crate::entities::{self, EntityNeeds, Place};
 use crate::fault::Fault;
@@ -25,7 +25,8 @@ impl Begin {
         needs.ids.push((workspace.clone(), request.id));
         needs.keys.extend(request.key.iter().map(|key| (workspace.clone(), key.clone())));
         needs.held.push((workspace.clone(), entity.clone()));
-        if request.irreversible || request.retry == RetryAnswer::Returns {
+        needs.documents.extend(request.document.iter().map(|document| document.item.clone()));
+        if request.may_ask_for_last() {
             needs.steps.push((workspace.clone(), entity.clone(), request.step.clone()));
         }
         needs
@@ -58,6 +59,7 @@ impl Verb for Begin {
             entity,
             holder: known.holder(workspace, &request.entity).cloned(),
             last: last.cloned(),
+            document: request.document.as_ref().and_then(|document| known.document(&document.item)),
         };
         let begun = decide_begin_operation(request, facts, session.now);
         if let OperationBegun::Begun { operation, entity, notes } = &begun

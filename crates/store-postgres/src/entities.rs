@@ -1,17 +1,17 @@
 //! Entities and operations as a transaction knows them: locked, with what its operations have made of them so far.
 //!
-//! All nodes lock entities of our own, then rows of the users' tables, then operations, each in one order. Whoever begins or finishes an
+//! All nodes lock documents, then entities of our own, then rows of the users' tables, then operations, each in one order. Whoever begins or finishes an
 //! operation holds its entity, so that one entity is moved by one transaction at a time; work of the user's may hold rows of its own before.
 //! What is written goes out at the end, in one statement for each table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hapax_engine::model::{
-    Entity, EntityId, EntityNote, EntityRef, Home, IdempotencyKey, Name, Operation, OperationId, Payload,
-    Post, TableRef, Version, WorkspaceId,
+    Entity, EntityId, EntityNote, EntityRef, Home, IdempotencyKey, ItemKind, Name, Operation, OperationId,
+    Payload, Post, TableRef, Version, WorkspaceId,
 };
 
-use crate::codes::{count, millis};
+use crate::codes::{Code, count, millis};
 use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
 use crate::link::Sql;
@@ -37,6 +37,8 @@ pub(crate) struct EntityNeeds {
     pub(crate) held: Vec<(WorkspaceId, EntityRef)>,
     /// Steps with the newest operation of each on the entity.
     pub(crate) steps: Vec<(WorkspaceId, EntityRef, Name)>,
+    /// Entity workflows that must not be replaced before the transaction ends.
+    pub(crate) documents: Vec<Name>,
 }
 
 impl EntityNeeds {
@@ -47,6 +49,7 @@ impl EntityNeeds {
         self.keys.extend(more.keys);
         self.held.extend(more.held);
         self.steps.extend(more.steps);
+        self.documents.extend(more.documents);
     }
 }
 
@@ -92,6 +95,7 @@ pub(crate) struct KnownEntities {
     keys: BTreeMap<(WorkspaceNo, IdempotencyKey), Option<OperationId>>,
     holders: BTreeMap<(WorkspaceNo, EntityRef), Option<OperationId>>,
     lasts: BTreeMap<(WorkspaceNo, EntityRef, Name), Option<OperationId>>,
+    documents: BTreeMap<Name, Option<Version>>,
     /// To be written at the end.
     notes: Vec<EntityNote>,
     posts: Vec<Post>,
@@ -125,6 +129,11 @@ impl KnownEntities {
     pub(crate) fn last(&self, workspace: WorkspaceNo, entity: &EntityRef, step: &Name) -> Option<&Operation> {
         let id = self.lasts.get(&(workspace, entity.clone(), step.clone())).copied().flatten()?;
         self.operation(workspace, id)
+    }
+
+    /// Version of a document, which stays so until the transaction ends.
+    pub(crate) fn document(&self, item: &Name) -> Option<Version> {
+        self.documents.get(item).copied().flatten()
     }
 
     /// An operation that begins, perhaps not for the first time.
@@ -199,6 +208,8 @@ async fn number(
 
 /// What rows are read for, in the order of the statements.
 enum Asked {
+    SharedDocuments,
+    Documents,
     Entities,
     Rows(TableRef),
     Operations,
@@ -239,6 +250,8 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
         steps.extend(workspace.map(|workspace| (workspace, entity.clone(), step.clone())));
     }
     let known = &session.entities;
+    let documents: BTreeSet<Name> =
+        needs.documents.iter().filter(|item| !known.documents.contains_key(*item)).cloned().collect();
     places.retain(|place| !known.entities.contains_key(place));
     operations.retain(|(id, workspace)| !known.operations.contains_key(&(*workspace, *id)));
     keys.retain(|key| !known.keys.contains_key(key));
@@ -246,6 +259,14 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
     steps.retain(|step| !known.lasts.contains_key(step));
 
     let mut queries: Vec<(Asked, Sql, Params)> = Vec::new();
+    if !documents.is_empty() {
+        // Whoever replaces a document waits for the lock; the read after it sees who came first.
+        let items: Vec<String> = documents.iter().map(Name::to_string).collect();
+        let share = include_str!("../sql/share_documents.sql").into();
+        queries.push((Asked::SharedDocuments, share, params![items.clone()]));
+        let asked = params![ItemKind::EntityWorkflow.code(), items];
+        queries.push((Asked::Documents, include_str!("../sql/find_document_versions.sql").into(), asked));
+    }
     let places = ask_for_entities(session, places, &mut queries).await?;
     if !operations.is_empty() {
         let workspaces: Vec<i32> = operations.iter().map(|(_, workspace)| workspace.0).collect();
@@ -286,6 +307,7 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
     known.keys.extend(keys.into_iter().map(|key| (key, None)));
     known.holders.extend(held.into_iter().map(|entity| (entity, None)));
     known.lasts.extend(steps.into_iter().map(|step| (step, None)));
+    known.documents.extend(documents.into_iter().map(|item| (item, None)));
     for (asked, rows) in asked.iter().zip(&answers) {
         for row in rows {
             take_in(known, &names, asked, Columns::of(row))?;
@@ -368,6 +390,15 @@ fn take_in(
     mut row: Columns<'_>,
 ) -> Result<(), Fault> {
     let known_entity = |entity: Entity| KnownEntity { was: Some(entity.clone()), is: Some(entity) };
+    match asked {
+        Asked::SharedDocuments => return Ok(()),
+        Asked::Documents => {
+            let item = Name::new("id", row.text()?).map_err(broken)?;
+            known.documents.insert(item, Some(Version::new(row.count()?)));
+            return Ok(());
+        }
+        _ => {}
+    }
     if let Asked::Rows(table) = asked {
         let kind = Name::new("kind", "row").map_err(broken)?;
         let entity = user_tables::entity(&kind, table, row)?;

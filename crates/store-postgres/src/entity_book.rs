@@ -8,9 +8,9 @@ use hapax_engine::model::{
     Name, Operation, OperationBegun, OperationId, OwnerId, TableRef, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
-    PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays, Store, StoreError, StoreResult,
-    TransactOperation, TransactedOperation,
+    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
+    ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays,
+    Store, StoreError, StoreResult, TransactOperation, TransactedOperation,
 };
 
 use crate::begin_operation::Begin;
@@ -137,6 +137,25 @@ impl EntityBook for PostgresStore {
     ) -> StoreResult<Vec<Operation>> {
         let module = module.clone();
         self.read(|held| entity_reads::list_stale_operations(held, module, unheard_since, limit)).await
+    }
+
+    async fn list_doubted_operations(
+        &self,
+        module: &Name,
+        after: Option<(Timestamp, OperationId)>,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let module = module.clone();
+        self.read(|held| entity_reads::list_doubted_operations(held, module, after, limit)).await
+    }
+
+    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
+        self.read(|held| entity_reads::list_open_claims(held, limit)).await
+    }
+
+    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+        let numbers = self.numbers();
+        self.read(|held| entity_reads::find_latest_operations(held, numbers, request)).await
     }
 
     async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>> {

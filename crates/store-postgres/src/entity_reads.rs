@@ -8,7 +8,9 @@ use hapax_engine::model::{
     Entity, EntityRef, Home, IdempotencyKey, Name, Operation, OperationId, OwnerId, TableRef, Timestamp,
     WorkspaceId,
 };
-use hapax_engine::store::{HeldOperation, ListEntities, ListOperations};
+use hapax_engine::store::{
+    FindLatest, HeldOperation, LatestOperations, ListEntities, ListOperations, OpenClaim,
+};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -186,6 +188,60 @@ pub(crate) async fn list_stale_operations(
         let workspace = rows::workspace_name(&mut row)?;
         operation(workspace, &mut row)
     })
+}
+
+pub(crate) async fn list_doubted_operations(
+    held: Arc<Held>,
+    module: Name,
+    after: Option<(Timestamp, OperationId)>,
+    limit: usize,
+) -> Result<Vec<Operation>, Fault> {
+    let limit = limit.clamp(1, MAX_STALE_CLAIMS) as i64;
+    let (at, id) = after.map_or((i64::MIN, Uuid::nil()), |(at, id)| (millis(at), operation_uuid(id)));
+    let sql = include_str!("../sql/list_doubted_operations.sql");
+    let found = query(&held, sql, &[&module.as_str(), &at, &id, &limit]).await?;
+    rows::collect(&found, |mut row| {
+        let workspace = rows::workspace_name(&mut row)?;
+        operation(workspace, &mut row)
+    })
+}
+
+pub(crate) async fn list_open_claims(held: Arc<Held>, limit: usize) -> Result<Vec<OpenClaim>, Fault> {
+    let limit = limit.clamp(1, MAX_PAGE) as i64;
+    let found = query(&held, include_str!("../sql/list_open_claims.sql"), &[&limit]).await?;
+    rows::collect(&found, |mut row| {
+        Ok(OpenClaim {
+            module: Name::new("module", row.text()?).map_err(rows::broken)?,
+            workflow: Name::new("workflow", row.text()?).map_err(rows::broken)?,
+            claim_into: Name::new("status", row.text()?).map_err(rows::broken)?,
+        })
+    })
+}
+
+pub(crate) async fn find_latest_operations(
+    held: Arc<Held>,
+    numbers: Arc<Numbers>,
+    request: FindLatest,
+) -> Result<LatestOperations, Fault> {
+    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+        return Ok(LatestOperations::default());
+    };
+    let (kind, id) = (request.entity.kind.to_string(), request.entity.id.to_string());
+    let read = |mut row: rows::Columns<'_>| {
+        let _workspace: i32 = row.get()?;
+        operation(request.workspace.clone(), &mut row)
+    };
+    let one: [&(dyn ToSql + Sync); 4] = [&1_i64, &vec![workspace.0], &vec![kind.clone()], &vec![id.clone()]];
+    let found = query(&held, include_str!("../sql/find_holders.sql"), &one).await?;
+    let holder = rows::at_most_one(&found, read)?;
+    let steps: Vec<String> = request.steps.iter().take(MAX_PAGE).map(Name::to_string).collect();
+    let number = steps.len() as i64;
+    let of_entity = (vec![workspace.0; steps.len()], vec![kind; steps.len()], vec![id; steps.len()]);
+    let asked: [&(dyn ToSql + Sync); 5] = [&number, &of_entity.0, &of_entity.1, &of_entity.2, &steps];
+    let found = query(&held, include_str!("../sql/find_last_operations.sql"), &asked).await?;
+    let mut last: Vec<Operation> = rows::collect(&found, read)?;
+    last.sort_by_key(|one| request.steps.iter().position(|step| *step == one.step));
+    Ok(LatestOperations { holder, last })
 }
 
 pub(crate) fn check_heard(held: &[HeldOperation]) -> Result<(), Fault> {

@@ -49,6 +49,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0005_evidence_audit.sql"),
         oldest_program: 4,
     },
+    Migration {
+        name: "0006_effects_of_operations",
+        sql: include_str!("../migrations/0006_effects_of_operations.sql"),
+        oldest_program: 4,
+    },
 ];
 
 /// The version this program works with.

@@ -1,5 +1,7 @@
 //! Operations as rows.
 
+use std::time::Duration;
+
 use hapax_engine::model::{
     Actor, ClaimTo, EntityId, EntityRef, Fingerprint, Home, Name, Operation, OperationId, OperationState,
     OperationStatus, Payload, Recovery, TableRef, Version, WorkspaceId,
@@ -40,6 +42,14 @@ pub(crate) struct OperationColumns {
     revert_to: Vec<Option<String>>,
     recovery: Vec<i16>,
     irreversible: Vec<bool>,
+    document: Vec<Option<i64>>,
+    effect_of: Vec<Option<Uuid>>,
+    may_repeat: Vec<bool>,
+    done_before: Vec<bool>,
+    grace: Vec<i64>,
+    tries: Vec<i32>,
+    tries_before: Vec<i32>,
+    settled: Vec<bool>,
     has_run: Vec<bool>,
     version: Vec<i64>,
     attempt: Vec<i32>,
@@ -76,6 +86,15 @@ impl OperationColumns {
         self.revert_to.push(operation.claim.as_ref().map(|claim| text(&claim.revert_to)));
         self.recovery.push(operation.recovery.code());
         self.irreversible.push(operation.irreversible);
+        self.document.push(operation.document.map(|document| count(document.get())));
+        let is_continued = operation.effect_of != operation.id;
+        self.effect_of.push(is_continued.then(|| operation_uuid(operation.effect_of)));
+        self.may_repeat.push(operation.may_repeat);
+        self.done_before.push(operation.done_before);
+        self.grace.push(i64::try_from(operation.grace.as_millis()).unwrap_or(i64::MAX));
+        self.tries.push(operation.tries.cast_signed());
+        self.tries_before.push(operation.tries_before.cast_signed());
+        self.settled.push(matches!(operation.state, OperationState::Reverted { settled: true, .. }));
         self.has_run.push(operation.run.is_some());
         self.version.push(count(operation.version.get()));
         self.attempt.push(operation.attempt.cast_signed());
@@ -97,7 +116,8 @@ impl OperationColumns {
         let OperationColumns { requester, actor, role, key, fingerprint, input, .. } = self;
         let OperationColumns { from_status, to_status, claim_into, revert_to, recovery, .. } = self;
         let OperationColumns { irreversible, has_run, version, attempt, owner, began_at, .. } = self;
-        let OperationColumns { status, at, outcome, .. } = self;
+        let OperationColumns { document, effect_of, may_repeat, done_before, grace, .. } = self;
+        let OperationColumns { tries, tries_before, settled, status, at, outcome, .. } = self;
         params![
             workspace,
             id,
@@ -119,6 +139,14 @@ impl OperationColumns {
             revert_to,
             recovery,
             irreversible,
+            document,
+            effect_of,
+            may_repeat,
+            done_before,
+            grace,
+            tries,
+            tries_before,
+            settled,
             has_run,
             version,
             attempt,
@@ -132,7 +160,16 @@ impl OperationColumns {
 
     /// Only what ends it.
     pub(crate) fn into_ends(self) -> Params {
-        params![self.id.len() as i64, self.workspace, self.id, self.status, self.at, self.outcome]
+        params![
+            self.id.len() as i64,
+            self.workspace,
+            self.id,
+            self.status,
+            self.at,
+            self.outcome,
+            self.tries,
+            self.settled,
+        ]
     }
 }
 
@@ -174,6 +211,15 @@ pub(crate) fn operation(workspace: WorkspaceId, row: &mut Columns<'_>) -> Result
     };
     let recovery: Recovery = row.code()?;
     let irreversible = row.get()?;
+    let document = row.get::<Option<i64>>()?.map(|version| Version::new(version.unsigned_abs()));
+    let effect_of = row.get::<Option<Uuid>>()?;
+    let effect_of = effect_of.map_or(id, |effect_of| OperationId::from_u128(effect_of.as_u128()));
+    let may_repeat = row.get()?;
+    let done_before = row.get()?;
+    let grace = Duration::from_millis(row.count()?);
+    let tries = row.small()?;
+    let tries_before = row.small()?;
+    let settled = row.get()?;
     let run = row.get::<bool>()?.then(|| id.as_run());
     let version = Version::new(row.count()?);
     let attempt = row.small()?;
@@ -181,7 +227,7 @@ pub(crate) fn operation(workspace: WorkspaceId, row: &mut Columns<'_>) -> Result
     let began_at = row.at()?;
     let status: OperationStatus = row.code()?;
     let at = row.at()?;
-    let state = state(status, at, row.maybe_text()?)?;
+    let state = state(status, at, row.maybe_text()?, settled)?;
     Ok(Operation {
         id,
         workspace,
@@ -200,6 +246,13 @@ pub(crate) fn operation(workspace: WorkspaceId, row: &mut Columns<'_>) -> Result
         claim,
         recovery,
         irreversible,
+        document,
+        effect_of,
+        may_repeat,
+        done_before,
+        grace,
+        tries,
+        tries_before,
         run,
         version,
         attempt,
@@ -213,6 +266,7 @@ fn state(
     status: OperationStatus,
     at: hapax_engine::model::Timestamp,
     outcome: Option<&str>,
+    settled: bool,
 ) -> Result<OperationState, Fault> {
     Ok(match (status, outcome) {
         (OperationStatus::Pending, None) => OperationState::Pending { heard_at: at },
@@ -225,7 +279,7 @@ fn state(
         (OperationStatus::Failed, Some(failure)) => {
             OperationState::Failed { at, failure: rows::failure(failure)? }
         }
-        (OperationStatus::Reverted, None) => OperationState::Reverted { at },
+        (OperationStatus::Reverted, None) => OperationState::Reverted { at, settled },
         (OperationStatus::InDoubt, None) => OperationState::InDoubt { since: at },
         (status, _) => {
             return Err(broken(format!("an operation that is {} and {outcome:?}", status.as_str())));

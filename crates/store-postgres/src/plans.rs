@@ -107,7 +107,7 @@ async fn check_all(client: &Client, rows: i32) {
 }
 
 /// Which index a statement goes by, and what it looks for in it.
-const GOES_BY: [(&str, &str, &str); 41] = [
+const GOES_BY: [(&str, &str, &str); 43] = [
     // S4.12: promises by key.
     ("find_promise_by_key", "keys_pkey", "key = "),
     ("find_promises_of_keys", "keys_pkey", "key = "),
@@ -147,6 +147,8 @@ const GOES_BY: [(&str, &str, &str); 41] = [
     ("list_operations_in_status", "operations_in_status", "id < "),
     ("list_operations_of_entity", "operations_of_entity", "id < "),
     ("list_stale_operations", "operations_pending", "at < "),
+    ("list_doubted_operations", "operations_doubted", "> ROW("),
+    ("find_document_versions", "items_pkey", "id = "),
     ("list_entity_notes", "entity_notes_of_entity", "place > "),
     ("list_operations_to_purge", "operations_pkey", "id > "),
     ("list_operations_to_purge", "operations_of_step", "step >= "),

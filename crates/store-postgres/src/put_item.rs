@@ -1,6 +1,6 @@
 //! Writing what is set up.
 
-use hapax_engine::model::{Item, Version};
+use hapax_engine::model::{Item, ItemKind, Version};
 use hapax_engine::store::{PutItem, PutOutcome};
 
 use crate::codes::{Code, count, millis};
@@ -23,6 +23,10 @@ impl Verb for PutItem {
     }
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<PutOutcome, Fault> {
+        if self.kind == ItemKind::EntityWorkflow {
+            let item = params![self.id.as_str().to_owned()];
+            let _ = session.query(include_str!("../sql/lock_document.sql"), item).await?;
+        }
         let place = params![self.kind.code(), self.id.as_str().to_owned()];
         let found = session.query(include_str!("../sql/lock_item.sql"), place).await?;
         let found = rows::at_most_one(&found, item)?;

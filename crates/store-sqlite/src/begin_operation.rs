@@ -1,12 +1,13 @@
 //! Beginning an operation: it and the entity's claim are one write.
 
 use hapax_engine::model::{
-    BeginFacts, BeginOperation, Operation, OperationBegun, OperationStatus, decide_begin_operation,
+    BeginFacts, BeginOperation, ItemKind, Operation, OperationBegun, OperationStatus, decide_begin_operation,
 };
 
 use crate::entities::{find_entity_in, write_entity};
 use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
+use crate::items::find_item_version;
 use crate::job::Verb;
 use crate::operations::{
     Workspace, find_holder, find_keyed_operation_in, find_last_operation, find_operation_in, put_operation,
@@ -22,6 +23,9 @@ impl Verb for BeginOperation {
         let found = find_entity_in(connection, number, &self.entity, &self.home)?;
         let entity = found.as_ref().map(|found| found.entity.clone());
         let mut facts = BeginFacts { entity, ..BeginFacts::default() };
+        if let Some(document) = &self.document {
+            facts.document = find_item_version(connection, ItemKind::EntityWorkflow, &document.item)?;
+        }
         if let Some(number) = number {
             let workspace = Workspace { number, name: &self.workspace };
             facts.known = find_known(session, workspace, self)?;

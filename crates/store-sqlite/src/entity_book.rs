@@ -6,9 +6,9 @@ use hapax_engine::model::{
     Name, Operation, OperationBegun, OperationId, OwnerId, TableRef, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
-    PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays, StoreResult, TransactOperation,
-    TransactedOperation,
+    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
+    ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays,
+    StoreResult, TransactOperation, TransactedOperation,
 };
 
 use crate::check_table::check_table;
@@ -71,6 +71,30 @@ impl EntityBook for SqliteStore {
             .read(move |connection| {
                 list_operations::list_stale_operations(connection, &module, unheard_since, limit)
             })
+            .await
+    }
+
+    async fn list_doubted_operations(
+        &self,
+        module: &Name,
+        after: Option<(Timestamp, OperationId)>,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let module = module.clone();
+        self.readers()
+            .read(move |connection| {
+                list_operations::list_doubted_operations(connection, &module, after, limit)
+            })
+            .await
+    }
+
+    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
+        self.readers().read(move |connection| list_operations::list_open_claims(connection, limit)).await
+    }
+
+    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+        self.readers()
+            .read(move |connection| list_operations::find_latest_operations(connection, &request))
             .await
     }
 

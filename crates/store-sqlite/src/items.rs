@@ -16,6 +16,18 @@ pub(crate) fn find_item(connection: &Connection, kind: ItemKind, id: &Name) -> R
     rows::at_most_one(find.query(params![kind.code(), id.as_str()])?, item)
 }
 
+/// Only the version: what an item says may be long.
+pub(crate) fn find_item_version(
+    connection: &Connection,
+    kind: ItemKind,
+    id: &Name,
+) -> Result<Option<Version>, Fault> {
+    let mut find = connection.prepare_cached(include_str!("../sql/find_item_version.sql"))?;
+    rows::at_most_one(find.query(params![kind.code(), id.as_str()])?, |mut row| {
+        Ok(Version::new(row.count()?))
+    })
+}
+
 pub(crate) fn find_named_item(
     connection: &Connection,
     workspace: WorkspaceNo,

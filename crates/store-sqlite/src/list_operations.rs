@@ -1,15 +1,15 @@
 //! Lists of operations.
 
 use hapax_engine::limits::{MAX_PAGE, MAX_STALE_CLAIMS};
-use hapax_engine::model::{EntityId, Name, Operation, OperationStatus, Timestamp};
-use hapax_engine::store::ListOperations;
+use hapax_engine::model::{EntityId, Name, Operation, OperationId, OperationStatus, Timestamp};
+use hapax_engine::store::{FindLatest, LatestOperations, ListOperations, OpenClaim};
 use rusqlite::{Connection, params};
 
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
-use crate::operations::{operation, operation_bytes};
+use crate::operations::{Workspace, find_holder, find_last_operation, operation, operation_bytes};
 use crate::read::find_workspace;
-use crate::rows::{self, workspace_name};
+use crate::rows::{self, broken, workspace_name};
 
 /// Sorts after every id of 16 bytes.
 const AFTER_ALL: &[u8] = &[0xff; 17];
@@ -53,4 +53,48 @@ pub(crate) fn list_stale_operations(
         let workspace = workspace_name(&mut row)?;
         operation(&workspace, &mut row)
     })
+}
+
+pub(crate) fn list_doubted_operations(
+    connection: &Connection,
+    module: &Name,
+    after: Option<(Timestamp, OperationId)>,
+    limit: usize,
+) -> Result<Vec<Operation>, Fault> {
+    let mut list = connection.prepare_cached(include_str!("../sql/list_doubted_operations.sql"))?;
+    let limit = limit.clamp(1, MAX_STALE_CLAIMS) as i64;
+    let (at, id) = after.map_or((i64::MIN, [0; 16]), |(at, id)| (millis(at), operation_bytes(id)));
+    let found = list.query(params![module.as_str(), at, id, limit])?;
+    rows::collect(found, |mut row| {
+        let workspace = workspace_name(&mut row)?;
+        operation(&workspace, &mut row)
+    })
+}
+
+pub(crate) fn list_open_claims(connection: &Connection, limit: usize) -> Result<Vec<OpenClaim>, Fault> {
+    let mut list = connection.prepare_cached(include_str!("../sql/list_open_claims.sql"))?;
+    let found = list.query(params![limit.clamp(1, MAX_PAGE) as i64])?;
+    rows::collect(found, |mut row| {
+        Ok(OpenClaim {
+            module: Name::new("module", row.text()?).map_err(broken)?,
+            workflow: Name::new("workflow", row.text()?).map_err(broken)?,
+            claim_into: Name::new("status", row.text()?).map_err(broken)?,
+        })
+    })
+}
+
+pub(crate) fn find_latest_operations(
+    connection: &Connection,
+    request: &FindLatest,
+) -> Result<LatestOperations, Fault> {
+    let Some(number) = find_workspace(connection, &request.workspace)? else {
+        return Ok(LatestOperations::default());
+    };
+    let workspace = Workspace { number, name: &request.workspace };
+    let holder = find_holder(connection, workspace, &request.entity)?;
+    let mut last = Vec::new();
+    for step in request.steps.iter().take(MAX_PAGE) {
+        last.extend(find_last_operation(connection, workspace, &request.entity, step)?);
+    }
+    Ok(LatestOperations { holder, last })
 }

@@ -13,6 +13,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0003_promise_keys_webhooks", include_str!("../migrations/0003_promise_keys_webhooks.sql")),
     ("0004_entities_operations", include_str!("../migrations/0004_entities_operations.sql")),
     ("0005_evidence_audit", include_str!("../migrations/0005_evidence_audit.sql")),
+    ("0006_effects_of_operations", include_str!("../migrations/0006_effects_of_operations.sql")),
 ];
 
 /// The version this program writes.

@@ -1,6 +1,7 @@
 //! Operations as rows.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use hapax_engine::model::{
     Actor, ClaimTo, EntityId, EntityRef, Fingerprint, Home, IdempotencyKey, Name, Operation, OperationId,
@@ -127,6 +128,14 @@ pub(crate) fn put_operation(
         operation.claim.as_ref().map(|claim| claim.revert_to.as_str()),
         operation.recovery.code(),
         operation.irreversible,
+        operation.document.map(|document| count(document.get())),
+        (operation.effect_of != operation.id).then(|| operation_bytes(operation.effect_of)),
+        operation.may_repeat,
+        operation.done_before,
+        span_millis(operation.grace),
+        operation.tries,
+        operation.tries_before,
+        is_settled(&operation.state),
         operation.run.map(rows::bytes),
         count(operation.version.get()),
         operation.attempt,
@@ -153,11 +162,22 @@ pub(crate) fn write_state(
         operation.state.status().code(),
         millis(operation.state.at()),
         state_value(&operation.state)?,
+        operation.tries,
+        is_settled(&operation.state),
     ])?;
     match changed {
         1 => Ok(()),
         n => Err(Fault::Broken(format!("writing {} changed {n} rows", operation.id))),
     }
+}
+
+/// Was it given back because it is known not to have happened?
+fn is_settled(state: &OperationState) -> bool {
+    matches!(state, OperationState::Reverted { settled: true, .. })
+}
+
+fn span_millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The value of a state; its status says what it means.
@@ -197,12 +217,21 @@ pub(crate) fn operation(workspace: &WorkspaceId, row: &mut Columns<'_>) -> Resul
     };
     let recovery = row.code()?;
     let irreversible = row.get()?;
+    let document = row.get::<Option<i64>>()?.map(|version| Version::new(version.unsigned_abs()));
+    let effect_of = row.get::<Option<[u8; 16]>>()?;
+    let effect_of = effect_of.map_or(id, |bytes| OperationId::from_u128(u128::from_be_bytes(bytes)));
+    let may_repeat = row.get()?;
+    let done_before = row.get()?;
+    let grace = Duration::from_millis(row.count()?);
+    let tries = row.get()?;
+    let tries_before = row.get()?;
+    let settled = row.get()?;
     let run = row.maybe_run()?;
     let version = Version::new(row.count()?);
     let attempt = row.get()?;
     let owner = OwnerId::from_u128(u128::from_be_bytes(row.get()?));
     let began_at = row.at()?;
-    let state = state(row.code()?, row.at()?, row.maybe_text()?)?;
+    let state = state(row.code()?, row.at()?, row.maybe_text()?, settled)?;
     Ok(Operation {
         id,
         workspace: workspace.clone(),
@@ -221,6 +250,13 @@ pub(crate) fn operation(workspace: &WorkspaceId, row: &mut Columns<'_>) -> Resul
         claim,
         recovery,
         irreversible,
+        document,
+        effect_of,
+        may_repeat,
+        done_before,
+        grace,
+        tries,
+        tries_before,
         run,
         version,
         attempt,
@@ -230,14 +266,19 @@ pub(crate) fn operation(workspace: &WorkspaceId, row: &mut Columns<'_>) -> Resul
     })
 }
 
-fn state(status: OperationStatus, at: Timestamp, value: Option<&str>) -> Result<OperationState, Fault> {
+fn state(
+    status: OperationStatus,
+    at: Timestamp,
+    value: Option<&str>,
+    settled: bool,
+) -> Result<OperationState, Fault> {
     let value = || value.ok_or_else(|| broken("an operation without its value"));
     Ok(match status {
         OperationStatus::Pending => OperationState::Pending { heard_at: at },
         OperationStatus::Done => OperationState::Done { at, result: Payload::from_stored(value()?) },
         OperationStatus::Rejected => OperationState::Rejected { at, failure: rows::failure(value()?)? },
         OperationStatus::Failed => OperationState::Failed { at, failure: rows::failure(value()?)? },
-        OperationStatus::Reverted => OperationState::Reverted { at },
+        OperationStatus::Reverted => OperationState::Reverted { at, settled },
         OperationStatus::InDoubt => OperationState::InDoubt { since: at },
     })
 }

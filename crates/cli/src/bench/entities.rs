@@ -49,7 +49,7 @@ pub(super) async fn measure(options: &Options, place: &Place) -> Result<Report> 
         register(engine, THEIRS, Some(table.name())).await?;
     }
     engine.module(MODULE).janitor(EVERY, STALE_AFTER)?;
-    engine.check_coverage()?;
+    engine.check_coverage().await?;
 
     let keys = Arc::new(KeySeries::new(options.keys));
     warm_up(&opened, &keys).await?;

@@ -375,7 +375,7 @@ impl Decoder<'_> {
         status
     }
 
-    fn probe(&mut self, place: &Place<'_>) -> Option<Probe> {
+    pub(super) fn probe(&mut self, place: &Place<'_>) -> Option<Probe> {
         let mut fields = self.object(place)?;
         let request = self.request(&mut fields, &["key"]);
         let timeout = fields.take("timeout");

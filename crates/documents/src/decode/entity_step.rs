@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hapax_engine::model::{
-    Action, ClaimTo, EntityRule, EntityStep, Name, PerRequester, Recovery, RetryAnswer,
+    Action, ClaimTo, EntityRule, EntityStep, Irreversible, Name, PerRequester, Recovery, RetryAnswer,
 };
 
 use super::{Decoder, Place};
@@ -62,7 +62,19 @@ impl Decoder<'_> {
             [Recovery::Revert, Recovery::Hold].map(|recovery| (recovery.as_str(), Some(recovery)));
         let recovery = self.per_requester(recovery, &[], |decoder, place| decoder.word(place, &recoveries));
         let irreversible = fields.take("irreversible");
-        let irreversible = self.per_requester(irreversible, &[], Self::entity_flag);
+        let irreversible = self.per_requester(irreversible, &[], Self::irreversible);
+        let key_required = fields.take("idempotency");
+        let needs = [("optional", Some(false)), ("required", Some(true))];
+        let key_required =
+            self.per_requester(key_required, &[], |decoder, place| decoder.word(place, &needs));
+        let place = fields.take("probe");
+        if let Some(place) = &place
+            && claim.is_none()
+        {
+            let message = "a probe asks about a claimed step, which can be held in doubt; add claim_state, or leave it out";
+            self.error(place, "not_claimed", message);
+        }
+        let probe = self.per_requester(place, fields::PROBES, Self::probe);
         let retry = fields.take("retry");
         let answers =
             [RetryAnswer::Refused, RetryAnswer::Returns].map(|answer| (answer.as_str(), Some(answer)));
@@ -87,13 +99,19 @@ impl Decoder<'_> {
             claim,
             recovery,
             irreversible,
+            key_required,
             retry,
             success_after_effect: success.as_ref().map(|after| mapped(after, model_target)),
             failure_after_effect: failure.as_ref().map(|after| mapped(after, model_target)),
             idempotent,
         };
-        let details =
-            StepDetails { validation, action, success_after_effect: success, failure_after_effect: failure };
+        let details = StepDetails {
+            validation,
+            action,
+            probe,
+            success_after_effect: success,
+            failure_after_effect: failure,
+        };
         Some(StepFound { step, details, is_broken: self.problems.errors() > errors })
     }
 
@@ -169,11 +187,15 @@ impl Decoder<'_> {
         self.choice(Some(place.clone()), words, None)
     }
 
-    fn entity_flag(&mut self, place: &Place<'_>) -> Option<bool> {
+    fn irreversible(&mut self, place: &Place<'_>) -> Option<Irreversible> {
         match &place.node.kind {
-            Kind::Bool(flag) => Some(*flag),
+            Kind::Bool(true) => Some(Irreversible::Once),
+            Kind::Bool(false) => Some(Irreversible::No),
+            Kind::Text(_) => {
+                self.word(place, &[("once", Some(Irreversible::Once)), ("each", Some(Irreversible::Each))])
+            }
             _ => {
-                self.wrong_type(place, "true or false");
+                self.wrong_type(place, "true, false, once or each");
                 None
             }
         }
@@ -355,6 +377,7 @@ fn unreadable(at: usize) -> Option<StepFound> {
         claim: None,
         recovery: None,
         irreversible: None,
+        key_required: None,
         retry: None,
         success_after_effect: None,
         failure_after_effect: None,

@@ -1,14 +1,17 @@
 //! What a step asks of its host: conditions judged, requests filled in, answers read. Nothing here waits but for secrets.
 
-use hapax_engine::Failure;
-use hapax_engine::model::{Name, OperationEnd, Payload, PerRequester};
+use std::time::Duration;
+
+use hapax_engine::model::{ANSWER_UNUSABLE, Name, OperationEnd, Payload, PerRequester, Probed};
+use hapax_engine::{Failure, Hold};
 use serde_json::{Value, json};
 
 use super::{ActionRequest, AfterEffect, EntityDocument, RunOf, StepAction, Validation};
 use crate::hands::{HttpAnswer, HttpCall, HttpFault, WorkspaceHands};
-use crate::limits::MAX_REJECTION_CHARS;
+use crate::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_REJECTION_CHARS};
+use crate::model::Probe;
 use crate::run::excerpt::AnswerExcerpt;
-use crate::run::http::{failure_of, judge, prepare};
+use crate::run::http::{ask_probe, failure_of, judge, prepare, span_of};
 use crate::scope::Scope;
 use crate::template::Template;
 use crate::turns::evaluate_fairly;
@@ -123,14 +126,13 @@ impl EntityDocument {
             Ok(action) => action,
             Err(failure) => return OperationEnd::Failed(failure),
         };
-        // Unless the document says that repeating it is harmless, what a broken answer leaves behind is not known.
-        let declared = self.workflow.find_step(step).and_then(|step| step.idempotent.as_ref());
-        let in_doubt = declared.and_then(|field| field.find(requester)) != Some(&true);
+        // A broken answer and a 5xx may have happened, whatever class the document declares: the class says what is done about it.
+        let may_have_happened = true;
         let answer = match answer {
             Ok(answer) => answer,
-            Err(fault) => return OperationEnd::Failed(failure_of(fault, excerpt, in_doubt)),
+            Err(fault) => return OperationEnd::Failed(failure_of(fault, excerpt, may_have_happened)),
         };
-        match judge(&action.request, excerpt, &answer, in_doubt) {
+        match judge(&action.request, excerpt, &answer, may_have_happened) {
             Ok(response) => read_done(action, call, response),
             Err(failure) if is_rejection(action, answer.status) => {
                 OperationEnd::Rejected(told_by_service(excerpt, &answer, &failure))
@@ -139,19 +141,53 @@ impl EntityDocument {
         }
     }
 
-    /// All of it: fills the request in, sends it, and reads the answer.
-    pub async fn call_http(
+    /// How long the request of a step may take, and its answer be read; zero if its action is none.
+    pub fn action_timeout(&self, step: &str, requester: Option<&Name>) -> Duration {
+        self.get_request(step, requester)
+            .map_or(Duration::ZERO, |action| span_of(action.timeout) + HTTP_GRACE)
+    }
+
+    /// How long after the last moment at which the action of a step could have been sent a "did not happen" of its probe counts. `None` if it has no probe.
+    pub fn probe_settle(&self, step: &str, requester: Option<&Name>) -> Option<Duration> {
+        self.find_probe(step, requester)?;
+        // By default longer than the request, and whatever the provider does after it, may take.
+        Some(self.action_timeout(step, requester).max(DEFAULT_HTTP_TIMEOUT) * 2)
+    }
+
+    /// Asks the provider whether the action of a step happened, by the effect key. What cannot be asked or understood is unknown.
+    pub async fn probe(
         &self,
         step: &str,
         requester: Option<&Name>,
         call: &EntityCall,
         key: &str,
         hands: WorkspaceHands<'_>,
+    ) -> Probed<Value> {
+        match self.find_probe(step, requester) {
+            Some(probe) => ask_probe(hands, probe, key, &call.scope(), Hold::unlimited()).await,
+            None => Probed::Unknown,
+        }
+    }
+
+    fn find_probe(&self, step: &str, requester: Option<&Name>) -> Option<&Probe> {
+        of(&self.find_details(step)?.probe, requester)
+    }
+
+    /// All of it: fills the request in, sends it while the right to it is held, under the number of the holder, and reads the answer.
+    pub async fn call_http(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        call: &EntityCall,
+        key: &str,
+        right: (Hold, u64),
+        hands: WorkspaceHands<'_>,
     ) -> OperationEnd {
         match self.plan_http(step, requester, call, key, hands).await {
             Ok(sent) => {
+                let (hold, fence) = right;
                 let excerpt = sent.excerpt.clone();
-                let answer = hands.send(sent).await;
+                let answer = hands.send(sent.held_by(hold, fence)).await;
                 let judge = || self.judge_answer(step, requester, call, &excerpt, answer.clone());
                 evaluate_fairly(hands.workspace(), judge).await
             }
@@ -329,7 +365,7 @@ fn read_done(action: &ActionRequest, call: &EntityCall, response: Value) -> Oper
     let body = response.get("body").cloned().unwrap_or(Value::Null);
     let unusable = |why: String| {
         let text = format!("it happened, and its answer could not be used: {why}");
-        OperationEnd::Failed(Failure::unknown(text).with_code("expression_failed"))
+        OperationEnd::Failed(Failure::unknown(text).with_code(ANSWER_UNUSABLE))
     };
     let scope = call.scope().with("result", body.clone()).with("response", response);
     let rendered = |template: &Template| template.render(&scope).map_err(|failed| failed.0);

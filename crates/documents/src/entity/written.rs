@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hapax_engine::model::{ClaimTo, EntityStep, Home, Name, PerRequester, RevertRule, TableRef};
+use hapax_engine::model::{
+    ClaimTo, EntityStep, Home, Irreversible, Name, PerRequester, RevertRule, TableRef,
+};
 use serde::{Serialize, Serializer};
 
 use super::{
     ActionRequest, AfterEffect, AfterRequest, EntityDocument, RunOf, StepAction, StepDetails, Validation,
 };
-use crate::model::Request;
+use crate::model::{Probe, Request};
 use crate::span::Span;
 use crate::template::Template;
 
@@ -64,6 +66,24 @@ enum Per<T> {
     By(BTreeMap<String, T>),
 }
 
+/// `irreversible`: `true` means `once`, and is what it is written as.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Repeat {
+    Flag(bool),
+    Word(&'static str),
+}
+
+impl From<Irreversible> for Repeat {
+    fn from(irreversible: Irreversible) -> Self {
+        match irreversible {
+            Irreversible::No => Repeat::Flag(false),
+            Irreversible::Once => Repeat::Flag(true),
+            Irreversible::Each => Repeat::Word(Irreversible::Each.as_str()),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Step<'a> {
     step_id: u32,
@@ -81,7 +101,11 @@ struct Step<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     recovery: Option<Per<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    irreversible: Option<Per<bool>>,
+    irreversible: Option<Per<Repeat>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency: Option<Per<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probe: Option<Per<&'a Probe>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<Per<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,7 +173,9 @@ fn step_of<'a>(step: &'a EntityStep, details: &'a StepDetails) -> Step<'a> {
         validation: maybe(&details.validation, |list| one_or_more(list, |validation| validation)),
         effect: maybe(&step.idempotent, |is| if *is { "idempotent" } else { "non_idempotent" }),
         recovery: maybe(&step.recovery, |recovery| recovery.as_str()),
-        irreversible: maybe(&step.irreversible, |is| *is),
+        irreversible: maybe(&step.irreversible, |irreversible| Repeat::from(*irreversible)),
+        idempotency: maybe(&step.key_required, |is| if *is { "required" } else { "optional" }),
+        probe: maybe(&details.probe, |probe| probe),
         retry: maybe(&step.retry, |retry| retry.as_str()),
         success_after_effect: maybe(&details.success_after_effect, |after| after),
         failure_after_effect: maybe(&details.failure_after_effect, |after| after),

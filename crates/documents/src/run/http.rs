@@ -44,35 +44,45 @@ impl Runner<'_> {
         self.arranged(taken, step, &http.effect, scope).await
     }
 
-    /// What the provider says became of an effect. What cannot be asked or understood is not known.
+    /// What the provider says became of an effect.
     pub(super) async fn probe(self, probe: &Probe, key: String, scope: &Scope) -> Probed<Value> {
-        let scope = scope.with("key", Value::String(key.clone()));
-        let call = match prepare(self.own_hands(), &probe.request, &scope, &key, probe.timeout).await {
-            Ok(call) => call,
-            Err(_) => return Probed::Unknown,
-        };
-        let call = HttpCall { hold: self.ctx.hold(), ..call };
-        let Ok(answer) = self.own_hands().send(call).await else { return Probed::Unknown };
-        let response = response_of(&answer);
-        let scope = scope.with("response", response.clone());
-        let judge = || {
-            if probe.happened.holds(&scope) == Ok(true) {
-                let output = match &probe.output {
-                    Some(output) => output.render(&scope).ok(),
-                    None => response.get("body").cloned(),
-                };
-                return output.map_or(Probed::Unknown, Probed::Happened);
-            }
-            match probe.did_not_happen.as_ref().map(|did_not| did_not.holds(&scope)) {
-                Some(Ok(true)) => Probed::DidNotHappen,
-                _ => Probed::Unknown,
-            }
-        };
-        evaluate_fairly(self.ctx.workspace(), judge).await
+        ask_probe(self.own_hands(), probe, &key, scope, self.ctx.hold()).await
     }
 }
 
-pub(super) fn span_of(timeout: Option<Span>) -> Duration {
+/// Asks the provider what became of the effect with this key. What cannot be asked or understood is unknown.
+pub(crate) async fn ask_probe(
+    hands: WorkspaceHands<'_>,
+    probe: &Probe,
+    key: &str,
+    scope: &Scope,
+    hold: Hold,
+) -> Probed<Value> {
+    let scope = scope.with("key", Value::String(key.to_owned()));
+    let call = match prepare(hands, &probe.request, &scope, key, probe.timeout).await {
+        Ok(call) => call,
+        Err(_) => return Probed::Unknown,
+    };
+    let Ok(answer) = hands.send(HttpCall { hold, ..call }).await else { return Probed::Unknown };
+    let response = response_of(&answer);
+    let scope = scope.with("response", response.clone());
+    let judge = || {
+        if probe.happened.holds(&scope) == Ok(true) {
+            let output = match &probe.output {
+                Some(output) => output.render(&scope).ok(),
+                None => response.get("body").cloned(),
+            };
+            return output.map_or(Probed::Unknown, Probed::Happened);
+        }
+        match probe.did_not_happen.as_ref().map(|did_not| did_not.holds(&scope)) {
+            Some(Ok(true)) => Probed::DidNotHappen,
+            _ => Probed::Unknown,
+        }
+    };
+    evaluate_fairly(hands.workspace(), judge).await
+}
+
+pub(crate) fn span_of(timeout: Option<Span>) -> Duration {
     timeout.map_or(DEFAULT_HTTP_TIMEOUT, Span::get)
 }
 

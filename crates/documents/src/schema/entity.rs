@@ -109,6 +109,16 @@ fn request(more: &[&str]) -> Value {
     object(Value::Object(properties), &["method", "url"])
 }
 
+fn probe() -> Value {
+    let fields = fields::REQUEST.iter().chain(fields::PROBE);
+    let described = |name: &&str| match *name {
+        "success" | "retryable" => reference("answers"),
+        name => super::field("probe", name),
+    };
+    let properties: Map<String, Value> = fields.map(|name| (name.to_string(), described(name))).collect();
+    object(Value::Object(properties), fields::PROBES)
+}
+
 /// One value, or one for each requester.
 fn per_requester(value: Value) -> Value {
     json!({ "anyOf": [value, {
@@ -133,7 +143,9 @@ fn step() -> Value {
             "validation": per_requester(reference("validations")),
             "effect": per_requester(json!({ "enum": ["idempotent", "non_idempotent"] })),
             "recovery": per_requester(json!({ "enum": ["revert", "hold"] })),
-            "irreversible": per_requester(json!({ "type": "boolean" })),
+            "irreversible": per_requester(json!({ "enum": [false, true, "once", "each"], "default": false })),
+            "idempotency": per_requester(json!({ "enum": ["optional", "required"], "default": "optional" })),
+            "probe": per_requester(probe()),
             "retry": per_requester(json!({ "enum": ["refused", "returns"] })),
             "success_after_effect": per_requester(reference("after_effect")),
             "failure_after_effect": per_requester(reference("after_effect")),

@@ -183,6 +183,9 @@ impl World {
             recovery: view.recovery,
             retry: view.retry,
             irreversible: view.irreversible,
+            has_effect: true,
+            document: None,
+            grace: Default::default(),
             overridden: None,
             seen: self.entity.version,
             run: None,
@@ -211,6 +214,7 @@ impl World {
             attempt,
             by,
             end,
+            tries: None,
             posts: Vec::new(),
             notes: Vec::new(),
         };

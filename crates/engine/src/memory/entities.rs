@@ -7,12 +7,13 @@ use super::state::State;
 use crate::limits::{MAX_HEARD, MAX_PAGE, MAX_STALE_CLAIMS};
 use crate::model::{
     BeginFacts, BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home,
-    IdempotencyKey, Name, Operation, OperationBegun, OperationId, OperationState, OwnerId, TableRef,
-    Timestamp, Version, WorkspaceId, decide_begin_operation, decide_finish_operation,
+    IdempotencyKey, ItemKind, Name, Operation, OperationBegun, OperationId, OperationState, OwnerId,
+    TableRef, Timestamp, Version, WorkspaceId, decide_begin_operation, decide_finish_operation,
 };
 use crate::store::{
-    CreatedEntity, EntityBook, HeldOperation, ListEntities, ListEntityNotes, ListOperations, NewEntity,
-    PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays, Store, StoreError, StoreResult,
+    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
+    ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays,
+    Store, StoreError, StoreResult,
 };
 
 impl MemoryStore {
@@ -95,7 +96,11 @@ impl State {
             true => self.operations.values().filter(of_step).max_by_key(|other| other.seniority()).cloned(),
             false => None,
         };
-        let begun = decide_begin_operation(&request, BeginFacts { known, entity, holder, last }, now);
+        let item =
+            request.document.as_ref().map(|document| (ItemKind::EntityWorkflow, document.item.clone()));
+        let document = item.and_then(|item| self.items.get(&item)).map(|item| item.version);
+        let facts = BeginFacts { known, entity, holder, last, document };
+        let begun = decide_begin_operation(&request, facts, now);
         if let OperationBegun::Begun { operation, entity, notes } = &begun {
             if operation.claim.is_some() {
                 self.put_entity(workspace, &request.home, entity.clone())?;
@@ -229,6 +234,54 @@ impl EntityBook for MemoryStore {
         stale.sort_by_key(|operation| (operation.state.at(), operation.id));
         stale.truncate(limit.clamp(1, MAX_STALE_CLAIMS));
         Ok(stale)
+    }
+
+    async fn list_doubted_operations(
+        &self,
+        module: &Name,
+        after: Option<(Timestamp, OperationId)>,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let state = self.state();
+        let place = |operation: &Operation| (operation.state.at(), operation.id);
+        let is_asked_for = |operation: &&Operation| {
+            matches!(operation.state, OperationState::InDoubt { .. })
+                && operation.module == *module
+                && after.is_none_or(|after| place(operation) > after)
+        };
+        let mut doubted: Vec<Operation> = state.operations.values().filter(is_asked_for).cloned().collect();
+        doubted.sort_by_key(place);
+        doubted.truncate(limit.clamp(1, MAX_STALE_CLAIMS));
+        Ok(doubted)
+    }
+
+    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
+        let state = self.state();
+        let pending =
+            state.operations.values().filter(|one| matches!(one.state, OperationState::Pending { .. }));
+        let open: std::collections::BTreeSet<OpenClaim> = pending
+            .filter_map(|operation| {
+                let claim_into = operation.claim.as_ref()?.into.clone();
+                let (module, workflow) = (operation.module.clone(), operation.workflow.clone());
+                Some(OpenClaim { module, workflow, claim_into })
+            })
+            .collect();
+        Ok(open.into_iter().take(limit.clamp(1, MAX_PAGE)).collect())
+    }
+
+    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+        let state = self.state();
+        let FindLatest { workspace, entity, steps } = request;
+        let holder = state.holders.get(&(workspace.clone(), entity.clone()));
+        let holder = holder.and_then(|holder| state.operation(&workspace, *holder));
+        let of_step = |step: &Name| {
+            let of_step = state.operations.values().filter(|operation| {
+                operation.workspace == workspace && operation.entity == entity && operation.step == *step
+            });
+            of_step.max_by_key(|operation| operation.seniority()).cloned()
+        };
+        let last = steps.iter().take(MAX_PAGE).filter_map(of_step).collect();
+        Ok(LatestOperations { holder, last })
     }
 
     async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>> {

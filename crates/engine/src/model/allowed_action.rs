@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::{
-    Entity, EntityWorkflow, Name, Operation, OperationId, OperationState, OperationStatus, Timestamp,
+    Entity, EntityWorkflow, Irreversible, Name, Operation, OperationId, OperationState, OperationStatus,
+    Timestamp,
 };
 
 /// A step, and whether it may be taken now.
@@ -54,9 +55,9 @@ pub enum Hindrance {
         /// The transient status it is in.
         status: Name,
     },
-    /// It may have happened, and cannot be taken back: a manager must say that it is to be done.
+    /// It is done, or may be, and cannot be taken back: only a manager can have it done again.
     OverrideRequired {
-        /// The operation that may have done it.
+        /// The operation that did it, or may have.
         operation: OperationId,
     },
 }
@@ -103,7 +104,7 @@ impl fmt::Display for Hindrance {
             Hindrance::OverrideRequired { operation } => {
                 write!(
                     f,
-                    "{operation} may have done it, and it cannot be taken back: a manager must say that it is to be done"
+                    "{operation} did it or may have, and it cannot be taken back: only a manager can have it done again"
                 )
             }
         }
@@ -132,14 +133,14 @@ pub fn allowed_actions(
                 Some(Hindrance::OtherStatus { is: entity.status.clone(), applies: view.status.clone() })
             }
             None => earlier
-                .filter(|earlier| view.irreversible && earlier.may_have_happened())
+                .filter(|earlier| view.irreversible == Irreversible::Once && earlier.needs_override())
                 .map(|earlier| Hindrance::OverrideRequired { operation: earlier.id }),
         };
         actions.push(AllowedAction {
             step_id: step.id,
             step: step.key.clone(),
             to: view.successful_state,
-            irreversible: view.irreversible,
+            irreversible: view.irreversible.is_irreversible(),
             hindrance,
         });
     }

@@ -214,7 +214,7 @@ fn check_step(at: usize, step: &EntityStep, found: &mut Findings<'_>) {
             );
             found.add(EntityRule::UnprotectedEffect, place(at, "effect", requester), message);
         }
-        if view.irreversible && view.claim.is_some() && view.recovery == Recovery::Revert {
+        if view.irreversible.is_irreversible() && view.claim.is_some() && view.recovery == Recovery::Revert {
             let message = format!(
                 "{} cannot be taken back, yet after a crash the janitor makes it possible again: recovery: hold shows it to people instead",
                 step.key
@@ -319,10 +319,7 @@ fn check_graph(workflow: &EntityWorkflow, found: &mut Findings<'_>) {
             edges.entry(&claim.into).or_default().extend([&view.successful_state, &claim.revert_to]);
         }
     }
-    let mut open: Vec<&Name> = workflow.initial.iter().collect();
-    if open.is_empty() {
-        open.extend(workflow.status_types.first());
-    }
+    let mut open: Vec<&Name> = workflow.initial_statuses().iter().collect();
     let mut reached: BTreeSet<&Name> = open.iter().copied().collect();
     while let Some(status) = open.pop() {
         for next in edges.get(status).into_iter().flatten() {

@@ -1,6 +1,7 @@
 //! Entity workflows: which statuses a business object knows, and which configured steps move it between them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::{Home, Invalid, Name};
 
@@ -17,7 +18,7 @@ pub struct EntityWorkflow {
     pub home: Home,
     /// Every status there is.
     pub status_types: Vec<Name>,
-    /// Statuses a thing may begin in; if empty, the first of all, though it may be made in any that is not transient.
+    /// Statuses in which an entity may be created. If empty, only the first of `status_types`.
     pub initial: Vec<Name>,
     /// Where a claim goes back to.
     pub revert_rule: RevertRule,
@@ -77,10 +78,12 @@ pub struct EntityStep {
     pub action: Option<PerRequester<Action>>,
     /// The status held while it does it, and where that goes back to.
     pub claim: Option<PerRequester<ClaimTo>>,
-    /// What becomes of a claim whose holder vanished.
+    /// What becomes of a claim whose holder vanished. Absent: `hold` if the action is declared not to be idempotent, else `revert`.
     pub recovery: Option<PerRequester<Recovery>>,
-    /// May it be repeated by somebody who only thinks that it did not happen? If irreversible, only by a manager.
-    pub irreversible: Option<PerRequester<bool>>,
+    /// May it be done again once it is done, or may be? Absent: it is reversible.
+    pub irreversible: Option<PerRequester<Irreversible>>,
+    /// Must callers name an idempotency key?
+    pub key_required: Option<PerRequester<bool>>,
     /// What a caller is told who asks again after it was done.
     pub retry: Option<PerRequester<RetryAnswer>>,
     /// Told by the outbox once it is done.
@@ -141,6 +144,37 @@ impl Recovery {
     }
 }
 
+/// Whether a step whose effect cannot be taken back may be done again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Irreversible {
+    /// Its effect can be taken back.
+    #[default]
+    No,
+    /// Once per entity: when it is done, or may be, only a manager's override does it again.
+    Once,
+    /// It may be done wherever the status allows.
+    Each,
+}
+
+impl Irreversible {
+    /// As documents spell it; `true` means `once`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Irreversible::No => "false",
+            Irreversible::Once => "once",
+            Irreversible::Each => "each",
+        }
+    }
+
+    /// Is its effect one that cannot be taken back?
+    pub const fn is_irreversible(self) -> bool {
+        match self {
+            Irreversible::No => false,
+            Irreversible::Once | Irreversible::Each => true,
+        }
+    }
+}
+
 /// What a caller is told who asks for a step that was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RetryAnswer {
@@ -179,8 +213,12 @@ pub struct StepView {
     pub claim: Option<ClaimTo>,
     /// What becomes of a claim whose holder vanished.
     pub recovery: Recovery,
-    /// Is it irreversible?
-    pub irreversible: bool,
+    /// May it be done again once it is done, or may be?
+    pub irreversible: Irreversible,
+    /// Is its action declared not to be idempotent? Then it is never run again by itself.
+    pub non_idempotent: bool,
+    /// Must callers name an idempotency key?
+    pub key_required: bool,
     /// What a caller is told who asks again.
     pub retry: RetryAnswer,
     /// Told once it is done.
@@ -220,6 +258,7 @@ impl EntityStep {
             claim: None,
             recovery: None,
             irreversible: None,
+            key_required: None,
             retry: None,
             success_after_effect: None,
             failure_after_effect: None,
@@ -230,6 +269,14 @@ impl EntityStep {
     /// The same, doing this, whoever asks.
     pub fn doing(self, action: Action) -> Self {
         EntityStep { action: Some(PerRequester::All(action)), ..self }
+    }
+
+    /// Does the action of a view reach outside the transaction that records its end?
+    pub(crate) fn has_effect(view: &StepView) -> bool {
+        match &view.action {
+            None | Some(Action::Workflow(_)) | Some(Action::Handler { transaction: true, .. }) => false,
+            Some(Action::Hosted(_) | Action::Handler { .. }) => true,
+        }
     }
 
     /// The same, claimed so, whoever asks.
@@ -247,13 +294,21 @@ impl EntityStep {
         if self.action.is_some() && action.is_none() {
             return None;
         }
+        let non_idempotent = of(&self.idempotent, requester) == Some(&false);
+        // Whether it happened before the crash is not for a janitor to guess.
+        let recovery = match non_idempotent {
+            true => Recovery::Hold,
+            false => Recovery::Revert,
+        };
         Some(StepView {
             status: self.status.find(requester)?.clone(),
             successful_state: self.successful_state.find(requester)?.clone(),
             action,
             claim: of(&self.claim, requester).cloned(),
-            recovery: of(&self.recovery, requester).copied().unwrap_or_default(),
+            recovery: of(&self.recovery, requester).copied().unwrap_or(recovery),
             irreversible: of(&self.irreversible, requester).copied().unwrap_or_default(),
+            non_idempotent,
+            key_required: of(&self.key_required, requester).copied().unwrap_or_default(),
             retry: of(&self.retry, requester).copied().unwrap_or_default(),
             success_after_effect: of(&self.success_after_effect, requester).cloned(),
             failure_after_effect: of(&self.failure_after_effect, requester).cloned(),
@@ -271,6 +326,7 @@ impl EntityStep {
             .chain(of(self.claim.as_ref()))
             .chain(of(self.recovery.as_ref()))
             .chain(of(self.irreversible.as_ref()))
+            .chain(of(self.key_required.as_ref()))
             .chain(of(self.retry.as_ref()))
             .chain(of(self.success_after_effect.as_ref()))
             .chain(of(self.failure_after_effect.as_ref()))
@@ -328,10 +384,23 @@ impl EntityWorkflow {
         if self.is_transient(status) {
             return Err(format!("nothing begins in {status}: only a claim leads there"));
         }
-        if !self.initial.is_empty() && !self.initial.contains(status) {
-            return Err(format!("{} begins in {}, not in {status}", self.entity, listed(&self.initial)));
+        let initial = self.initial_statuses();
+        if !initial.contains(status) {
+            return Err(format!(
+                "{} begins in {}, not in {status}; name the statuses it may begin in as `initial`",
+                self.entity,
+                listed(initial)
+            ));
         }
         Ok(())
+    }
+
+    /// Statuses in which an entity may be created.
+    pub fn initial_statuses(&self) -> &[Name] {
+        match self.initial.is_empty() {
+            true => self.status_types.get(..1).unwrap_or_default(),
+            false => &self.initial,
+        }
     }
 
     /// Is the status one that only claims lead into?
@@ -346,21 +415,39 @@ impl EntityWorkflow {
         }
         let claim = self.claims().into_iter().next()?;
         let (workflow, module) = (self.name.clone(), self.module.clone());
-        Some(UncoveredClaim { workflow, module, claim_into: claim.into.clone() })
+        Some(UncoveredClaim { workflow, module, claim_into: claim.into.clone(), is_open: false })
     }
 }
 
 /// A transient status that nobody would free after a crash.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "entity workflow {workflow} claims into {claim_into}, but module {module} has no janitor that would free it after a crash: \
-     give the module {module} a janitor, or take the claim out of the workflow"
-)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UncoveredClaim {
-    /// The workflow that declares it.
+    /// The workflow that declares it, or declared it when an operation claimed it.
     pub workflow: Name,
     /// The module that has no janitor.
     pub module: Name,
     /// The status.
     pub claim_into: Name,
+    /// Does an operation hold it now? Otherwise the workflow only declares it.
+    pub is_open: bool,
+}
+
+impl std::error::Error for UncoveredClaim {}
+
+impl fmt::Display for UncoveredClaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UncoveredClaim { workflow, module, claim_into, is_open } = self;
+        match is_open {
+            false => write!(
+                f,
+                "entity workflow {workflow} claims into {claim_into}, but module {module} has no janitor that would free it after a crash: \
+                 give the module {module} a janitor, or take the claim out of the workflow"
+            ),
+            true => write!(
+                f,
+                "an operation of entity workflow {workflow} holds {claim_into}, but module {module} has no janitor that would free it: \
+                 give the module {module} a janitor until the operation is over"
+            ),
+        }
+    }
 }

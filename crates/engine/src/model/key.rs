@@ -54,6 +54,18 @@ key! {
     EntityId, "entity id"
 }
 
+impl EntityId {
+    /// Refuses what cannot stand in an address: `.` and `..` as a part of a path mean something else.
+    pub fn check_addressable(&self) -> Result<(), Invalid> {
+        match self.as_str() {
+            dots @ ("." | "..") => {
+                Err(Invalid::Id { what: "entity id that can stand in an address", given: dots.into() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What a key names; the same text may name one thing of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {

@@ -1,5 +1,7 @@
 //! Operations: each one requested transition of an entity, from the claim to what became of it.
 
+use std::time::Duration;
+
 use super::{
     Actor, ClaimTo, EffectKey, EntityRef, Evidence, Failure, Fence, Fingerprint, Generation, Home,
     IdempotencyKey, Name, Note, Noted, OperationId, OwnerId, Payload, Recovery, RunId, Timestamp, Version,
@@ -43,6 +45,20 @@ pub struct Operation {
     pub recovery: Recovery,
     /// Can what it does not be taken back?
     pub irreversible: bool,
+    /// Version of the document it began under. `None` if its workflow is code.
+    pub document: Option<Version>,
+    /// The operation whose effect key its action carries: its own, or an earlier one whose effect it continues.
+    pub effect_of: OperationId,
+    /// An earlier attempt or operation under the same effect key may have happened.
+    pub may_repeat: bool,
+    /// An earlier operation of the same step on the same entity was done.
+    pub done_before: bool,
+    /// How long after its holder was last heard of its action may still take effect. No janitor touches it before.
+    pub grace: Duration,
+    /// How often its action was entered in the current attempt. 0 if it has no effect outside the store, or is carried out by a run.
+    pub tries: u32,
+    /// How often the action was entered under its effect key before.
+    pub tries_before: u32,
     /// The run that carries it out, if a run does: then it is the run that says how it ends, not whether its holder lives.
     pub run: Option<RunId>,
     /// The version the entity had when it began, after the claim.
@@ -86,12 +102,14 @@ pub enum OperationState {
         /// Why.
         failure: Failure,
     },
-    /// Its holder vanished, and what it had claimed was given back.
+    /// What it had claimed was given back, because its holder vanished or because it is known not to have happened.
     Reverted {
         /// When.
         at: Timestamp,
+        /// A probe or a person found out that its action did not happen.
+        settled: bool,
     },
-    /// Its holder vanished, and nobody knows whether the action happened; the claim is held until people decide.
+    /// Nobody knows whether the action happened. The claim is held until a probe or people decide.
     InDoubt {
         /// Since when.
         since: Timestamp,
@@ -175,7 +193,7 @@ impl OperationState {
             | OperationState::Done { at, .. }
             | OperationState::Rejected { at, .. }
             | OperationState::Failed { at, .. }
-            | OperationState::Reverted { at }
+            | OperationState::Reverted { at, .. }
             | OperationState::InDoubt { since: at } => *at,
         }
     }
@@ -204,24 +222,46 @@ impl Operation {
         is_old && is_all_told && self.seniority() < newest_of_step
     }
 
-    /// May its action have happened, although it is not recorded as done?
-    pub fn may_have_happened(&self) -> bool {
+    /// Is it still unknown whether an effect under its key happened? A result, a probe or a ruling answers the question for the whole key. A failure or a
+    /// rejection of a later operation does not: it says nothing about the earlier ones.
+    pub fn leaves_doubt(&self) -> bool {
         match &self.state {
-            OperationState::Pending { .. }
-            | OperationState::Reverted { .. }
-            | OperationState::InDoubt { .. } => true,
-            OperationState::Failed { failure, .. } => failure.class() == super::FailureClass::Unknown,
-            OperationState::Done { .. } | OperationState::Rejected { .. } => false,
+            OperationState::Pending { .. } | OperationState::InDoubt { .. } => true,
+            OperationState::Reverted { settled, .. } => !settled,
+            OperationState::Failed { failure, .. } => {
+                let has_effect = self.tries > 0 || self.run.is_some();
+                self.may_repeat || (has_effect && failure.class() == super::FailureClass::Unknown)
+            }
+            OperationState::Rejected { .. } => self.may_repeat,
+            OperationState::Done { .. } => false,
         }
     }
 
-    /// What its action carries to the outside world: the same over its attempts.
+    /// Was the step done, by it or before it?
+    pub fn is_done(&self) -> bool {
+        self.done_before || matches!(self.state, OperationState::Done { .. })
+    }
+
+    /// Must a manager say so before a step that is irreversible `once` is taken after it?
+    pub fn needs_override(&self) -> bool {
+        self.is_done() || self.leaves_doubt()
+    }
+
+    /// Does a new operation with this fingerprint act under its effect key? A claimed step has one effect at a time, so the next operation continues what may
+    /// have happened, or what is known not to have. An unclaimed step may have many at once: only the same request continues one that has ended.
+    pub fn is_continued_by(&self, is_claimed: bool, fingerprint: &Fingerprint) -> bool {
+        let is_open = self.leaves_doubt() || matches!(self.state, OperationState::Reverted { .. });
+        let is_same = self.fingerprint == *fingerprint && self.state.status().has_ended();
+        is_open && (is_claimed || is_same)
+    }
+
+    /// What its action carries to the outside world: the same over its attempts, and over operations that continue its effect.
     pub fn effect_key(&self) -> EffectKey {
-        EffectKey::of_operation(self.id, self.step.as_str())
+        EffectKey::of_operation(self.effect_of, self.step.as_str())
     }
 }
 
-/// How an operation ends, or comes to stand still.
+/// What becomes of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperationEnd {
     /// The action did it.
@@ -237,8 +277,12 @@ pub enum OperationEnd {
     Failed(Failure),
     /// Its holder vanished: what it claimed is given back.
     Reverted,
-    /// Its holder vanished: it is left for people to look at.
+    /// A probe or a person says that it did not happen: what it claimed is given back.
+    DidNotHappen,
+    /// Nobody knows whether it happened: it is left for a probe or people to decide.
     InDoubt,
+    /// Nobody knows whether it happened: the holder is about to enter the action again, under the same effect key.
+    TryAgain,
 }
 
 /// Something that was seen, done or said about an entity, beyond what its operations tell by themselves. Never changed.

@@ -1,9 +1,11 @@
 //! How operations begin and end: the claim before the action, and the guarded write after it.
 
+use std::time::Duration;
+
 use super::{
-    Actor, ClaimTo, Entity, EntityNote, EntityRef, Fingerprint, Home, IdempotencyKey, Invalid, Name, Noted,
-    Operation, OperationEnd, OperationId, OperationState, OwnerId, Payload, Post, Recovery, RetryAnswer,
-    RunId, Timestamp, Version, WorkspaceId, merge_data,
+    Actor, ClaimTo, Entity, EntityNote, EntityRef, Fingerprint, Home, IdempotencyKey, Invalid, Irreversible,
+    Name, Noted, Operation, OperationEnd, OperationId, OperationState, OwnerId, Payload, Post, Recovery,
+    RetryAnswer, RunId, Timestamp, Version, WorkspaceId, merge_data,
 };
 
 /// A transition that somebody asks for, with all that the configured step says about it.
@@ -45,10 +47,16 @@ pub struct BeginOperation {
     pub recovery: Recovery,
     /// What a caller is told who asks again after it was done.
     pub retry: RetryAnswer,
-    /// Can what it does not be taken back?
-    pub irreversible: bool,
+    /// May it be done again once it is done, or may be?
+    pub irreversible: Irreversible,
+    /// Does its action reach outside the transaction that records its end? Not if it has none, shares the transaction, or is a run, which has effects of its own.
+    pub has_effect: bool,
     /// A manager's word that it is to be done although it may have happened.
     pub overridden: Option<Override>,
+    /// The document that the request follows. `None` if the workflow is code.
+    pub document: Option<DocumentRef>,
+    /// How long after its holder was last heard of its action may still take effect. No janitor touches it before.
+    pub grace: Duration,
     /// The version of the entity that was looked at and found fit.
     pub seen: Version,
     /// The run that will carry it out, if a run does.
@@ -66,6 +74,15 @@ pub struct Override {
     pub reason: String,
 }
 
+/// One version of an entity workflow in the catalog ([`super::ItemKind::EntityWorkflow`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentRef {
+    /// Id of the item.
+    pub item: Name,
+    /// Version of the item.
+    pub version: Version,
+}
+
 /// What a store knows that bears on whether an operation may begin.
 #[derive(Debug, Clone, Default)]
 pub struct BeginFacts {
@@ -77,6 +94,8 @@ pub struct BeginFacts {
     pub holder: Option<Operation>,
     /// The newest operation of the same step on the entity ([`Operation::seniority`]). Only needed if [`BeginOperation::asks_for_last`].
     pub last: Option<Operation>,
+    /// Version of the document now. It must not change before the operation is committed. Only needed if the request names a document.
+    pub document: Option<Version>,
 }
 
 /// What a request to begin came to.
@@ -102,6 +121,8 @@ pub enum OperationBegun {
     NotAllowed(Entity),
     /// It is irreversible and may have happened, by this operation: only a manager may have it done.
     OverrideRequired(Box<Operation>),
+    /// The document was replaced: begin again under this version of it. `None` if there is no document any more.
+    DocumentChanged(Option<Version>),
     /// The entity is no longer as it was when it was looked at: look again.
     Stale(Entity),
     /// There is no such entity.
@@ -111,13 +132,21 @@ pub enum OperationBegun {
 impl BeginOperation {
     /// Must a store look for the newest operation of the same step before it decides?
     pub fn asks_for_last(&self, entity: &Entity) -> bool {
-        self.irreversible || (self.retry == RetryAnswer::Returns && !self.from.contains(&entity.status))
+        self.may_ask_for_last()
+            && (self.has_effect
+                || self.irreversible == Irreversible::Once
+                || !self.from.contains(&entity.status))
+    }
+
+    /// May it, whatever status the entity has?
+    pub fn may_ask_for_last(&self) -> bool {
+        self.has_effect || self.irreversible == Irreversible::Once || self.retry == RetryAnswer::Returns
     }
 }
 
 /// Decides whether an operation begins. A store writes the operation and the entity of `Begun`, and nothing else.
 pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: Timestamp) -> OperationBegun {
-    let BeginFacts { known, entity, holder, last } = facts;
+    let BeginFacts { known, entity, holder, last, document } = facts;
     let mut before = None;
     if let Some(known) = known {
         if known.fingerprint != request.fingerprint {
@@ -141,6 +170,9 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
             | OperationState::Failed { .. }
             | OperationState::InDoubt { .. } => return OperationBegun::Recorded(Box::new(known)),
         }
+    }
+    if request.document.as_ref().is_some_and(|seen| document != Some(seen.version)) {
+        return OperationBegun::DocumentChanged(document);
     }
     let Some(mut entity) = entity else { return OperationBegun::NoSuchEntity };
     if holder.is_some() {
@@ -168,11 +200,30 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
         let (workspace, entity) = (request.workspace.clone(), request.entity.clone());
         notes.push(EntityNote { workspace, entity, operation: Some(id), at: now, by, what, evidence: None });
     };
-    if let Some(last) = last.filter(|last| request.irreversible && last.may_have_happened()) {
-        let Some(word) = &request.overridden else { return OperationBegun::OverrideRequired(Box::new(last)) };
-        let what = Noted::Overridden { operation: last.id.to_string(), reason: word.reason.clone() };
-        note(Some(word.by.clone()), what);
+    let is_barred = |last: &Operation| request.irreversible == Irreversible::Once && last.needs_override();
+    let mut is_new_effect = false;
+    match (&request.overridden, &last) {
+        (None, Some(last)) if is_barred(last) => {
+            return OperationBegun::OverrideRequired(Box::new(last.clone()));
+        }
+        (Some(word), Some(last)) if is_barred(last) || last.leaves_doubt() => {
+            is_new_effect = true;
+            let what = Noted::Overridden { operation: last.id.to_string(), reason: word.reason.clone() };
+            note(Some(word.by.clone()), what);
+        }
+        _ => {}
     }
+    let continues = |last: &&Operation| {
+        !is_new_effect
+            && request.has_effect
+            && last.is_continued_by(request.claim.is_some(), &request.fingerprint)
+    };
+    // An operation that is tried again keeps its own key.
+    let continued = before.as_ref().or_else(|| last.as_ref().filter(continues));
+    let effect_of = continued.map_or(id, |continued| continued.effect_of);
+    let may_repeat = continued.is_some_and(Operation::leaves_doubt);
+    let done_before = last.as_ref().is_some_and(Operation::is_done)
+        || before.as_ref().is_some_and(|before| before.done_before);
     if before.is_some() {
         note(None, Noted::TriedAgain { attempt });
     }
@@ -198,7 +249,14 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
         to: request.to.clone(),
         claim: request.claim.clone(),
         recovery: request.recovery,
-        irreversible: request.irreversible,
+        irreversible: request.irreversible.is_irreversible(),
+        document: request.document.as_ref().map(|document| document.version),
+        effect_of,
+        may_repeat,
+        done_before,
+        grace: request.grace,
+        tries: u32::from(request.has_effect),
+        tries_before: continued.map_or(0, |continued| continued.tries_before + continued.tries),
         run: request.run.map(|_| id.as_run()),
         version: entity.version,
         attempt,
@@ -222,6 +280,8 @@ pub struct FinishOperation {
     pub by: FinishBy,
     /// What becomes of it.
     pub end: OperationEnd,
+    /// How often the action was entered in this attempt. `None` if whoever writes does not know.
+    pub tries: Option<u32>,
     /// After-effects of it.
     pub posts: Vec<Post>,
     /// What is noted about it.
@@ -240,6 +300,10 @@ pub enum FinishBy {
     },
     /// A run carried it out and has ended; whoever sees it may say so.
     Run,
+    /// Its holder learnt that the action happened after the operation had been put in doubt.
+    LateResult,
+    /// A probe found out what became of a doubt.
+    Probe,
     /// People decided on a doubt.
     People,
 }
@@ -271,7 +335,7 @@ pub fn decide_finish_operation(
     now: Timestamp,
 ) -> Result<Finished, Invalid> {
     let Some(mut operation) = operation else { return Ok(Finished::Lost(None)) };
-    if operation.attempt != request.attempt || !may_finish(request.by, &operation) {
+    if operation.attempt != request.attempt || !may_finish(request.by, &request.end, &operation) {
         let again = operation.attempt == request.attempt
             && is_end(&request.end, &operation.state, operation.owner, request.by);
         return Ok(match again {
@@ -288,10 +352,13 @@ pub fn decide_finish_operation(
     let (status, data) = match &request.end {
         OperationEnd::Done { .. } if !held => return Ok(Finished::Stale(entity)),
         OperationEnd::Done { data, .. } => (Some(operation.to.clone()), data.as_ref()),
-        OperationEnd::Rejected(_) | OperationEnd::Failed(_) | OperationEnd::Reverted => {
+        OperationEnd::Rejected(_)
+        | OperationEnd::Failed(_)
+        | OperationEnd::Reverted
+        | OperationEnd::DidNotHappen => {
             (operation.claim.as_ref().filter(|_| held).map(|claim| claim.revert_to.clone()), None)
         }
-        OperationEnd::InDoubt => (None, None),
+        OperationEnd::InDoubt | OperationEnd::TryAgain => (None, None),
     };
     let entity = match (status, entity) {
         (Some(status), Some(entity)) => {
@@ -307,20 +374,26 @@ pub fn decide_finish_operation(
         OperationEnd::Done { result, .. } => OperationState::Done { at: now, result },
         OperationEnd::Rejected(failure) => OperationState::Rejected { at: now, failure },
         OperationEnd::Failed(failure) => OperationState::Failed { at: now, failure },
-        OperationEnd::Reverted => OperationState::Reverted { at: now },
+        OperationEnd::Reverted => OperationState::Reverted { at: now, settled: false },
+        OperationEnd::DidNotHappen => OperationState::Reverted { at: now, settled: true },
         OperationEnd::InDoubt => OperationState::InDoubt { since: now },
+        OperationEnd::TryAgain => OperationState::Pending { heard_at: now },
     };
+    operation.tries = request.tries.unwrap_or(operation.tries);
     Ok(Finished::Finished { operation: Box::new(operation), entity })
 }
 
-fn may_finish(by: FinishBy, operation: &Operation) -> bool {
+fn may_finish(by: FinishBy, end: &OperationEnd, operation: &Operation) -> bool {
     match (by, &operation.state) {
         (FinishBy::Holder(owner), OperationState::Pending { .. }) => operation.owner == owner,
+        _ if matches!(end, OperationEnd::TryAgain) => false,
         (FinishBy::Janitor { unheard_since }, OperationState::Pending { heard_at }) => {
             *heard_at < unheard_since
         }
         (FinishBy::Run, OperationState::Pending { .. }) => operation.run.is_some(),
-        (FinishBy::People, OperationState::InDoubt { .. }) => true,
+        // What comes late can only say that it happened.
+        (FinishBy::LateResult, OperationState::InDoubt { .. }) => matches!(end, OperationEnd::Done { .. }),
+        (FinishBy::Probe | FinishBy::People, OperationState::InDoubt { .. }) => true,
         _ => false,
     }
 }
@@ -338,11 +411,16 @@ fn is_end(end: &OperationEnd, state: &OperationState, owner: OwnerId, by: Finish
         | (OperationEnd::Failed(failure), OperationState::Failed { failure: recorded, .. }) => {
             failure == recorded
         }
-        (OperationEnd::Reverted, OperationState::Reverted { .. })
-        | (OperationEnd::InDoubt, OperationState::InDoubt { .. }) => !matches!(by, FinishBy::Holder(_)),
+        (OperationEnd::Reverted, OperationState::Reverted { settled, .. }) => {
+            !settled && !matches!(by, FinishBy::Holder(_))
+        }
+        (OperationEnd::DidNotHappen, OperationState::Reverted { settled, .. }) => *settled,
+        (OperationEnd::InDoubt, OperationState::InDoubt { .. }) => true,
         _ => false,
     }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(super) use tests::operation as example_operation;

@@ -3,6 +3,7 @@
 mod acting;
 mod held;
 mod janitor;
+mod probing;
 mod registry;
 mod step_call;
 mod transition;
@@ -13,24 +14,25 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub use acting::{CHANGED_MEANWHILE, PANICKED};
+pub use acting::CHANGED_MEANWHILE;
 pub(crate) use held::{HeldOperations, keep_hearing};
 pub use janitor::{Freed, Module};
 pub(crate) use registry::EntityRegistry;
+pub use registry::LoadEntityWorkflow;
 pub use step_call::{Answer, CodeOnly, EntityHost, StepCall};
 pub use transition::{Outcome, Transition};
 
 use registry::{ActionCode, Registered};
 
 use super::{Engine, Error};
-use crate::limits::MAX_PAGE;
 use crate::model::{
-    Actor, AllowedAction, Entity, EntityId, EntityNote, EntityRef, EntityWorkflow, Failure, Finished, Home,
-    IdempotencyKey, Name, Noted, Operation, OperationEnd, OperationId, OperationState, Payload, Resolution,
-    Ruling, RulingRefused, Words, allowed_actions, check_entity_workflow, check_ruling,
+    Actor, AllowedAction, DocumentRef, Entity, EntityId, EntityNote, EntityRef, EntityWorkflow, Failure,
+    Finished, Home, IdempotencyKey, Name, Noted, Operation, OperationEnd, OperationId, OperationState,
+    Payload, Resolution, Ruling, RulingRefused, Words, allowed_actions, check_entity_workflow, check_ruling,
 };
 use crate::store::{
-    CreatedEntity, ListEntities, ListEntityNotes, ListOperations, NewEntity, PlacedEntityNote,
+    CreatedEntity, FindLatest, LatestOperations, ListEntities, ListEntityNotes, ListOperations, NewEntity,
+    PlacedEntityNote,
 };
 
 /// An entity with what may be done with it.
@@ -51,7 +53,7 @@ impl Engine {
         workflow: EntityWorkflow,
         host: Arc<dyn EntityHost>,
     ) -> Result<(), Error> {
-        self.put_entity_workflow(None, workflow, host).await
+        self.put_entity_workflow(None, workflow, host, None).await
     }
 
     /// The same, for this workspace alone; it goes before one that all have.
@@ -60,7 +62,22 @@ impl Engine {
         workflow: EntityWorkflow,
         host: Arc<dyn EntityHost>,
     ) -> Result<(), Error> {
-        self.put_entity_workflow(Some(self.workspace.clone()), workflow, host).await
+        self.put_entity_workflow(Some(self.workspace.clone()), workflow, host, None).await
+    }
+
+    /// The same, of one that is an item of the catalog: its steps begin only while that has this version.
+    pub async fn register_entity_document(
+        &self,
+        workflow: EntityWorkflow,
+        host: Arc<dyn EntityHost>,
+        document: DocumentRef,
+    ) -> Result<(), Error> {
+        self.put_entity_workflow(Some(self.workspace.clone()), workflow, host, Some(document)).await
+    }
+
+    /// Has entity workflows that are not known here, or not in their newest version, brought by `loader`. Only the first one counts.
+    pub fn load_entity_workflows_with(&self, loader: Arc<dyn LoadEntityWorkflow>) {
+        self.inner.entities.load_with(loader);
     }
 
     async fn put_entity_workflow(
@@ -68,6 +85,7 @@ impl Engine {
         workspace: Option<crate::model::WorkspaceId>,
         workflow: EntityWorkflow,
         host: Arc<dyn EntityHost>,
+        document: Option<DocumentRef>,
     ) -> Result<(), Error> {
         let mut problems = check_entity_workflow(&workflow);
         problems.retain(|problem| !problem.rule.only_warns());
@@ -78,7 +96,7 @@ impl Engine {
             table.check()?;
             self.inner.answer(self.entity_book()?.check_table(table)).await?;
         }
-        self.inner.entities.put(workspace, Registered { workflow, host })
+        self.inner.entities.put(workspace, Registered { workflow, host, document })
     }
 
     /// Takes the workflow of this workspace for things of this kind away; answers whether it was there.
@@ -138,8 +156,9 @@ impl Engine {
     ) -> Result<CreatedEntity, Error> {
         let kind = Name::new("entity type", kind)?;
         let entity = EntityRef { kind: kind.clone(), id: EntityId::new(id)? };
+        entity.id.check_addressable()?;
         let status = Name::new("status", status)?;
-        let registered = self.entity_workflow(&kind)?;
+        let registered = self.entity_workflow(&kind).await?;
         let workflow = &registered.workflow;
         if workflow.home.table().is_some() {
             return Err(Error::EntityElsewhere(entity));
@@ -162,21 +181,16 @@ impl Engine {
         id: &str,
         requester: Option<&str>,
     ) -> Result<EntityView, Error> {
-        let (entity, registered) = self.named(kind, id)?;
+        let (entity, registered) = self.named(kind, id).await?;
         let requester = requester.map(|text| Name::new("requester", text)).transpose()?;
         let (inner, book) = (&self.inner, self.entity_book()?);
         let home = &registered.workflow.home;
         let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
         let found = found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
-        let mut recent = self.operations_of(&entity, None, None, MAX_PAGE).await?;
-        recent.sort_by_key(|operation| std::cmp::Reverse(operation.seniority()));
-        let holder = recent.iter().find(|operation| operation.holds_entity()).cloned();
-        let mut last: Vec<Operation> = Vec::new();
-        for operation in recent {
-            if !last.iter().any(|newer| newer.step == operation.step) {
-                last.push(operation);
-            }
-        }
+        // The newest of each step and the holder: however many operations there were.
+        let steps = registered.workflow.steps.iter().map(|step| step.key.clone()).collect();
+        let request = FindLatest { workspace: self.workspace.clone(), entity, steps };
+        let LatestOperations { holder, last } = inner.answer(book.find_latest_operations(request)).await?;
         let allowed =
             allowed_actions(&registered.workflow, requester.as_ref(), &found, holder.as_ref(), &last);
         Ok(EntityView { entity: found, holder, allowed })
@@ -191,7 +205,7 @@ impl Engine {
         limit: usize,
     ) -> Result<Vec<Entity>, Error> {
         let kind = Name::new("entity type", kind)?;
-        let home = self.entity_workflow(&kind)?.workflow.home.clone();
+        let home = self.entity_workflow(&kind).await?.workflow.home.clone();
         let status = status.map(|text| Name::new("status", text)).transpose()?;
         let request = ListEntities { workspace: self.workspace.clone(), kind, home, status, after, limit };
         Ok(self.inner.answer(self.entity_book()?.list_entities(request)).await?)
@@ -214,25 +228,6 @@ impl Engine {
         Ok(self.inner.answer(self.entity_book()?.list_operations(request)).await?)
     }
 
-    async fn operations_of(
-        &self,
-        entity: &EntityRef,
-        step: Option<Name>,
-        before: Option<OperationId>,
-        limit: usize,
-    ) -> Result<Vec<Operation>, Error> {
-        let request = ListOperations {
-            workspace: self.workspace.clone(),
-            kind: Some(entity.kind.clone()),
-            entity: Some(entity.id.clone()),
-            step,
-            status: None,
-            before,
-            limit,
-        };
-        self.list_operations(request).await
-    }
-
     /// Writes down what a person has to say about an entity, whatever is going on with it.
     pub async fn remark_on_entity(
         &self,
@@ -243,7 +238,7 @@ impl Engine {
     ) -> Result<EntityNote, Error> {
         Words::Actor.check(&by.name)?;
         Words::Remark.check(text)?;
-        let (entity, registered) = self.named(kind, id)?;
+        let (entity, registered) = self.named(kind, id).await?;
         let (inner, book) = (&self.inner, self.entity_book()?);
         let home = &registered.workflow.home;
         let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
@@ -294,7 +289,7 @@ impl Engine {
             Resolution::Happened { output } => {
                 OperationEnd::Done { result: Payload::of(output)?, data: None }
             }
-            Resolution::DidNotHappen => OperationEnd::Reverted,
+            Resolution::DidNotHappen => OperationEnd::DidNotHappen,
             Resolution::Compensate { .. } | Resolution::Abandon => {
                 return Err(RulingRefused::NotForOperations.into());
             }
@@ -326,9 +321,9 @@ impl Engine {
         }
     }
 
-    fn named(&self, kind: &str, id: &str) -> Result<(EntityRef, Arc<Registered>), Error> {
+    async fn named(&self, kind: &str, id: &str) -> Result<(EntityRef, Arc<Registered>), Error> {
         let kind = Name::new("entity type", kind)?;
-        let registered = self.entity_workflow(&kind)?;
+        let registered = self.entity_workflow(&kind).await?;
         Ok((EntityRef { kind, id: EntityId::new(id)? }, registered))
     }
 }

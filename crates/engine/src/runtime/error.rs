@@ -71,6 +71,9 @@ pub enum Error {
         "workflow {0:?} requires an idempotency key; add .idempotency_key(…) derived from what triggers it"
     )]
     KeyMissing(String),
+    /// The step requires a key and none was given.
+    #[error("step {0:?} requires an idempotency key; add .idempotency_key(…) derived from what asks for it")]
+    StepKeyMissing(String),
     /// The key names a run with another input.
     #[error(
         "the idempotency key names run {run} (first seen {first_seen_at}), which was started with another input; \
@@ -219,15 +222,19 @@ pub enum Error {
         /// All that is wrong with it.
         problems: Vec<EntityProblem>,
     },
-    /// A transient status would be freed by nobody after a crash.
-    #[error(transparent)]
-    UncoveredClaim(#[from] crate::model::UncoveredClaim),
+    /// Transient statuses would be freed by nobody after a crash.
+    #[error("{}", list_uncovered(.0))]
+    UncoveredClaims(Vec<crate::model::UncoveredClaim>),
     /// The engine is shutting down.
     #[error("the engine is shutting down; nothing new is accepted")]
     ShuttingDown,
     /// A setting cannot work.
     #[error("{0}")]
     Options(String),
+}
+
+fn list_uncovered(uncovered: &[crate::model::UncoveredClaim]) -> String {
+    uncovered.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn list_problems(problems: &[EntityProblem]) -> String {

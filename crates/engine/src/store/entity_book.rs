@@ -36,6 +36,9 @@ pub trait EntityBook: Send + Sync {
 
     /// Begins an operation, by [`crate::model::decide_begin_operation`]: the operation and the entity's claim are one write.
     ///
+    /// If the request names a document, that has the version of [`crate::model::BeginFacts::document`] until the write is committed: whoever replaces it
+    /// ([`super::Catalog::put_item`]) comes before it or after it.
+    ///
     /// At most one operation per workspace and key, and at most one that holds an entity ([`Operation::holds_entity`]). The row of a table of the
     /// user's is only written where it still has the status and the version that were decided on.
     async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun>;
@@ -67,6 +70,22 @@ pub trait EntityBook: Send + Sync {
         unheard_since: Timestamp,
         limit: usize,
     ) -> StoreResult<Vec<Operation>>;
+
+    /// Operations of all workspaces of the module that are in doubt, the longest in doubt first, after `after`; at most `limit`, cut to
+    /// [`crate::limits::MAX_STALE_CLAIMS`].
+    async fn list_doubted_operations(
+        &self,
+        module: &Name,
+        after: Option<(Timestamp, OperationId)>,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>>;
+
+    /// Claims that pending operations of all workspaces hold, each once, in the order of modules; at most `limit`, cut to
+    /// [`crate::limits::MAX_PAGE`].
+    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>>;
+
+    /// The operation that holds an entity, and the newest operation of each of these steps on it.
+    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations>;
 
     /// Reverts rows in a table of the user's that are in a transient status without an operation, of whatever workspace, that holds them, because something else put them
     /// there, and that were last changed before `before`; at most `limit`. Answers which.
@@ -124,6 +143,37 @@ pub enum CreatedEntity {
     Created(Entity),
     /// There is one with that id.
     Exists(Entity),
+}
+
+/// A claim that is held now, by one operation or more.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpenClaim {
+    /// The module whose janitor looks after it.
+    pub module: Name,
+    /// The entity workflow.
+    pub workflow: Name,
+    /// The transient status.
+    pub claim_into: Name,
+}
+
+/// Whose operations to look for.
+#[derive(Debug, Clone)]
+pub struct FindLatest {
+    /// The workspace.
+    pub workspace: WorkspaceId,
+    /// The entity.
+    pub entity: EntityRef,
+    /// The steps. More than [`crate::limits::MAX_PAGE`] are cut off.
+    pub steps: Vec<Name>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LatestOperations {
+    /// The operation that holds the entity ([`Operation::holds_entity`]).
+    pub holder: Option<Operation>,
+    /// The newest of each step ([`Operation::seniority`]), in the order of the request. Steps without operations are left out.
+    pub last: Vec<Operation>,
 }
 
 /// An operation that somebody holds.

@@ -9,11 +9,12 @@ use hapax_engine::model::{
     WorkspaceId,
 };
 use hapax_engine::store::{
-    Catalog, CreateOutcome, CreatePromise, CreatedEntity, EntityBook, FinishHook, HeldOperation, HookBook,
-    KeptEarly, KeyBook, KeyPlace, KeyUse, ListEarly, ListEntities, ListEntityNotes, ListHooks, ListItems,
-    ListOperations, ListPromises, ListUnprocessedHooks, NewEntity, NewHook, PlacedEntityNote, PromiseBook,
-    PromisePage, PurgeOperations, PurgedOperations, PutItem, PutOutcome, ReceivedHook, ReleaseKey,
-    ReleaseOutcome, RevertStrays, SettleToken, StoreResult, TokenDigest, Uses,
+    Catalog, CreateOutcome, CreatePromise, CreatedEntity, EntityBook, FindLatest, FinishHook, HeldOperation,
+    HookBook, KeptEarly, KeyBook, KeyPlace, KeyUse, LatestOperations, ListEarly, ListEntities,
+    ListEntityNotes, ListHooks, ListItems, ListOperations, ListPromises, ListUnprocessedHooks, NewEntity,
+    NewHook, OpenClaim, PlacedEntityNote, PromiseBook, PromisePage, PurgeOperations, PurgedOperations,
+    PutItem, PutOutcome, ReceivedHook, ReleaseKey, ReleaseOutcome, RevertStrays, SettleToken, StoreResult,
+    TokenDigest, Uses,
 };
 
 use super::faulty_store::{Call, FaultyStore, now};
@@ -178,6 +179,33 @@ impl EntityBook for FaultyStore {
         let module = module.clone();
         self.send(Call::read("list stale operations".into(), move |store: &MemoryStore| {
             now(store.list_stale_operations(&module, unheard_since, limit))
+        }))
+        .await
+    }
+
+    async fn list_doubted_operations(
+        &self,
+        module: &Name,
+        after: Option<(Timestamp, OperationId)>,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let module = module.clone();
+        self.send(Call::read("list doubted operations".into(), move |store: &MemoryStore| {
+            now(store.list_doubted_operations(&module, after, limit))
+        }))
+        .await
+    }
+
+    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
+        self.send(Call::read("list open claims".into(), move |store: &MemoryStore| {
+            now(store.list_open_claims(limit))
+        }))
+        .await
+    }
+
+    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+        self.send(Call::read("find latest operations".into(), move |store: &MemoryStore| {
+            now(store.find_latest_operations(request.clone()))
         }))
         .await
     }

@@ -250,7 +250,7 @@ impl Shop {
             let times = self.world.provider.account(key.as_str()).times;
             let is_known_not_to_have = match &operation.state {
                 OperationState::Rejected { .. } => true,
-                OperationState::Failed { .. } => !operation.may_have_happened(),
+                OperationState::Failed { .. } => !operation.leaves_doubt(),
                 _ => false,
             };
             if (status == OperationStatus::Done && times == 0) || (is_known_not_to_have && times > 0) {

@@ -5,9 +5,9 @@ use hapax_engine::model::{
     RequestRecord, RunHead, RunId, RunState, StepStatus,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Claimed, ClaimedPosts, CreateOutcome, CreatedEntity, Purged, PurgedOperations,
-    PutOutcome, ReceivedHook, RedeliverOutcome, ReleaseOutcome, RunLog, RunView, SettleOutcome,
-    SignalOutcome, StartOutcome, SteerOutcome, Uses,
+    AdvanceOutcome, Claimed, ClaimedPosts, CreateOutcome, CreatedEntity, LatestOperations, OpenClaim, Purged,
+    PurgedOperations, PutOutcome, ReceivedHook, RedeliverOutcome, ReleaseOutcome, RunLog, RunView,
+    SettleOutcome, SignalOutcome, StartOutcome, SteerOutcome, Uses,
 };
 
 use super::world::World;
@@ -173,6 +173,8 @@ shown_plainly!(
     Option<RequestRecord>,
     OperationBegun,
     PurgedOperations,
+    LatestOperations,
+    Vec<OpenClaim>,
     PutOutcome,
     ReceivedHook,
     ReleaseOutcome,

@@ -102,7 +102,7 @@ async fn open(url: &str, clock: Option<Arc<ManualClock>>, midway: Option<Midway>
         .unwrap();
     hapax.register_entity_workflow(workflow().unwrap(), Arc::new(CodeOnly)).await.unwrap();
     hapax.module("billing").janitor(hapax::minutes(2), hapax::minutes(5)).unwrap();
-    hapax.check_coverage().unwrap();
+    hapax.check_coverage().await.unwrap();
     hapax
 }
 

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_documents::CheckedEntity;
-use hapax_engine::model::{Actor, ItemKind, Name, Note, Noted, Payload, Version, WorkspaceId};
-use hapax_engine::store::{PutItem, PutOutcome, StoreError};
+use hapax_engine::Error;
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{
+    Actor, EntityWorkflow, ItemKind, Name, Note, Noted, Payload, UncoveredClaim, Version, WorkspaceId,
+};
+use hapax_engine::store::{OpenClaim, PutItem, PutOutcome, StoreError};
 use serde_json::value::RawValue;
 
 use super::Entities;
@@ -171,9 +175,35 @@ impl Entities {
             );
             return Err(refused("/steps", "unknown_action", why));
         }
-        match workflow.find_uncovered(&self.engine.modules()) {
-            Some(uncovered) => Err(problem_of(&uncovered.into())),
-            None => Ok(checked),
+        if let Some(uncovered) = workflow.find_uncovered(&self.engine.modules()) {
+            return Err(problem_of(&Error::UncoveredClaims(vec![uncovered])));
+        }
+        self.check_open_claims(workspace, workflow).await?;
+        Ok(checked)
+    }
+
+    /// A claim that is held under the document as it is now must go on to be freed when the document names another module.
+    async fn check_open_claims(&self, workspace: &WorkspaceId, next: &EntityWorkflow) -> Result<(), Problem> {
+        let Some(book) = self.store.entity_book() else { return Ok(()) };
+        let modules = self.engine.modules();
+        let open = book.list_open_claims(MAX_PAGE).await.map_err(|error| of_store(&error))?;
+        let of_this = |claim: &OpenClaim| {
+            let known = self.find_by_type(workspace, next.entity.as_str());
+            known.is_some_and(|known| *known.name() == claim.workflow)
+        };
+        let uncovered: Vec<UncoveredClaim> = open
+            .into_iter()
+            .filter(|claim| !modules.contains(&claim.module) && of_this(claim))
+            .map(|OpenClaim { module, workflow, claim_into }| UncoveredClaim {
+                workflow,
+                module,
+                claim_into,
+                is_open: true,
+            })
+            .collect();
+        match uncovered.is_empty() {
+            true => Ok(()),
+            false => Err(problem_of(&Error::UncoveredClaims(uncovered))),
         }
     }
 

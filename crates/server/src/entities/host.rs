@@ -1,11 +1,12 @@
 //! What stands behind an uploaded entity workflow: its validations and its requests, by the hands of the server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_documents::{CheckedEntity, EntityCall, EntityDocument, Hands, evaluate_fairly};
 use hapax_engine::Failure;
-use hapax_engine::model::{Entity, Name, OperationEnd, Payload};
+use hapax_engine::model::{Entity, Name, OperationEnd, Payload, Probed};
 use hapax_engine::runtime::{Answer, EntityHost, StepCall};
 use serde_json::{Value, json};
 
@@ -38,16 +39,32 @@ impl EntityHost for DocumentHost {
         let (seen, key) = (seen(&call), call.idempotency_key());
         let (step, requester) = (call.step.as_str(), call.requester.as_ref());
         let hands = self.hands.of(&call.workspace);
-        match self.document().call_http(step, requester, &seen, key.as_str(), hands).await {
+        let right = (call.hold.clone(), call.fence);
+        match self.document().call_http(step, requester, &seen, key.as_str(), right, hands).await {
             OperationEnd::Done { result, data } => {
                 Ok(Answer::Done { result: value_of(&result), data: data.as_ref().map(value_of) })
             }
             OperationEnd::Rejected(failure) => Ok(Answer::Rejected { failure }),
             OperationEnd::Failed(failure) => Err(failure),
-            OperationEnd::Reverted | OperationEnd::InDoubt => {
-                Err(Failure::unknown("a request ended as only a janitor can end it"))
-            }
+            OperationEnd::Reverted
+            | OperationEnd::DidNotHappen
+            | OperationEnd::InDoubt
+            | OperationEnd::TryAgain => Err(Failure::unknown("a request ended as only a janitor can end it")),
         }
+    }
+
+    fn action_timeout(&self, step: &Name, requester: Option<&Name>) -> Duration {
+        self.document().action_timeout(step.as_str(), requester)
+    }
+
+    fn probe_settle(&self, step: &Name, requester: Option<&Name>) -> Option<Duration> {
+        self.document().probe_settle(step.as_str(), requester)
+    }
+
+    async fn probe(&self, call: StepCall) -> Probed<Value> {
+        let (seen, key) = (seen(&call), call.idempotency_key());
+        let (step, requester) = (call.step.as_str(), call.requester.as_ref());
+        self.document().probe(step, requester, &seen, key.as_str(), self.hands.of(&call.workspace)).await
     }
 
     async fn run_input(&self, call: &StepCall) -> Result<Payload, Failure> {

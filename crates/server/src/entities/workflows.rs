@@ -1,12 +1,13 @@
 //! The entity workflows that this node knows: all of them, and changes of other nodes within a second.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Item, ItemKind, Name, WorkspaceId};
-use hapax_engine::store::{ListItems, Store};
+use hapax_engine::model::{DocumentRef, Item, ItemKind, Name, WorkspaceId};
+use hapax_engine::runtime::LoadEntityWorkflow;
+use hapax_engine::store::{ListItems, Store, StoreError, StoreResult};
 use sha2::{Digest, Sha256};
 
 use super::Entities;
@@ -105,7 +106,8 @@ impl Entities {
         }
         let host = DocumentHost::new(found.checked.clone(), self.hands.clone());
         let engine = self.engine.workspace(item.workspace.clone());
-        let registering = engine.register_own_entity_workflow(workflow.clone(), Arc::new(host));
+        let document = DocumentRef { item: item.id.clone(), version: item.version };
+        let registering = engine.register_entity_document(workflow.clone(), Arc::new(host), document);
         registering.await.map_err(|error| problem_of(&error))?;
         self.known.write().expect("no holder panics").insert(item.id.clone(), found.clone());
         Ok(found)
@@ -131,6 +133,29 @@ impl Learner for Entities {
 
     async fn take(&self, item: &Item) -> Result<(), Problem> {
         self.learn(item).await.map(drop)
+    }
+}
+
+/// Brings entity workflows that another node was given a moment ago.
+pub(super) struct Loader(pub(super) Weak<Entities>);
+
+#[async_trait]
+impl LoadEntityWorkflow for Loader {
+    async fn load(&self, workspace: &WorkspaceId, kind: &Name) -> StoreResult<()> {
+        let Some(entities) = self.0.upgrade() else { return Ok(()) };
+        let id = id_of(workspace, kind.as_str());
+        let Some(item) = entities.catalog().find_item(ItemKind::EntityWorkflow, &id).await? else {
+            return Ok(());
+        };
+        match entities.learn(&item).await {
+            Err(problem) if problem.retryable => Err(StoreError::Unavailable(problem.detail)),
+            // What cannot be used is not known here; whoever uploaded it was told why.
+            Err(problem) => {
+                tracing::error!(workflow = %item.id, %problem, "an entity workflow cannot be used here");
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
     }
 }
 

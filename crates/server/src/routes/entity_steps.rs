@@ -8,9 +8,9 @@ use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::model::{
-    Actor, Entity, Failure, Operation, OperationId as Id, OperationState, Outline, Payload,
+    Actor, Entity, Failure, Operation, OperationId as Id, OperationState, Outline, PANICKED, Payload,
 };
-use hapax_engine::runtime::{CHANGED_MEANWHILE, Outcome, PANICKED};
+use hapax_engine::runtime::{CHANGED_MEANWHILE, Outcome};
 use hapax_engine::{Engine, Error};
 use hapax_http_idempotency::{OperationId, Outcome as Kept, read_wait};
 use http::{HeaderMap, StatusCode, header};
@@ -208,8 +208,10 @@ impl Asked {
             Outcome::InDoubt { operation } => {
                 let id = operation.id;
                 let detail = format!(
-                    "Nobody knows whether {id} ({}) happened. Find out, then decide with POST /api/v1/operations/{id}/resolve.",
-                    operation.step
+                    "Nobody knows whether {id} ({}) happened. It is not sent again by itself. Ask the provider for the effect key {}, then decide with \
+                     POST /api/v1/operations/{id}/resolve.",
+                    operation.step,
+                    operation.effect_key()
                 );
                 let problem = Problem::new(Code::OperationInDoubt, detail);
                 Err(of_operation(problem, app, &operation, false).into())
@@ -218,7 +220,7 @@ impl Asked {
             Outcome::OverrideRequired { existing } => {
                 let (kind, id, step) = &self.at;
                 let detail = format!(
-                    "{} may have done it, and it cannot be taken back. Find out whether it happened; if not, a manager can have it done \
+                    "{} did it or may have, and it cannot be taken back. Find out whether it happened; a manager can have it done again \
                      with POST /api/v1/entities/{kind}/{id}/steps/{step}/override and a reason.",
                     existing.id
                 );
@@ -315,16 +317,17 @@ fn code_of(failure: &Failure) -> Code {
 }
 
 fn after_failure(operation: &Operation) -> String {
+    let (id, key) = (operation.id, operation.effect_key());
     match operation.state {
-        OperationState::Reverted { .. } => {
-            format!(
-                "Its claim was given back; find out whether it happened before you take the step again ({})",
-                operation.id
-            )
+        OperationState::Reverted { settled: true, .. } => {
+            format!("It is known not to have happened; take the step again, under a new key ({id})")
         }
+        _ if operation.leaves_doubt() => format!(
+            "It may have happened. Taking the step again, under a new idempotency key, sends the same effect key {key}, so that a provider which \
+             honours keys does it once ({id})"
+        ),
         _ => format!(
-            "The entity is as before; take the step again, under a new key, once the cause is gone ({})",
-            operation.id
+            "The entity is as before; take the step again, under a new key, once the cause is gone ({id})"
         ),
     }
 }

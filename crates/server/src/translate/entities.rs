@@ -94,6 +94,8 @@ pub(crate) fn shown_operation(operation: &Operation) -> api::Operation {
         irreversible: operation.irreversible,
         run_id: operation.run.map(|run| run.to_string()),
         effect_key: operation.effect_key().to_string(),
+        may_repeat: operation.may_repeat,
+        document: operation.document.map(|version| version.get()),
         attempts: operation.attempt,
         began_at: operation.began_at.to_string(),
         heard_at: (status == OperationStatus::Pending).then(|| at.clone()),

@@ -151,6 +151,7 @@ pub(super) async fn operations_on_many_entities_all_go_on(t: &Stage) {
             attempt: 1,
             by: FinishBy::Holder(ANN),
             end: done("1"),
+            tries: None,
             posts: Vec::new(),
             notes: Vec::new(),
         });

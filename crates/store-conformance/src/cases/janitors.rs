@@ -167,7 +167,7 @@ pub(super) async fn a_janitor_gives_back_what_its_holder_left(t: &Stage) {
         let finished = dead.send(request.clone()).await;
         let (operation, entity) =
             must!(finished, Finished::Finished { operation, entity: Some(entity) } => (*operation, entity));
-        assert_eq!(operation.state, OperationState::Reverted { at: t.now() });
+        assert_eq!(operation.state, OperationState::Reverted { at: t.now(), settled: false });
         assert_eq!((entity.status.as_str(), entity.version.get()), ("approved", 3));
         assert_eq!(entity.updated_at, t.now());
         assert_eq!((dead.now().await, t.entity(&home, "i1").await), (operation.clone(), entity));
@@ -222,9 +222,10 @@ pub(super) async fn what_may_not_be_repeated_is_held_for_people(t: &Stage) {
         assert!(t.stale(t.now().plus(HOUR)).await.is_empty(), "the janitor is through with it");
         assert_eq!(t.hear(ANN, &[&dead]).await, [dead.id()]);
         must!(dead.swept(OperationEnd::Reverted, t.now().plus(HOUR)).await, Finished::Lost(Some(_)));
-        for end in [done("1"), OperationEnd::Failed(failure()), OperationEnd::InDoubt] {
+        for end in [done("1"), OperationEnd::Failed(failure()), OperationEnd::TryAgain] {
             must!(dead.finish(end).await, Finished::Lost(Some(found)) if *found == doubted);
         }
+        must!(dead.finish(OperationEnd::InDoubt).await, Finished::Again(found) if *found == doubted);
         assert_eq!(dead.now().await, doubted, "its holder comes too late");
         must!(dead.send(dead.end(FinishBy::Run, done("1"))).await, Finished::Lost(Some(_)));
     }

@@ -277,7 +277,7 @@ pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &S
     }
 }
 
-/// An irreversible step that certainly did not happen, or is recorded as done, needs no such word.
+/// An irreversible step that certainly did not happen needs no such word.
 pub(super) async fn what_certainly_did_not_happen_needs_no_word(t: &Stage) {
     let ends = [
         OperationEnd::Failed(Failure::permanent("no")),
@@ -292,9 +292,6 @@ pub(super) async fn what_certainly_did_not_happen_needs_no_word(t: &Stage) {
             let next = t.close(&home, &id).irreversible().seen(3);
             let next = if n == 0 { next.overridden("not needed") } else { next };
             finished(&next.begins().await, done("1")).await;
-            let reopened = t.close(&home, &id).seen(5).with(reopen).begins().await;
-            finished(&reopened, done("0")).await;
-            t.close(&home, &id).irreversible().seen(6).begins().await;
             assert!(t.noted_on(&home, &id).await.is_empty(), "nothing was overridden");
         }
     }

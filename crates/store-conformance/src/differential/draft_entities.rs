@@ -2,10 +2,10 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    BeginOperation, ClaimTo, EffectKey, EntityNote, EntityRef, Failure, Fingerprint, FinishBy,
-    FinishOperation, Home, IdempotencyKey, Noted, Operation, OperationEnd, OperationId, OperationState,
-    OperationStatus, Override, Post, PostState, Recovery, RetryAnswer, RunId, TableRef, Timestamp, Version,
-    WorkspaceId,
+    BeginOperation, ClaimTo, DocumentRef, EffectKey, EntityNote, EntityRef, Failure, Fingerprint, FinishBy,
+    FinishOperation, Home, IdempotencyKey, Irreversible, ItemKind, Noted, Operation, OperationEnd,
+    OperationId, OperationState, OperationStatus, Override, Post, PostState, Recovery, RetryAnswer, RunId,
+    TableRef, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -15,6 +15,8 @@ use super::request::Request;
 use crate::UserRow;
 use crate::fixture::{INVOICES, entity_in, json, kind_in, manager, name};
 
+/// The document that some operations begin by.
+const DOCUMENT: &str = "doc";
 const IDS: [&str; 4] = ["e1", "e1", "e2", "e3"];
 const STATUSES: [&str; 6] = ["approved", "approved", "overdue", "closing", "paying", "closed"];
 
@@ -26,7 +28,7 @@ struct Step {
     to: &'static str,
     claim: Option<(&'static str, &'static str)>,
     retry: RetryAnswer,
-    irreversible: bool,
+    irreversible: Irreversible,
 }
 
 const STEPS: [Step; 4] = [
@@ -37,7 +39,7 @@ const STEPS: [Step; 4] = [
         to: "closed",
         claim: Some(("closing", "approved")),
         retry: RetryAnswer::Refused,
-        irreversible: false,
+        irreversible: Irreversible::No,
     },
     Step {
         key: "pay",
@@ -46,7 +48,7 @@ const STEPS: [Step; 4] = [
         to: "paid",
         claim: Some(("paying", "approved")),
         retry: RetryAnswer::Returns,
-        irreversible: true,
+        irreversible: Irreversible::Once,
     },
     Step {
         key: "remind",
@@ -55,7 +57,7 @@ const STEPS: [Step; 4] = [
         to: "overdue",
         claim: None,
         retry: RetryAnswer::Refused,
-        irreversible: true,
+        irreversible: Irreversible::Once,
     },
     Step {
         key: "reopen",
@@ -64,7 +66,7 @@ const STEPS: [Step; 4] = [
         to: "approved",
         claim: None,
         retry: RetryAnswer::Returns,
-        irreversible: false,
+        irreversible: Irreversible::Each,
     },
 ];
 
@@ -132,6 +134,15 @@ impl Drafter {
                 let (workspace, entity) = (self.workspace(), self.entity(&home));
                 EntityRequest::AppendNotes(self.entity_notes(&workspace, &entity, None, now))
             }
+            87..89 => EntityRequest::PutDocument(Box::new(PutItem {
+                workspace: WorkspaceId::default(),
+                kind: ItemKind::EntityWorkflow,
+                id: name(DOCUMENT),
+                name: DOCUMENT.into(),
+                body: json("{}"),
+                expected: self.chance(70).then(|| Version::new(self.rng.u64(1..4))),
+                note: None,
+            })),
             84..87 => {
                 let after = self.known_operation(model).await.filter(|_| self.chance(30));
                 EntityRequest::Purge(PurgeOperations {
@@ -206,6 +217,11 @@ impl Drafter {
             recovery: self.one_of(&[Recovery::Revert, Recovery::Hold]),
             retry: step.retry,
             irreversible: step.irreversible,
+            has_effect: self.chance(80),
+            document: self
+                .chance(25)
+                .then(|| DocumentRef { item: name(DOCUMENT), version: Version::new(self.rng.u64(1..4)) }),
+            grace: std::time::Duration::from_millis(self.one_of(&[0, 1_000, 31_000])),
             overridden: self.chance(30).then_some(word),
             seen,
             run: self.chance(20).then(|| id.as_run()),
@@ -231,7 +247,9 @@ impl Drafter {
         let operation = self.known_operation(model).await?;
         let is_in_doubt = matches!(operation.state, OperationState::InDoubt { .. });
         let by = match self.rng.u32(..100) {
-            _ if is_in_doubt && self.chance(70) => FinishBy::People,
+            _ if is_in_doubt && self.chance(70) => {
+                self.one_of(&[FinishBy::People, FinishBy::Probe, FinishBy::LateResult])
+            }
             0..55 => FinishBy::Holder(operation.owner),
             55..60 => FinishBy::Holder(self.owner()),
             60..88 => FinishBy::Janitor { unheard_since: self.instant(now) },
@@ -239,6 +257,10 @@ impl Drafter {
             _ => FinishBy::People,
         };
         let end = match (by, self.rng.u32(..10)) {
+            (FinishBy::People | FinishBy::Probe, 0..4) | (_, 0) if self.chance(70) => {
+                OperationEnd::DidNotHappen
+            }
+            (FinishBy::Holder(_), 5) => OperationEnd::TryAgain,
             (FinishBy::Janitor { .. }, 0..6) | (_, 0) => OperationEnd::Reverted,
             (FinishBy::Janitor { .. }, _) | (_, 1) => OperationEnd::InDoubt,
             (_, 2) => OperationEnd::Rejected(Failure::permanent("declined").with_code("no")),
@@ -257,6 +279,7 @@ impl Drafter {
             attempt: operation.attempt,
             by,
             end,
+            tries: self.chance(30).then(|| self.rng.u32(..4)),
             posts,
             notes,
         };
@@ -331,7 +354,17 @@ impl Drafter {
         let entity = self.entity(&home);
         let operation = self.known_operation(model).await.map(|operation| operation.id);
         let limit = self.rng.usize(..5);
-        match self.rng.u32(..6) {
+        match self.rng.u32(..9) {
+            6 => {
+                let module = name(STEPS[self.rng.usize(..STEPS.len())].module);
+                let after = self.chance(30).then(|| self.rng.choice(&self.operations).cloned()).flatten();
+                EntityRequest::ListDoubted(module, after.map(|after| (after.state.at(), after.id)))
+            }
+            7 => EntityRequest::ListOpenClaims,
+            8 => {
+                let steps = STEPS.iter().filter(|_| self.rng.bool()).map(|step| name(step.key)).collect();
+                EntityRequest::FindLatest(FindLatest { workspace, entity, steps })
+            }
             0 => EntityRequest::FindEntity(workspace, entity, home),
             1 => EntityRequest::ListEntities(ListEntities {
                 workspace,

@@ -14,6 +14,10 @@ pub(super) enum EntityRequest {
     Finish(Box<FinishOperation>),
     Hear(OwnerId, Vec<HeldOperation>),
     ListStale(Name, Timestamp),
+    ListDoubted(Name, Option<(Timestamp, OperationId)>),
+    ListOpenClaims,
+    FindLatest(FindLatest),
+    PutDocument(Box<PutItem>),
     RevertStrays(RevertStrays),
     Purge(PurgeOperations),
     AppendNotes(Vec<EntityNote>),
@@ -33,6 +37,10 @@ pub(super) enum EntityAnswer {
     Finish(Box<Finished>),
     Hear(Vec<OperationId>),
     ListStale(Vec<Operation>),
+    ListDoubted(Vec<Operation>),
+    ListOpenClaims(Vec<OpenClaim>),
+    FindLatest(Box<LatestOperations>),
+    PutDocument(Box<PutOutcome>),
     RevertStrays(Vec<EntityId>),
     Purge(PurgedOperations),
     AppendNotes,
@@ -69,6 +77,19 @@ impl EntityRequest {
                 // The order of those heard of at one instant says nothing.
                 stale.sort_by_key(|operation| (operation.state.at(), operation.id));
                 EntityAnswer::ListStale(stale)
+            }
+            EntityRequest::ListDoubted(module, after) => {
+                EntityAnswer::ListDoubted(book.list_doubted_operations(&module, after, usize::MAX).await?)
+            }
+            EntityRequest::ListOpenClaims => {
+                EntityAnswer::ListOpenClaims(book.list_open_claims(usize::MAX).await?)
+            }
+            EntityRequest::FindLatest(request) => {
+                EntityAnswer::FindLatest(Box::new(book.find_latest_operations(request).await?))
+            }
+            EntityRequest::PutDocument(request) => {
+                let catalog = store.catalog().expect("the store has a catalog");
+                EntityAnswer::PutDocument(Box::new(catalog.put_item(*request).await?))
             }
             EntityRequest::RevertStrays(request) => {
                 let mut reverted = book.revert_strays(request).await?;
@@ -146,6 +167,12 @@ impl EntityAnswer {
                 format!("hear: {}", if lost.is_empty() { "all held" } else { "some lost" })
             }
             EntityAnswer::ListStale(stale) => some("list stale operations", stale.is_empty()),
+            EntityAnswer::ListDoubted(doubted) => some("list doubted operations", doubted.is_empty()),
+            EntityAnswer::ListOpenClaims(open) => some("list open claims", open.is_empty()),
+            EntityAnswer::FindLatest(found) => {
+                some("find latest operations", found.holder.is_none() && found.last.is_empty())
+            }
+            EntityAnswer::PutDocument(_) => "put document".into(),
             EntityAnswer::RevertStrays(reverted) => some("revert strays", reverted.is_empty()),
             EntityAnswer::Purge(purged) => format!("purge operations: {}", purge(purged)),
             EntityAnswer::AppendNotes => "append entity notes".into(),
@@ -171,12 +198,22 @@ pub(super) const WANTED: &[&str] = &[
     "begin: claim failed",
     "begin: not allowed",
     "begin: override required",
+    "begin: begun, in place of what may have happened",
+    "begin: document changed",
     "begin: stale",
     "begin: no such entity",
     "finish: done",
     "finish: rejected or failed",
     "finish: reverted",
+    "finish: did not happen",
     "finish: in doubt",
+    "finish: tried again",
+    "list doubted operations: some",
+    "list doubted operations: none",
+    "list open claims: some",
+    "find latest operations: some",
+    "find latest operations: none",
+    "put document",
     "finish: without a change of the entity",
     "finish: again",
     "finish: lost",
@@ -215,7 +252,11 @@ fn begin(begun: &OperationBegun) -> &'static str {
             "begun, overridden"
         }
         OperationBegun::Begun { operation, .. } if operation.attempt > 1 => "begun, another attempt",
+        OperationBegun::Begun { operation, .. } if operation.effect_of != operation.id => {
+            "begun, in place of what may have happened"
+        }
         OperationBegun::Begun { .. } => "begun",
+        OperationBegun::DocumentChanged(_) => "document changed",
         OperationBegun::Recorded(_) => "recorded",
         OperationBegun::KeyConflict(_) => "key conflict",
         OperationBegun::ClaimFailed(Some(_)) => "claim failed",
@@ -228,11 +269,17 @@ fn begin(begun: &OperationBegun) -> &'static str {
 }
 
 fn finish(finished: &Finished) -> &'static str {
-    use hapax_engine::model::OperationStatus;
+    use hapax_engine::model::{OperationState, OperationStatus};
     match finished {
         Finished::Finished { operation, entity } => match (operation.state.status(), entity) {
             (OperationStatus::Done, _) => "done",
             (OperationStatus::InDoubt, _) => "in doubt",
+            (OperationStatus::Pending, _) => "tried again",
+            (OperationStatus::Reverted, _)
+                if matches!(operation.state, OperationState::Reverted { settled: true, .. }) =>
+            {
+                "did not happen"
+            }
             (_, None) => "without a change of the entity",
             (OperationStatus::Reverted, Some(_)) => "reverted",
             (_, Some(_)) => "rejected or failed",

@@ -1,17 +1,18 @@
 //! An engine on the store to be judged, with invoices to move.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::future::IntoFuture;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
-    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Name, Note, Noted, Operation, PerRequester,
-    Recovery, RetryAnswer, RevertRule, Role, TableRef, Timestamp,
+    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Irreversible, Name, Note, Noted, Operation,
+    PerRequester, Recovery, RetryAnswer, RevertRule, Role, TableRef, Timestamp,
 };
-use hapax_engine::runtime::{Answer, EntityHost, StepCall};
+use hapax_engine::runtime::{Answer, EntityHost, Error, Outcome, StepCall, Transition};
 use hapax_engine::store::ListOperations;
 use hapax_engine::{Engine, EngineOptions, Failure};
 use tokio::sync::{Notify, Semaphore};
@@ -47,6 +48,8 @@ pub(super) struct Scene {
     pub(super) candidate: Candidate,
     /// How often the body of an action was entered.
     pub(super) entered: Arc<AtomicU32>,
+    /// The effect key it was entered under, each time.
+    pub(super) keys: Arc<Mutex<Vec<String>>>,
     /// Told each time it is.
     pub(super) entering: Arc<Notify>,
     /// An action goes on when it has a ticket from here.
@@ -76,6 +79,7 @@ pub(super) fn step(id: u32, key: &str, from: &[&str], to: &str) -> EntityStep {
         claim: None,
         recovery: None,
         irreversible: None,
+        key_required: None,
         retry: None,
         success_after_effect: None,
         failure_after_effect: None,
@@ -117,6 +121,7 @@ impl Scene {
             home,
             candidate,
             entered: Arc::default(),
+            keys: Arc::default(),
             entering: Arc::default(),
             door: Arc::new(Semaphore::new(0)),
         };
@@ -136,9 +141,16 @@ impl Scene {
 
     async fn equip(&self, engine: &Engine) {
         self.register(engine, self.workflow()).await;
+        self.equip_actions(engine);
+    }
+
+    /// Registers the actions of the stories.
+    pub(super) fn equip_actions(&self, engine: &Engine) {
         let (entered, entering, door) = (self.entered.clone(), self.entering.clone(), self.door.clone());
+        let keys = self.keys.clone();
         let body = move |call: StepCall| {
             let (entered, entering, door) = (entered.clone(), entering.clone(), door.clone());
+            keys.lock().unwrap().push(call.idempotency_key().as_str().to_owned());
             async move {
                 let nth = entered.fetch_add(1, Ordering::SeqCst) + 1;
                 entering.notify_one();
@@ -146,6 +158,7 @@ impl Scene {
                 match call.input::<serde_json::Value>()?.get("how").and_then(|how| how.as_str()) {
                     Some("fail") => Err(Failure::permanent("no").with_code("declined")),
                     Some("unknown") => Err(Failure::unknown("no answer")),
+                    Some("unknown twice") if nth < 3 => Err(Failure::unknown("no answer")),
                     Some("reject") => Ok(Answer::rejected("not this one")),
                     Some("panic") => panic!("out of paper"),
                     _ => Answer::done(
@@ -177,7 +190,7 @@ impl Scene {
                 }
             },
             status_types: statuses.map(name).to_vec(),
-            initial: Vec::new(),
+            initial: ["draft", "approved", "closed", "paid"].map(name).to_vec(),
             revert_rule: RevertRule::OnePerClaim,
             steps: vec![
                 step(10, "approve", &["draft"], "approved"),
@@ -199,7 +212,7 @@ impl Scene {
                 EntityStep {
                     action: handler("act"),
                     claim: Some(all(claim("refunding", "paid"))),
-                    irreversible: Some(all(true)),
+                    irreversible: Some(all(Irreversible::Once)),
                     ..step(50, "refund", &["paid"], "refunded")
                 },
             ],
@@ -231,6 +244,18 @@ impl Scene {
 
     pub(super) async fn status(&self, id: &str) -> String {
         self.engine.get_entity("invoice", id, None).await.unwrap().entity.status.to_string()
+    }
+
+    /// Takes a step, and lets time pass until it has ended.
+    pub(super) async fn drive(&self, call: Transition) -> Result<Outcome, Error> {
+        let call = tokio::spawn(call.into_future());
+        self.until(async || call.is_finished()).await;
+        call.await.unwrap()
+    }
+
+    /// The effect keys under which actions were entered, in turn.
+    pub(super) fn effect_keys(&self) -> Vec<String> {
+        self.keys.lock().unwrap().clone()
     }
 
     /// Lets actions go on.

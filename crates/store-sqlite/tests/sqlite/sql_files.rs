@@ -107,6 +107,9 @@ fn every_statement_finds_its_rows_by_an_index() {
         ("list_expired_keys", "USE TEMP B-TREE FOR LAST 3 TERMS OF ORDER BY"),
         // The operations of one entity.
         ("list_operations_of_entity", "USE TEMP B-TREE FOR ORDER BY"),
+        // Claims that are held now.
+        ("list_open_claims", "USE TEMP B-TREE FOR DISTINCT"),
+        ("list_open_claims", "USE TEMP B-TREE FOR ORDER BY"),
         // The columns and indexes of one table of the user's.
         ("list_columns", "SCAN pragma_table_xinfo VIRTUAL TABLE INDEX 0:"),
         ("find_unique_index", "SCAN l VIRTUAL TABLE INDEX 0:"),

@@ -33,6 +33,7 @@ fn step(id: u32, key: &str, from: &str, to: &str) -> EntityStep {
         claim: None,
         recovery: None,
         irreversible: None,
+        key_required: None,
         retry: None,
         success_after_effect: None,
         failure_after_effect: None,
@@ -263,7 +264,7 @@ fn unreachable_statuses_and_dead_ends_are_worth_a_warning() {
 #[test]
 fn an_irreversible_step_should_be_held() {
     let irreversible = |workflow: &mut EntityWorkflow| {
-        workflow.steps[1].irreversible = Some(PerRequester::All(true));
+        workflow.steps[1].irreversible = Some(PerRequester::All(crate::model::Irreversible::Once));
     };
     assert_eq!(with(irreversible), ["irreversible_reverts /steps/1/recovery"]);
     let held = with(|workflow| {

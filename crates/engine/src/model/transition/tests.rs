@@ -47,7 +47,10 @@ fn close() -> BeginOperation {
         transient: vec![name("closing")],
         recovery: Recovery::Revert,
         retry: RetryAnswer::Refused,
-        irreversible: false,
+        irreversible: Irreversible::No,
+        has_effect: true,
+        document: None,
+        grace: Duration::ZERO,
         overridden: None,
         seen: Version::new(1),
         run: None,
@@ -67,7 +70,7 @@ fn invoice(status: &str, version: u64) -> Entity {
 }
 
 /// The operation that `close` begins, in this state.
-fn operation(state: OperationState) -> Operation {
+pub(in crate::model) fn operation(state: OperationState) -> Operation {
     let facts = BeginFacts { entity: Some(invoice("approved", 1)), ..BeginFacts::default() };
     match decide_begin_operation(&close(), facts, at(0)) {
         OperationBegun::Begun { operation, .. } => Operation { state, ..*operation },
@@ -86,18 +89,20 @@ fn states() -> [OperationState; 6] {
         OperationState::Done { at: at(100), result: json("1") },
         OperationState::Rejected { at: at(100), failure: failure() },
         OperationState::Failed { at: at(100), failure: failure() },
-        OperationState::Reverted { at: at(100) },
+        OperationState::Reverted { at: at(100), settled: false },
         OperationState::InDoubt { since: at(100) },
     ]
 }
 
-fn ends() -> [OperationEnd; 5] {
+fn ends() -> [OperationEnd; 7] {
     [
         OperationEnd::Done { result: json("1"), data: None },
         OperationEnd::Rejected(failure()),
         OperationEnd::Failed(failure()),
         OperationEnd::Reverted,
         OperationEnd::InDoubt,
+        OperationEnd::DidNotHappen,
+        OperationEnd::TryAgain,
     ]
 }
 
@@ -108,6 +113,7 @@ fn finish(by: FinishBy, end: OperationEnd) -> FinishOperation {
         attempt: 1,
         by,
         end,
+        tries: None,
         posts: Vec::new(),
         notes: Vec::new(),
     }
@@ -123,6 +129,7 @@ fn begun_word(begun: &OperationBegun) -> &'static str {
         OperationBegun::ClaimFailed(None) => "claim failed, none",
         OperationBegun::NotAllowed(_) => "not allowed",
         OperationBegun::OverrideRequired(_) => "override required",
+        OperationBegun::DocumentChanged(_) => "document changed",
         OperationBegun::Stale(_) => "stale",
         OperationBegun::NoSuchEntity => "no such entity",
     }
@@ -142,19 +149,27 @@ fn finish_word(finished: &Finished) -> &'static str {
 fn each_right_finishes_only_what_it_is_about() {
     let janitor = |unheard_since| FinishBy::Janitor { unheard_since: at(unheard_since) };
     // Each word has one letter for each end, in the order of `ends`; each column is a state, in the order of `states`.
-    let table: [(&str, FinishBy, bool, [&str; 6]); 8] = [
-        ("holder", FinishBy::Holder(ANN), false, ["FFFFF", "A----", "-A---", "--A--", "-----", "-----"]),
-        ("another", FinishBy::Holder(BOB), false, ["-----"; 6]),
-        ("janitor", janitor(101), false, ["FFFFF", "A----", "-A---", "--A--", "---A-", "----A"]),
-        ("janitor, heard", janitor(100), false, ["-----", "A----", "-A---", "--A--", "---A-", "----A"]),
-        ("run", FinishBy::Run, true, ["FFFFF", "A----", "-A---", "--A--", "---A-", "----A"]),
-        ("no run", FinishBy::Run, false, ["-----", "A----", "-A---", "--A--", "---A-", "----A"]),
-        ("people", FinishBy::People, false, ["-----", "A----", "-A---", "--A--", "---A-", "FFFFF"]),
+    let known = |pending, doubted| [pending, "A------", "-A-----", "--A----", "---A---", doubted];
+    let table: [(&str, FinishBy, bool, [&str; 6]); 10] = [
+        (
+            "holder",
+            FinishBy::Holder(ANN),
+            false,
+            ["FFFFFFF", "A------", "-A-----", "--A----", "-------", "----A--"],
+        ),
+        ("another", FinishBy::Holder(BOB), false, ["-------"; 6]),
+        ("janitor", janitor(101), false, known("FFFFFF-", "----A--")),
+        ("janitor, heard", janitor(100), false, known("-------", "----A--")),
+        ("run", FinishBy::Run, true, known("FFFFFF-", "----A--")),
+        ("no run", FinishBy::Run, false, known("-------", "----A--")),
+        ("people", FinishBy::People, false, known("-------", "FFFFFF-")),
+        ("probe", FinishBy::Probe, false, known("-------", "FFFFFF-")),
+        ("late result", FinishBy::LateResult, false, known("-------", "F---A--")),
         (
             "holder of a run",
             FinishBy::Holder(ANN),
             true,
-            ["FFFFF", "A----", "-A---", "--A--", "-----", "-----"],
+            ["FFFFFFF", "A------", "-A-----", "--A----", "-------", "----A--"],
         ),
     ];
     for (right, by, has_run, expected) in table {
@@ -178,6 +193,8 @@ fn another_attempt_finishes_nothing() {
         FinishBy::Holder(ANN),
         FinishBy::Janitor { unheard_since: at(101) },
         FinishBy::Run,
+        FinishBy::LateResult,
+        FinishBy::Probe,
         FinishBy::People,
     ];
     for attempt in [0, 2] {
@@ -223,6 +240,7 @@ fn an_end_moves_only_what_the_operation_holds() {
     // How the entity stands, whether the step has a claim, and where Done, Rejected, Failed, Reverted and InDoubt lead.
     type Standing = Option<(&'static str, u64)>;
     type Row = (Standing, bool, [Result<Standing, ()>; 5]);
+    // That it did not happen leads where Reverted does, and another try nowhere.
     let table: [Row; 9] = [
         (Some(("closing", 2)), true, [Ok(closed), Ok(approved), Ok(approved), Ok(approved), Ok(None)]),
         (
@@ -248,7 +266,8 @@ fn an_end_moves_only_what_the_operation_holds() {
         let entity = standing.map(|(status, version)| invoice(status, version));
         let claim = has_claim.then(claim);
         let pending = Operation { claim, ..operation(states()[0].clone()) };
-        for (end, expected) in ends().into_iter().zip(expected) {
+        let more = [expected[3], Ok(None)];
+        for (end, expected) in ends().into_iter().zip(expected.into_iter().chain(more)) {
             let place = format!("{standing:?}, claimed: {has_claim}, {end:?}");
             let request = finish(FinishBy::Holder(ANN), end);
             let decided = decide_finish_operation(&request, Some(pending.clone()), entity.clone(), at(200));
@@ -366,9 +385,15 @@ fn only_what_was_done_is_returned() {
 #[test]
 fn an_irreversible_step_that_may_have_happened_needs_a_word() {
     let certain = OperationState::Failed { at: at(100), failure: Failure::permanent("no") };
-    let states = states().into_iter().chain([certain]);
-    for (state, doubtful) in states.zip([true, false, false, true, true, true, false]) {
-        for (irreversible, has_word) in [(true, false), (true, true), (false, false), (false, true)] {
+    let settled = OperationState::Reverted { at: at(100), settled: true };
+    let states = states().into_iter().chain([certain, settled]);
+    use Irreversible::{Each, No, Once};
+    // Is it done, or may it be; may it only be?
+    let facts = [(true, true), (true, false), (false, false), (true, true), (true, true), (true, true)];
+    for (state, (bars, doubtful)) in states.zip(facts.into_iter().chain([(false, false), (false, false)])) {
+        for (irreversible, has_word) in
+            [(Once, false), (Once, true), (No, false), (No, true), (Each, false), (Each, true)]
+        {
             let word = Override { by: manager(), reason: "I know".into() };
             let request = BeginOperation {
                 id: OperationId::from_u128(2),
@@ -379,19 +404,23 @@ fn an_irreversible_step_that_may_have_happened_needs_a_word() {
             let last = Some(operation(state.clone()));
             let facts = BeginFacts { entity: Some(invoice("approved", 1)), last, ..BeginFacts::default() };
             let decided = decide_begin_operation(&request, facts, at(200));
-            let place = format!("{state:?}, irreversible: {irreversible}, word: {has_word}");
+            let place = format!("{state:?}, irreversible: {irreversible:?}, word: {has_word}");
+            let needs_word = bars && irreversible == Once;
+            let takes_word = has_word && (needs_word || doubtful);
             match decided {
                 OperationBegun::OverrideRequired(found) => {
-                    assert!(doubtful && irreversible && !has_word, "{place}");
+                    assert!(needs_word && !has_word, "{place}");
                     assert_eq!(found.id, OperationId::from_u128(1));
                 }
-                OperationBegun::Begun { notes, .. } if doubtful && irreversible => {
-                    assert!(has_word, "{place}");
+                OperationBegun::Begun { notes, operation, .. } if takes_word => {
+                    assert_eq!(operation.effect_of, operation.id, "a new effect: {place}");
                     assert_eq!((notes.len(), &notes[0].by), (1, &Some(manager())), "{place}");
                     assert_eq!(notes[0].operation, Some(OperationId::from_u128(2)));
                     assert!(notes[0].audited().is_some());
                 }
-                OperationBegun::Begun { notes, .. } => assert!(notes.is_empty(), "{place}"),
+                OperationBegun::Begun { notes, .. } => {
+                    assert!(!needs_word && notes.is_empty(), "{place}");
+                }
                 other => panic!("{place}: {other:?}"),
             }
         }
@@ -451,20 +480,130 @@ fn a_step_without_a_claim_leaves_the_entity_as_it_is() {
 /// The newest operation of the step is looked for where it bears on the answer.
 #[test]
 fn the_newest_operation_is_looked_for_where_it_matters() {
+    let (refused, returns) = (RetryAnswer::Refused, RetryAnswer::Returns);
     let table = [
-        (false, RetryAnswer::Refused, "approved", false),
-        (false, RetryAnswer::Refused, "closed", false),
-        (false, RetryAnswer::Returns, "approved", false),
-        (false, RetryAnswer::Returns, "closed", true),
-        (true, RetryAnswer::Refused, "approved", true),
-        (true, RetryAnswer::Refused, "closed", true),
+        (Irreversible::No, false, refused, "approved", false),
+        (Irreversible::No, false, refused, "closed", false),
+        (Irreversible::Each, false, refused, "approved", false),
+        (Irreversible::No, false, returns, "approved", false),
+        (Irreversible::No, false, returns, "closed", true),
+        (Irreversible::Once, false, refused, "approved", true),
+        (Irreversible::Once, false, refused, "closed", true),
+        (Irreversible::No, true, refused, "approved", true),
+        (Irreversible::Each, true, refused, "closed", true),
     ];
-    for (irreversible, retry, status, expected) in table {
-        let request = BeginOperation { irreversible, retry, ..close() };
-        assert_eq!(
-            request.asks_for_last(&invoice(status, 1)),
-            expected,
-            "{irreversible}, {retry:?}, {status}"
-        );
+    for (irreversible, has_effect, retry, status, expected) in table {
+        let request = BeginOperation { irreversible, has_effect, retry, ..close() };
+        let place = format!("{irreversible:?}, effect: {has_effect}, {retry:?}, {status}");
+        assert_eq!(request.asks_for_last(&invoice(status, 1)), expected, "{place}");
+        assert!(request.may_ask_for_last() || !expected, "{place}");
     }
+}
+
+/// Begins another operation after `last`, and answers with it.
+fn begin_after(last: &Operation, request: BeginOperation) -> Operation {
+    let last = Some(last.clone());
+    let facts = BeginFacts { entity: Some(invoice("approved", 1)), last, ..BeginFacts::default() };
+    match decide_begin_operation(&request, facts, at(200)) {
+        OperationBegun::Begun { operation, .. } => *operation,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// CONTRACT 8: the next operation after one that may have happened acts under its effect key; a result or a known failure begins a new effect.
+#[test]
+fn what_may_have_happened_goes_on_under_its_effect_key() {
+    let certain = OperationState::Failed { at: at(100), failure: Failure::permanent("no") };
+    let settled = OperationState::Reverted { at: at(100), settled: true };
+    let cases = states().into_iter().chain([certain, settled]).zip([
+        (true, true),
+        (false, false),
+        (false, false),
+        (true, true),
+        (true, true),
+        (true, true),
+        (false, false),
+        // It did not happen. The same key is as good as a new one, and safe should somebody have erred.
+        (true, false),
+    ]);
+    for (state, (goes_on, may_repeat)) in cases {
+        let last = operation(state.clone());
+        let next = BeginOperation { id: OperationId::from_u128(2), ..close() };
+        let other_input = BeginOperation { fingerprint: Fingerprint::from_bytes([2; 32]), ..next.clone() };
+        for request in [next.clone(), other_input] {
+            let begun = begin_after(&last, request);
+            let effect_of = if goes_on { last.id } else { begun.id };
+            assert_eq!((begun.effect_of, begun.may_repeat), (effect_of, may_repeat), "{state:?}");
+            assert_eq!(begun.tries_before, if goes_on { last.tries } else { 0 }, "{state:?}");
+        }
+        let without = BeginOperation { has_effect: false, ..next };
+        assert_eq!(begin_after(&last, without).effect_of, OperationId::from_u128(2), "{state:?}");
+    }
+}
+
+/// An unclaimed step has effects side by side: only the same request goes on with one, and only once that has ended.
+#[test]
+fn an_unclaimed_step_goes_on_only_with_the_same_request() {
+    let next = BeginOperation { id: OperationId::from_u128(2), claim: None, ..close() };
+    let other = BeginOperation { fingerprint: Fingerprint::from_bytes([2; 32]), ..next.clone() };
+    for (n, state) in states().into_iter().enumerate() {
+        let last = operation(state.clone());
+        let is_open = [3, 4].contains(&n);
+        assert_eq!(begin_after(&last, next.clone()).effect_of == last.id, is_open, "{state:?}");
+        assert_ne!(begin_after(&last, other.clone()).effect_of, last.id, "{state:?}");
+    }
+}
+
+/// A known failure of a later operation does not answer what became of an earlier one under the same key.
+#[test]
+fn a_doubt_is_passed_on_until_somebody_knows() {
+    let reverted = operation(states()[4].clone());
+    let id = |n| OperationId::from_u128(n);
+    let declined = OperationState::Failed { at: at(100), failure: Failure::permanent("no") };
+    let rejected = OperationState::Rejected { at: at(100), failure: Failure::permanent("no") };
+    for known in [declined, rejected] {
+        let second = begin_after(&reverted, BeginOperation { id: id(2), ..close() });
+        let second = Operation { state: known, ..second };
+        assert!(second.leaves_doubt());
+        let third = begin_after(&second, BeginOperation { id: id(3), ..close() });
+        assert_eq!((third.effect_of, third.tries_before), (reverted.id, 2));
+        let done = OperationState::Done { at: at(100), result: json("1") };
+        let third = Operation { state: done, ..third };
+        assert!(!third.leaves_doubt());
+        let fourth = begin_after(&third, BeginOperation { id: id(4), ..close() });
+        assert_eq!((fourth.effect_of, fourth.done_before, fourth.may_repeat), (id(4), true, false));
+        let fourth = Operation { state: rejected_by_action(), ..fourth };
+        assert!(fourth.needs_override(), "the third has done it");
+    }
+}
+
+fn rejected_by_action() -> OperationState {
+    OperationState::Rejected { at: at(100), failure: Failure::permanent("no") }
+}
+
+/// CONTRACT 8: what begins, begins under the document as it is now. What is recorded is told in any case.
+#[test]
+fn an_operation_begins_only_under_the_document_as_it_is() {
+    let of = |version| DocumentRef { item: name("doc"), version: Version::new(version) };
+    let request = BeginOperation { document: Some(of(1)), ..close() };
+    let facts = |document: Option<u64>, known| BeginFacts {
+        known,
+        entity: Some(invoice("approved", 1)),
+        document: document.map(Version::new),
+        ..BeginFacts::default()
+    };
+    let word = |document, known| {
+        let decided = decide_begin_operation(&request, facts(document, known), at(200));
+        begun_word(&decided)
+    };
+    assert_eq!(word(Some(1), None), "begun");
+    assert_eq!(word(Some(2), None), "document changed");
+    assert_eq!(word(None, None), "document changed");
+    assert_eq!(word(Some(2), Some(operation(states()[1].clone()))), "recorded");
+    assert_eq!(word(Some(2), Some(operation(states()[0].clone()))), "begun", "its own, begun before");
+    assert_eq!(word(Some(2), Some(operation(states()[4].clone()))), "document changed", "another attempt");
+    let begun = decide_begin_operation(&request, facts(Some(1), None), at(200));
+    assert!(
+        matches!(begun, OperationBegun::Begun { operation, .. } if operation.document == Some(Version::new(1)))
+    );
 }

@@ -1,5 +1,6 @@
 //! Runs the action of an operation while its claim is kept, and writes what became of it.
 
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,13 +9,14 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use super::held::Held;
+use super::probing;
 use super::registry::{ActionCode, Registered};
 use super::step_call::{Answer, StepCall};
 use super::transition::Outcome;
-use crate::limits::CLAIM_STALE_AFTER;
 use crate::model::{
-    Action, EffectKey, Entity, EntityNote, Failure, FinishBy, FinishOperation, Finished, Name, Noted,
-    Operation, OperationEnd, Payload, Post, PostState, RunId, RunResult, StepView, Timestamp,
+    Action, AfterFailure, EffectKey, Entity, EntityNote, Failure, FailureClass, FinishBy, FinishOperation,
+    Finished, Name, Noted, Occurrence, Operation, OperationEnd, OperationState, PANICKED, Payload, Post,
+    PostState, RunId, RunResult, StepView, Timestamp, decide_after_failure,
 };
 use crate::runtime::drive::panic_text;
 use crate::runtime::inner::Phase;
@@ -22,8 +24,6 @@ use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
 use crate::store::{StoreError, TransactOperation, TransactedOperation};
 
-/// The code of the failure of an action that panicked.
-pub const PANICKED: &str = "panicked";
 /// The code of the failure of an operation whose entity was changed by somebody else while its action ran.
 pub const CHANGED_MEANWHILE: &str = "CONCURRENCY_ERROR";
 
@@ -37,9 +37,8 @@ pub(super) async fn carry_out(
     since: Duration,
 ) -> Result<Outcome, Error> {
     let inner = engine.inner.clone();
-    let janitor = inner.entities.find_janitor(&registered.workflow.module);
-    let patience = janitor.map_or(CLAIM_STALE_AFTER, |janitor| janitor.stale_after);
-    let held = inner.held.hold(&operation, patience, since);
+    let patience = inner.entities.patience_of(&operation.module);
+    let held = inner.held.hold(&inner.clock, &operation, patience, since);
     let (id, attempt) = (operation.id, operation.attempt);
     let errand = Errand { engine: engine.clone(), registered, view, operation, entity };
     let outcome = errand.run(&held).await;
@@ -58,6 +57,8 @@ enum Acted {
     End(OperationEnd),
     /// It wrote by itself, in its transaction.
     Written(Finished),
+    /// It goes on without this process: whoever follows it writes its end.
+    Left(Error),
 }
 
 struct Errand {
@@ -73,39 +74,153 @@ impl Errand {
         if self.is_in_transaction() {
             held.ends();
         }
+        let mut tries = self.operation.tries;
+        loop {
+            let end = match self.enter(held, tries).await {
+                Entered::Acted(Acted::End(end)) => end,
+                Entered::Acted(Acted::Written(finished)) => return self.finished(finished, tries).await,
+                Entered::Acted(Acted::Left(error)) => return Err(error),
+                Entered::Lost(late) => return self.given_up(late).await,
+            };
+            let (end, what) = match end {
+                OperationEnd::Failed(failure) if !self.is_in_transaction() => {
+                    match decide_after_failure(&self.view, &self.operation, &failure, tries) {
+                        AfterFailure::Release => (OperationEnd::Failed(failure), None),
+                        AfterFailure::Doubt => {
+                            let attempt = self.try_number(tries);
+                            (OperationEnd::InDoubt, Some(Noted::Doubted { attempt, failure }))
+                        }
+                        AfterFailure::TryAgain { after } => {
+                            if !self.try_again(held, failure, after, &mut tries).await? {
+                                return self.given_up(None).await;
+                            }
+                            continue;
+                        }
+                    }
+                }
+                end => (end, None),
+            };
+            held.ends();
+            let finished = tokio::select! {
+                biased;
+                finished = self.finish(end.clone(), tries, what) => finished?,
+                () = held.lost() => return self.given_up(Some(end)).await,
+            };
+            return match finished {
+                Finished::Lost(_) => self.given_up(Some(end)).await,
+                finished => self.finished(finished, tries).await,
+            };
+        }
+    }
+
+    /// Enters the action once. What it has answered counts, whatever else has happened meanwhile.
+    async fn enter(&self, held: &Held, tries: u32) -> Entered {
+        let key = self.operation.effect_key();
+        let (operation, step, entity) = (self.operation.id, &self.operation.step, &self.operation.entity);
+        let number = self.try_number(tries);
+        if tries > 0 {
+            Counters::add(&self.engine.inner.counters.effects);
+            tracing::info!(%key, %operation, %step, %entity, attempt = number, "effect begun");
+        }
+        let acting = self.act(held, number);
+        tokio::pin!(acting);
         let acted = tokio::select! {
             biased;
-            () = held.lost() => return self.given_up().await,
-            acted = self.act() => acted,
+            acted = &mut acting => acted,
+            () = held.lost() => match self.wait_for_answer(acting).await {
+                Some(Acted::End(end)) => return Entered::Lost(Some(end)),
+                _ => return Entered::Lost(None),
+            },
         };
-        let finished = match acted {
-            Acted::Written(finished) => finished,
-            Acted::End(end) => {
-                held.ends();
-                tokio::select! {
-                    biased;
-                    () = held.lost() => return self.given_up().await,
-                    finished = self.finish(end) => finished?,
-                }
+        if tries > 0
+            && let Acted::End(end) = &acted
+        {
+            let outcome = word_of(end);
+            tracing::info!(%key, %operation, %step, %entity, attempt = number, outcome, "effect ended");
+        }
+        Entered::Acted(acted)
+    }
+
+    /// The claim is gone, so nothing is sent any more. A request that is under way may still be answered, which is evidence; code is stopped at once.
+    async fn wait_for_answer(&self, acting: impl Future<Output = Acted>) -> Option<Acted> {
+        let inner = &self.engine.inner;
+        if inner.phase() == Phase::Killed || !matches!(self.view.action, Some(Action::Hosted(_))) {
+            return None;
+        }
+        let (step, requester) = (&self.operation.step, self.operation.requester.as_ref());
+        let patience = self.registered.host.action_timeout(step, requester);
+        tokio::select! {
+            biased;
+            acted = acting => Some(acted),
+            () = inner.clock.sleep_until(inner.clock.now().plus(patience)) => None,
+        }
+    }
+
+    /// Puts on record that the action is entered again, and waits for its time. False if the operation was lost meanwhile.
+    async fn try_again(
+        &self,
+        held: &Held,
+        failure: Failure,
+        after: Duration,
+        tries: &mut u32,
+    ) -> Result<bool, Error> {
+        let (inner, key) = (&self.engine.inner, self.operation.effect_key());
+        tracing::warn!(%key, operation = %self.operation.id, attempt = *tries, %failure, ?after,
+            "the outcome of an effect is unknown; it is tried again under the same key");
+        Counters::add(&inner.counters.retries);
+        let at = inner.clock.now().plus(after);
+        while inner.clock.now() < at {
+            tokio::select! {
+                biased;
+                () = held.lost() => return Ok(false),
+                () = inner.clock.sleep_until(at) => {}
             }
+        }
+        let attempt = self.try_number(*tries);
+        let writing =
+            self.finish(OperationEnd::TryAgain, *tries + 1, Some(Noted::Failed { attempt, failure }));
+        let finished = tokio::select! {
+            biased;
+            () = held.lost() => return Ok(false),
+            finished = writing => finished?,
         };
+        *tries += 1;
+        Ok(matches!(finished, Finished::Finished { .. } | Finished::Again(_)))
+    }
+
+    /// Number of a try among all under the effect key.
+    fn try_number(&self, tries: u32) -> u32 {
+        self.operation.tries_before + tries.max(1)
+    }
+
+    /// What a write came to that took effect, or found the entity changed.
+    async fn finished(&self, finished: Finished, tries: u32) -> Result<Outcome, Error> {
         match finished {
             Finished::Finished { operation, entity } => {
                 self.engine.inner.posted.notify_one();
+                if matches!(operation.state, OperationState::InDoubt { .. }) {
+                    Counters::add(&self.engine.inner.counters.doubts);
+                    tracing::warn!(key = %operation.effect_key(), operation = %operation.id, "effect in doubt");
+                    probing::ask_in_time(&self.engine, &operation);
+                }
                 Ok(Outcome::of(*operation, entity, false))
             }
             Finished::Again(operation) => Ok(Outcome::of(*operation, None, false)),
-            Finished::Lost(_) => self.given_up().await,
+            Finished::Lost(_) => self.given_up(None).await,
             Finished::Stale(_) => {
                 Counters::add(&self.engine.inner.counters.stale_writes);
                 // Nothing was written: somebody changed the entity while the action ran.
-                let failure =
-                    Failure::unknown(format!("{} was modified concurrently", self.operation.entity));
+                let why = format!("{} was modified concurrently", self.operation.entity);
+                // Only what reached beyond the store may have happened.
+                let failure = match tries > 0 || self.operation.run.is_some() {
+                    true => Failure::unknown(why),
+                    false => Failure::retryable(why),
+                };
                 let end = OperationEnd::Failed(failure.with_code(CHANGED_MEANWHILE));
-                match self.finish(end).await? {
+                match self.finish(end, tries, None).await? {
                     Finished::Finished { operation, entity } => Ok(Outcome::of(*operation, entity, false)),
                     Finished::Again(operation) => Ok(Outcome::of(*operation, None, false)),
-                    Finished::Lost(_) | Finished::Stale(_) => self.given_up().await,
+                    Finished::Lost(_) | Finished::Stale(_) => self.given_up(None).await,
                 }
             }
         }
@@ -117,43 +232,76 @@ impl Errand {
         matches!(self.engine.inner.entities.find_action(name), Some(ActionCode::InTransaction(_)))
     }
 
-    /// Somebody else has decided about the operation meanwhile: what it came to is theirs to say, and nothing of ours is written.
-    async fn given_up(&self) -> Result<Outcome, Error> {
+    /// Somebody else has decided about the operation meanwhile: what it came to is theirs to say. A result that came too late settles a doubt if it says that
+    /// the action happened; otherwise it is only noted.
+    async fn given_up(&self, late: Option<OperationEnd>) -> Result<Outcome, Error> {
         let inner = &self.engine.inner;
         if inner.phase() == Phase::Killed {
             return Err(Error::ShuttingDown);
         }
         Counters::add(&inner.counters.fenced_writes);
-        let Operation { workspace, id, attempt, entity, .. } = &self.operation;
-        let refused = EntityNote {
-            workspace: workspace.clone(),
-            entity: entity.clone(),
-            operation: Some(*id),
-            at: inner.store.now(),
-            by: None,
-            what: Noted::Refused { attempt: *attempt, occurrence: None },
-            evidence: None,
+        let Operation { id, attempt, .. } = self.operation;
+        let key = self.operation.effect_key();
+        let happened = match &late {
+            Some(OperationEnd::Done { .. }) => Some(true),
+            Some(OperationEnd::Rejected(_)) => Some(false),
+            Some(OperationEnd::Failed(failure)) if failure.class() != FailureClass::Unknown => Some(false),
+            _ => None,
         };
+        tracing::warn!(%key, operation = %id, ?happened, "the operation was taken from this process; nothing more is sent");
+        let occurrence = happened.map(|happened| match happened {
+            true => Occurrence::Happened,
+            false => Occurrence::DidNotHappen,
+        });
+        let note = self.note(Noted::Refused { attempt, occurrence });
+        if let (Some(true), Some(end)) = (happened, late) {
+            let request =
+                finishing(&self.operation, Some(&self.view), FinishBy::LateResult, end, inner.store.now());
+            let request = FinishOperation { notes: vec![note.clone()], ..request };
+            if let Finished::Finished { operation, entity } = finish(&self.engine, request).await? {
+                inner.posted.notify_one();
+                return Ok(Outcome::of(*operation, entity, false));
+            }
+        }
         let book = self.engine.entity_book()?;
+        let workspace = &self.operation.workspace;
         let stands =
-            inner.answer(book.find_operation(workspace, *id)).await?.ok_or(Error::NoSuchOperation(*id))?;
-        if let Err(error) = inner.answer(book.append_entity_notes(vec![refused])).await {
-            tracing::warn!(%error, operation = %id, "that a late write was refused could not be noted");
+            inner.answer(book.find_operation(workspace, id)).await?.ok_or(Error::NoSuchOperation(id))?;
+        if let Err(error) = inner.answer(book.append_entity_notes(vec![note])).await {
+            tracing::warn!(%key, %error, operation = %id, "that a late write was refused could not be noted");
         }
         Ok(Outcome::of(stands, None, false))
     }
 
-    async fn act(&self) -> Acted {
+    fn note(&self, what: Noted) -> EntityNote {
+        EntityNote {
+            workspace: self.operation.workspace.clone(),
+            entity: self.operation.entity.clone(),
+            operation: Some(self.operation.id),
+            at: self.engine.inner.store.now(),
+            by: None,
+            what,
+            evidence: None,
+        }
+    }
+
+    async fn act(&self, held: &Held, number: u32) -> Acted {
         let Some(action) = &self.view.action else {
             return Acted::End(OperationEnd::Done { result: Payload::null(), data: None });
         };
         let acting = async {
+            // The task may have waited for its turn: whoever lost the claim meanwhile enters nothing.
+            if let Err(failure) = held.hold.ensure_still_held() {
+                return Acted::End(OperationEnd::Failed(failure));
+            }
             match action {
-                Action::Hosted(_) => self.judge(self.registered.host.act(self.call()).await),
-                Action::Workflow(workflow) => Acted::End(self.follow_run(workflow).await),
+                Action::Hosted(_) => self.judge(self.registered.host.act(self.call(held, number)).await),
+                Action::Workflow(workflow) => self.follow_run(workflow, held, number).await,
                 Action::Handler { name, .. } => match self.engine.inner.entities.find_action(name) {
-                    Some(ActionCode::Free(code)) => self.judge(code(self.call()).await),
-                    Some(ActionCode::InTransaction(make)) => self.transact(make(self.call())).await,
+                    Some(ActionCode::Free(code)) => self.judge(code(self.call(held, number)).await),
+                    Some(ActionCode::InTransaction(make)) => {
+                        self.transact(make(self.call(held, number))).await
+                    }
                     None => {
                         let failure = Failure::permanent(format!(
                             "no action {name} is registered here; register it before its steps are taken"
@@ -174,18 +322,8 @@ impl Errand {
         }
     }
 
-    fn call(&self) -> StepCall {
-        let operation = &self.operation;
-        StepCall {
-            workspace: operation.workspace.clone(),
-            workflow: operation.workflow.clone(),
-            step: operation.step.clone(),
-            entity: self.entity.clone(),
-            requester: operation.requester.clone(),
-            input: operation.input.clone(),
-            operation: operation.id,
-            attempt: operation.attempt,
-        }
+    fn call(&self, held: &Held, number: u32) -> StepCall {
+        StepCall::of(&self.operation, &self.entity, number, held.hold.clone())
     }
 
     fn judge(&self, answer: Result<Answer, Failure>) -> Acted {
@@ -197,21 +335,24 @@ impl Errand {
     }
 
     /// The run has the operation's number, so however often it is started there is one.
-    async fn follow_run(&self, workflow: &Name) -> OperationEnd {
-        let input = match self.registered.host.run_input(&self.call()).await {
+    async fn follow_run(&self, workflow: &Name, held: &Held, number: u32) -> Acted {
+        let input = match self.registered.host.run_input(&self.call(held, number)).await {
             Ok(input) => input,
-            Err(failure) => return OperationEnd::Failed(failure),
+            Err(failure) => return Acted::End(OperationEnd::Failed(failure)),
         };
         let start = self.engine.start_payload(workflow.as_str(), input).run_id(self.operation.id.as_run());
-        let ending = match start.await {
-            Ok(run) => run.ending().await,
-            Err(error) => Err(error),
-        };
-        match ending {
-            Ok(result) => end_of_run(result),
+        let run = match start.await {
+            Ok(run) => run,
+            // It may have been started: whoever looks next finds out.
+            Err(error @ (Error::Store(_) | Error::ShuttingDown)) => return Acted::Left(error),
             Err(error) => {
-                OperationEnd::Failed(Failure::unknown(error.to_string()).with_code("run_not_followed"))
+                let failure = Failure::permanent(error.to_string()).with_code("run_not_started");
+                return Acted::End(OperationEnd::Failed(failure));
             }
+        };
+        match run.ending().await {
+            Ok(result) => Acted::End(end_of_run(result)),
+            Err(error) => Acted::Left(error),
         }
     }
 
@@ -247,9 +388,8 @@ impl Errand {
                     None => Acted::End(OperationEnd::Failed(failure)),
                 }
             }
-            // If it took effect after all, it is what stands: to say that it failed is then refused.
-            Err(error @ StoreError::Unknown(_)) => Acted::End(OperationEnd::Failed(Failure::unknown(error))),
-            Err(error @ StoreError::Unavailable(_)) => {
+            // If it took effect after all, it is what stands: to say that it failed is then refused. If that is not refused, it did not happen.
+            Err(error @ (StoreError::Unknown(_) | StoreError::Unavailable(_))) => {
                 Acted::End(OperationEnd::Failed(Failure::retryable(error)))
             }
             Err(error) => {
@@ -259,14 +399,36 @@ impl Errand {
         }
     }
 
-    async fn finish(&self, end: OperationEnd) -> Result<Finished, Error> {
+    async fn finish(&self, end: OperationEnd, tries: u32, what: Option<Noted>) -> Result<Finished, Error> {
         let by = match self.operation.run {
             Some(_) => FinishBy::Run,
             None => FinishBy::Holder(self.engine.inner.owner),
         };
         let now = self.engine.inner.store.now();
         let request = finishing(&self.operation, Some(&self.view), by, end, now);
-        finish(&self.engine, request).await
+        let notes = what.map(|what| self.note(what)).into_iter().collect();
+        finish(&self.engine, FinishOperation { tries: Some(tries), notes, ..request }).await
+    }
+}
+
+/// How entering an action ended.
+enum Entered {
+    /// It came so far.
+    Acted(Acted),
+    /// The operation was lost meanwhile; the action may have answered all the same.
+    Lost(Option<OperationEnd>),
+}
+
+fn word_of(end: &OperationEnd) -> &'static str {
+    match end {
+        OperationEnd::Done { .. } => "completed",
+        OperationEnd::Rejected(_) => "rejected",
+        OperationEnd::Failed(failure) => match failure.class() {
+            FailureClass::Unknown => "unknown",
+            FailureClass::Retryable | FailureClass::Permanent => "failed",
+        },
+        OperationEnd::Reverted | OperationEnd::DidNotHappen => "did_not_happen",
+        OperationEnd::InDoubt | OperationEnd::TryAgain => "unknown",
     }
 }
 
@@ -331,6 +493,7 @@ pub(super) fn finishing(
         attempt: operation.attempt,
         by,
         end,
+        tries: None,
         posts,
         notes: Vec::new(),
     }
@@ -348,7 +511,10 @@ fn after_effect(operation: &Operation, view: &StepView, end: &OperationEnd, now:
             let what = format!("failure~{}", operation.attempt);
             (view.failure_after_effect.as_ref()?, what, &operation.from, came)
         }
-        OperationEnd::Reverted | OperationEnd::InDoubt => return None,
+        OperationEnd::Reverted
+        | OperationEnd::DidNotHappen
+        | OperationEnd::InDoubt
+        | OperationEnd::TryAgain => return None,
     };
     let mut payload = json!({
         "entity": { "type": operation.entity.kind.as_str(), "id": operation.entity.id.as_str(), "status": status.as_str() },

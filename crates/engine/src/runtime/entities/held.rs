@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::watch;
-
+use crate::clock::Clock;
+use crate::hold::Hold;
 use crate::limits::{CLAIM_STALE_AFTER, HEAR_AT_LEAST_EVERY, MAX_HEARD};
 use crate::model::{Operation, OperationId, WorkspaceId};
 use crate::runtime::inner::{Inner, Phase};
@@ -17,13 +17,12 @@ pub(super) struct Held {
     workspace: WorkspaceId,
     id: OperationId,
     attempt: u32,
-    /// For how long the store may not hear of it before it counts as given up.
-    patience: Duration,
-    /// When, by the monotonic clock, the last word of it that arrived was sent.
-    heard: Mutex<Duration>,
+    /// How long after its last word that reached the store this process holds it.
+    holds_for: Duration,
+    /// The right to send its effect, which ends that long after the last word that arrived was sent.
+    pub(super) hold: Hold,
     /// What became of it is being written: that the store no longer counts it as held may be our own doing.
     is_ending: AtomicBool,
-    lost: watch::Sender<bool>,
 }
 
 impl Held {
@@ -34,9 +33,13 @@ impl Held {
 
     /// Waits until the operation is no longer held.
     pub(super) async fn lost(&self) {
-        // The sender lives as long as we do.
-        let _ = self.lost.subscribe().wait_for(|lost| *lost).await;
+        self.hold.lost().await;
     }
+}
+
+/// How long a holder may act after it was last heard of: a tenth less than a janitor waits, so that two clocks that run at different speeds agree.
+fn holds_for(patience: Duration) -> Duration {
+    patience - patience / 10
 }
 
 #[derive(Default)]
@@ -68,15 +71,22 @@ impl Drop for TakenUp {
 }
 
 impl HeldOperations {
-    pub(super) fn hold(&self, operation: &Operation, patience: Duration, since: Duration) -> Arc<Held> {
+    /// Holds an operation whose begin was sent at `since`, by the monotonic clock.
+    pub(super) fn hold(
+        &self,
+        clock: &Arc<dyn Clock>,
+        operation: &Operation,
+        patience: Duration,
+        since: Duration,
+    ) -> Arc<Held> {
+        let holds_for = holds_for(patience);
         let held = Arc::new(Held {
             workspace: operation.workspace.clone(),
             id: operation.id,
             attempt: operation.attempt,
-            patience,
-            heard: Mutex::new(since),
+            holds_for,
+            hold: Hold::until(clock.clone(), since + holds_for),
             is_ending: AtomicBool::new(false),
-            lost: watch::channel(false).0,
         });
         let place = (operation.id, operation.attempt);
         self.held.lock().expect("no holder panics").insert(place, held.clone());
@@ -92,9 +102,7 @@ impl HeldOperations {
     }
 
     pub(crate) fn give_up_all(&self) {
-        self.all().iter().for_each(|held| {
-            held.lost.send_replace(true);
-        });
+        self.all().iter().for_each(|held| held.hold.lose());
     }
 
     fn all(&self) -> Vec<Arc<Held>> {
@@ -144,10 +152,8 @@ pub(super) async fn hear_of_all(inner: &Inner) {
                 for held in batch {
                     match lost.contains(&held.id) {
                         true if held.is_ending.load(Ordering::Relaxed) => {}
-                        true => {
-                            held.lost.send_replace(true);
-                        }
-                        false => *held.heard.lock().expect("no holder panics") = since,
+                        true => held.hold.lose(),
+                        false => held.hold.extend(since + held.holds_for),
                     }
                 }
             }
@@ -157,12 +163,8 @@ pub(super) async fn hear_of_all(inner: &Inner) {
         }
     }
     // One the store has not heard of for long counts as gone elsewhere; here it stops before that.
-    let now = inner.clock.monotonic();
-    for held in &all {
-        let heard = *held.heard.lock().expect("no holder panics");
-        if now.saturating_sub(heard) > held.patience - held.patience / 10 {
-            tracing::warn!(operation = %held.id, "the claim could not be kept; the operation is given up here");
-            held.lost.send_replace(true);
-        }
+    for held in all.iter().filter(|held| !held.hold.stands() && !held.hold.is_lost()) {
+        tracing::warn!(operation = %held.id, "the claim could not be kept; the operation is given up here");
+        held.hold.lose();
     }
 }

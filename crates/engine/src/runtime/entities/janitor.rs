@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use super::acting::{carry_out, end_of_run, finish, finishing};
 use super::held::hear_of_all;
+use super::probing;
 use super::registry::Janitor;
-use crate::limits::{MAX_SPAN, MAX_STALE_CLAIMS, MIN_LEASE};
+use crate::limits::{MAX_PAGE, MAX_SPAN, MAX_STALE_CLAIMS, MIN_LEASE};
 use crate::model::{
     Action, EntityNote, FinishBy, FinishOperation, Finished, Home, Invalid, Name, Noted, Operation,
-    OperationEnd, Recovery, RevertRule, StepView, Timestamp, WorkspaceId,
+    OperationEnd, Recovery, RevertRule, StepView, Timestamp, UncoveredClaim, WorkspaceId,
 };
 use crate::runtime::inner::{Inner, Phase};
 use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
-use crate::store::RevertStrays;
+use crate::store::{OpenClaim, RevertStrays};
 
 /// One module of the program, which owns entity workflows.
 #[must_use = "a module without a janitor covers nothing"]
@@ -33,6 +34,8 @@ pub struct Freed {
     pub held: usize,
     /// Operations that a run carries out, whose runs are followed here from now on.
     pub followed: usize,
+    /// Operations in doubt that a probe settled.
+    pub settled: usize,
     /// Rows in tables of the user's that were in a transient status although nothing held them.
     pub strays: usize,
 }
@@ -43,12 +46,23 @@ impl Engine {
         Module { engine: self.clone(), name: name.into() }
     }
 
-    /// Refuses to go on if some transient status would be freed by nobody after a crash; names the workflow and the module. Call it when all
-    /// workflows and modules are registered.
-    pub fn check_coverage(&self) -> Result<(), Error> {
-        match self.inner.entities.list_uncovered().into_iter().next() {
-            Some(uncovered) => Err(uncovered.into()),
-            None => Ok(()),
+    /// Refuses to go on if some transient status would be freed by nobody after a crash: one that a workflow declares, or one that an operation holds now, begun
+    /// under an earlier workflow. Names every workflow with its module. Call it when all workflows and modules are registered.
+    pub async fn check_coverage(&self) -> Result<(), Error> {
+        let mut uncovered = self.inner.entities.list_uncovered();
+        if let Ok(book) = self.entity_book() {
+            let modules = self.modules();
+            let open = self.inner.answer(book.list_open_claims(MAX_PAGE)).await?;
+            for OpenClaim { module, workflow, claim_into } in open {
+                let claim = UncoveredClaim { workflow, module, claim_into, is_open: true };
+                if !modules.contains(&claim.module) {
+                    uncovered.push(claim);
+                }
+            }
+        }
+        match uncovered.is_empty() {
+            true => Ok(()),
+            false => Err(Error::UncoveredClaims(uncovered)),
         }
     }
 
@@ -102,7 +116,7 @@ async fn work(
         let next = shared.clock.now().plus(janitor.every);
         if let Some(engine) = engine() {
             match look(&engine, &module, janitor).await {
-                Ok(Freed { reverted: 0, held: 0, followed: 0, strays: 0 }) => {}
+                Ok(Freed { reverted: 0, held: 0, followed: 0, settled: 0, strays: 0 }) => {}
                 Ok(freed) => tracing::warn!(%module, ?freed, "claims were left behind"),
                 Err(error) => tracing::warn!(%module, %error, "the janitor could not look; trying again"),
             }
@@ -144,21 +158,32 @@ async fn look(engine: &Engine, module: &Name, janitor: Janitor) -> Result<Freed,
             freed.followed += usize::from(follow(&speaking, operation).await?);
             continue;
         }
-        let holds = operation.recovery == Recovery::Hold && operation.claim.is_some();
+        // What its holder has sent may take effect for a while after the holder's own deadline.
+        let unheard_since = inner.store.now().minus(janitor.stale_after.max(operation.grace));
+        if operation.state.at() >= unheard_since {
+            continue;
+        }
+        // What shares the transaction of its record has not happened if there is no record.
+        let has_effect = operation.tries > 0;
+        let holds = has_effect && operation.recovery == Recovery::Hold && operation.claim.is_some();
         let request = free(&operation, holds, FinishBy::Janitor { unheard_since }, inner.store.now());
         match finish(&speaking, request).await? {
-            Finished::Finished { .. } if holds => {
+            Finished::Finished { operation, .. } if holds => {
                 Counters::add(&inner.counters.doubts);
                 freed.held += 1;
+                tracing::warn!(key = %operation.effect_key(), operation = %operation.id, "effect in doubt: its holder vanished");
+                probing::ask_in_time(&speaking, &operation);
             }
-            Finished::Finished { .. } => {
+            Finished::Finished { operation, .. } => {
                 Counters::add(&inner.counters.janitor_releases);
                 freed.reverted += 1;
+                tracing::warn!(key = %operation.effect_key(), operation = %operation.id, "the claim of a vanished holder was given back");
             }
             // It was heard of after all, or another janitor was faster.
             Finished::Again(_) | Finished::Lost(_) | Finished::Stale(_) => {}
         }
     }
+    freed.settled = probing::ask_about_all(engine, module).await?;
     for (workspace, registered) in inner.entities.of_module(module) {
         let workflow = &registered.workflow;
         let Home::Table(table) = &workflow.home else { continue };
@@ -187,7 +212,13 @@ fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> Fin
     let status = operation.claim.as_ref().map(|claim| claim.revert_to.to_string());
     let (end, what) = match holds {
         true => (OperationEnd::InDoubt, Noted::Held { attempt, last_heard_at }),
-        false => (OperationEnd::Reverted, Noted::Reverted { attempt, last_heard_at, status }),
+        false => {
+            let end = match operation.tries {
+                0 => OperationEnd::DidNotHappen,
+                _ => OperationEnd::Reverted,
+            };
+            (end, Noted::Reverted { attempt, last_heard_at, status })
+        }
     };
     let note = EntityNote {
         workspace: operation.workspace.clone(),
@@ -204,6 +235,7 @@ fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> Fin
         attempt,
         by,
         end,
+        tries: None,
         posts: Vec::new(),
         notes: vec![note],
     }
@@ -213,7 +245,8 @@ fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> Fin
 async fn follow(engine: &Engine, operation: Operation) -> Result<bool, Error> {
     let inner = &engine.inner;
     let registered = inner.entities.find(&operation.workspace, &operation.entity.kind);
-    let as_begun = registered.and_then(|registered| {
+    // What has begun goes on by the document it began under, or not at all.
+    let as_begun = registered.filter(|registered| registered.is_of(&operation)).and_then(|registered| {
         let view = registered.view_of(&operation)?;
         matches!(view.action, Some(Action::Workflow(_))).then_some((registered, view))
     });
@@ -243,7 +276,7 @@ async fn end_with_run(engine: &Engine, operation: &Operation) -> Result<bool, Er
             None => return Ok(false),
         },
         // It was never started, and by this workflow it will not be.
-        Err(Error::NoSuchRun(_)) => OperationEnd::Reverted,
+        Err(Error::NoSuchRun(_)) => OperationEnd::DidNotHappen,
         Err(error) => return Err(error),
     };
     let request = finishing(operation, None, FinishBy::Run, end, engine.inner.store.now());

@@ -2,23 +2,35 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
+use async_trait::async_trait;
+
+use super::probing::Questions;
 use super::step_call::{Acting, EntityHost, StepCall};
-use crate::model::{EntityWorkflow, Name, Operation, StepView, UncoveredClaim, WorkspaceId};
+use crate::limits::CLAIM_STALE_AFTER;
+use crate::model::{DocumentRef, EntityWorkflow, Name, Operation, StepView, UncoveredClaim, WorkspaceId};
 use crate::runtime::Error;
+use crate::store::StoreResult;
 
 /// An entity workflow, and what stands behind it.
 pub(crate) struct Registered {
     pub(crate) workflow: EntityWorkflow,
     pub(crate) host: Arc<dyn EntityHost>,
+    /// The document it was read from. `None` if it is code.
+    pub(crate) document: Option<DocumentRef>,
 }
 
 impl Registered {
     /// The step of an operation, as whoever asked for that sees it; `None` if the workflow no longer has it for them.
     pub(super) fn view_of(&self, operation: &Operation) -> Option<StepView> {
         self.workflow.find_step(operation.step.as_str())?.view(operation.requester.as_ref())
+    }
+
+    /// Is it what the operation began under?
+    pub(super) fn is_of(&self, operation: &Operation) -> bool {
+        self.document.as_ref().map(|document| document.version) == operation.document
     }
 }
 
@@ -46,9 +58,31 @@ pub(crate) struct EntityRegistry {
     workflows: RwLock<BTreeMap<Place, Arc<Registered>>>,
     actions: RwLock<HashMap<Name, ActionCode>>,
     janitors: RwLock<BTreeMap<Name, Janitor>>,
+    loader: OnceLock<Arc<dyn LoadEntityWorkflow>>,
+    /// About operations in doubt.
+    pub(super) questions: Questions,
+}
+
+/// Brings entity workflows that this process has not seen yet, such as those another process was given.
+#[async_trait]
+pub trait LoadEntityWorkflow: Send + Sync {
+    /// Registers the workflow that moves things of this kind in the workspace, as it is now, if there is one.
+    async fn load(&self, workspace: &WorkspaceId, kind: &Name) -> StoreResult<()>;
 }
 
 impl EntityRegistry {
+    pub(super) fn load_with(&self, loader: Arc<dyn LoadEntityWorkflow>) {
+        let _ = self.loader.set(loader);
+    }
+
+    /// Asks for the workflow as it is now.
+    pub(super) async fn load(&self, workspace: &WorkspaceId, kind: &Name) -> StoreResult<()> {
+        match self.loader.get() {
+            Some(loader) => loader.load(workspace, kind).await,
+            None => Ok(()),
+        }
+    }
+
     /// Registers a workflow; one that moves the same kind of thing is replaced if it has the same name.
     pub(super) fn put(&self, workspace: Option<WorkspaceId>, registered: Registered) -> Result<(), Error> {
         let mut workflows = self.workflows.write().expect("no holder panics");
@@ -110,6 +144,11 @@ impl EntityRegistry {
 
     pub(super) fn find_janitor(&self, module: &Name) -> Option<Janitor> {
         self.janitors.read().expect("no holder panics").get(module).copied()
+    }
+
+    /// How long nothing may be heard of the holder of a claim before the janitor of its module counts it as gone.
+    pub(super) fn patience_of(&self, module: &Name) -> Duration {
+        self.find_janitor(module).map_or(CLAIM_STALE_AFTER, |janitor| janitor.stale_after)
     }
 
     /// The modules whose janitors run here.

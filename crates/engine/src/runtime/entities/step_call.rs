@@ -2,13 +2,17 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::model::{EffectKey, Entity, Failure, Invalid, Name, OperationId, Payload, WorkspaceId};
+use crate::hold::Hold;
+use crate::model::{
+    EffectKey, Entity, Failure, Invalid, Name, Operation, OperationId, Payload, Probed, WorkspaceId,
+};
 
 /// A step of an entity workflow that is to be taken, as validations and actions see it.
 #[derive(Debug, Clone)]
@@ -29,12 +33,52 @@ pub struct StepCall {
     pub operation: OperationId,
     /// Which attempt of it this is, from 1.
     pub attempt: u32,
+    /// What the action carries to the outside world ([`StepCall::idempotency_key`]).
+    pub effect_key: EffectKey,
+    /// Number of this try among all under the effect key: a provider that remembers the highest can reject a request that comes late.
+    pub fence: u64,
+    /// The right to run the action. Ask right before anything leaves the process.
+    pub hold: Hold,
 }
 
 impl StepCall {
-    /// What the action should carry to the outside world: the same over the attempts of the operation.
+    /// The call of an operation's action, under this right.
+    pub(super) fn of(operation: &Operation, entity: &Entity, number: u32, hold: Hold) -> Self {
+        StepCall {
+            workspace: operation.workspace.clone(),
+            workflow: operation.workflow.clone(),
+            step: operation.step.clone(),
+            entity: entity.clone(),
+            requester: operation.requester.clone(),
+            input: operation.input.clone(),
+            operation: operation.id,
+            attempt: operation.attempt,
+            effect_key: operation.effect_key(),
+            fence: number.into(),
+            hold,
+        }
+    }
+
+    /// What the action should carry to the outside world: the same over the attempts of the operation, and over operations that go on with what an earlier
+    /// one may have done.
     pub fn idempotency_key(&self) -> EffectKey {
-        EffectKey::of_operation(self.operation, self.step.as_str())
+        self.effect_key.clone()
+    }
+
+    /// Fails if this process no longer holds the operation. Call it right before the effect leaves the process, after the last await: the janitor may have
+    /// given the claim back while this process was paused.
+    pub fn ensure_still_held(&self) -> Result<(), Failure> {
+        self.hold.ensure_still_held()
+    }
+
+    /// Waits until this process has lost the operation: for code that works outside the future of the action, in a thread or a task.
+    pub async fn cancelled(&self) {
+        self.hold.lost().await;
+    }
+
+    /// Has this process lost the operation? For code that blocks.
+    pub fn is_cancelled(&self) -> bool {
+        self.hold.is_lost()
     }
 
     /// What the caller gave, as a Rust value.
@@ -112,6 +156,24 @@ pub trait EntityHost: Send + Sync {
         let step = call.step;
         Err(Failure::permanent(format!("nothing here does what step {step} asks for"))
             .with_code("unknown_action"))
+    }
+
+    /// How long a request of the action may take. The janitor waits that much longer before it gives the claim of a vanished holder back.
+    fn action_timeout(&self, step: &Name, requester: Option<&Name>) -> Duration {
+        let _ = (step, requester);
+        Duration::ZERO
+    }
+
+    /// How long after the last moment at which the action could have been sent a probe's "did not happen" counts. `None`: the host cannot ask.
+    fn probe_settle(&self, step: &Name, requester: Option<&Name>) -> Option<Duration> {
+        let _ = (step, requester);
+        None
+    }
+
+    /// Asks the provider whether an action happened. What cannot be asked or understood is unknown.
+    async fn probe(&self, call: StepCall) -> Probed<Value> {
+        drop(call);
+        Probed::Unknown
     }
 
     /// What the run of an [`crate::model::Action::Workflow`] is given: by default the entity, the step and the input.

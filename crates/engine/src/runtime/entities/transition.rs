@@ -12,11 +12,12 @@ use super::acting::carry_out;
 use super::held::TakenUp;
 use super::registry::Registered;
 use super::step_call::StepCall;
+use crate::hold::Hold;
 use crate::limits::MAX_BEGIN_TRIES;
 use crate::model::{
-    Action, Actor, BeginOperation, Entity, EntityId, EntityRef, Failure, Fingerprint, IdempotencyKey,
-    Invalid, Name, Operation, OperationBegun, OperationId, OperationState, Override, Payload, Role, StepView,
-    Version, check_stated,
+    Action, Actor, BeginOperation, EffectKey, Entity, EntityId, EntityRef, EntityStep, Failure, Fingerprint,
+    IdempotencyKey, Invalid, Name, Operation, OperationBegun, OperationId, OperationState, Override, Payload,
+    Role, StepView, Version, check_stated,
 };
 use crate::runtime::inner::Phase;
 use crate::runtime::stats::Counters;
@@ -101,10 +102,13 @@ impl Outcome {
                 Outcome::Rejected { operation: Some(boxed), failure, recorded }
             }
             OperationState::Failed { failure, .. } => Outcome::Failed { operation: boxed, failure, recorded },
-            OperationState::Reverted { .. } => {
-                let failure = Failure::unknown(
-                    "its holder was not heard of for too long, and the claim was given back",
-                );
+            OperationState::Reverted { settled, .. } => {
+                let failure = match settled {
+                    false => Failure::unknown(
+                        "its holder was not heard of for too long, and the claim was given back",
+                    ),
+                    true => Failure::retryable("it did not happen, and the claim was given back"),
+                };
                 Outcome::Failed { operation: boxed, failure: failure.with_code("reverted"), recorded }
             }
             OperationState::InDoubt { .. } => Outcome::InDoubt { operation: boxed },
@@ -213,7 +217,7 @@ impl Transition {
         }
         let deadline = self.wait.map(|wait| inner.clock.now().plus(wait));
         let kind = Name::new("entity type", &self.kind)?;
-        let registered = engine.entity_workflow(&kind)?;
+        let mut registered = engine.entity_workflow(&kind).await?;
         let asked = Asked {
             entity: EntityRef { kind, id: EntityId::new(&self.entity)? },
             step: Name::new("step key", &self.step)?,
@@ -224,6 +228,7 @@ impl Transition {
             overridden: self.overridden,
             expected: self.expected,
             id: self.id.unwrap_or_else(|| OperationId::new(inner.store.now())),
+            is_named: self.id.is_some(),
         };
         asked.check_override()?;
         let book = engine.entity_book()?;
@@ -304,6 +309,11 @@ impl Transition {
                 OperationBegun::OverrideRequired(existing) => {
                     return Ok(Outcome::OverrideRequired { existing });
                 }
+                OperationBegun::DocumentChanged(_) => {
+                    // Another node was given a new document. What it says holds from now on, for this request as well.
+                    inner.entities.load(workspace, &asked.entity.kind).await?;
+                    registered = engine.entity_workflow(&asked.entity.kind).await?;
+                }
                 OperationBegun::NoSuchEntity => return Err(Error::NoSuchEntity(asked.entity)),
                 OperationBegun::Stale(entity) => {
                     if asked.expected.is_some() {
@@ -328,6 +338,8 @@ struct Asked {
     overridden: Option<Override>,
     expected: Option<Version>,
     id: OperationId,
+    /// Did the caller choose the id, under a key of its own?
+    is_named: bool,
 }
 
 impl Asked {
@@ -378,7 +390,10 @@ impl Asked {
         if view.claim.is_some()
             && let Some(uncovered) = workflow.find_uncovered(&engine.inner.entities.modules())
         {
-            return Err(uncovered.into());
+            return Err(Error::UncoveredClaims(vec![uncovered]));
+        }
+        if view.key_required && self.key.is_none() && !self.is_named {
+            return Err(Error::StepKeyMissing(self.step.to_string()));
         }
         Ok(Ok(view))
     }
@@ -407,6 +422,9 @@ impl Asked {
             input: self.input.clone(),
             operation: self.id,
             attempt: 1,
+            effect_key: EffectKey::of_operation(self.id, self.step.as_str()),
+            fence: 1,
+            hold: Hold::unlimited(),
         }
     }
 
@@ -419,6 +437,8 @@ impl Asked {
     ) -> Result<BeginOperation, Error> {
         let workflow = &registered.workflow;
         let by_run = matches!(view.action, Some(Action::Workflow(_)));
+        let timeout = registered.host.action_timeout(&self.step, self.requester.as_ref());
+        let grace = engine.inner.entities.patience_of(&workflow.module) + timeout;
         Ok(BeginOperation {
             id: self.id,
             workspace: engine.workspace.clone(),
@@ -439,6 +459,9 @@ impl Asked {
             recovery: view.recovery,
             retry: view.retry,
             irreversible: view.irreversible,
+            has_effect: EntityStep::has_effect(view),
+            document: registered.document.clone(),
+            grace,
             overridden: self.overridden.clone(),
             seen: self.expected.unwrap_or(entity.version),
             run: by_run.then(|| self.id.as_run()),
@@ -544,8 +567,12 @@ impl IntoFuture for Transition {
 }
 
 impl Engine {
-    /// The workflow that moves things of this kind.
-    pub(super) fn entity_workflow(&self, kind: &Name) -> Result<Arc<Registered>, Error> {
+    /// The workflow that moves things of this kind. One that is not known here may have been given to another node.
+    pub(super) async fn entity_workflow(&self, kind: &Name) -> Result<Arc<Registered>, Error> {
+        if let Some(found) = self.inner.entities.find(&self.workspace, kind) {
+            return Ok(found);
+        }
+        self.inner.entities.load(&self.workspace, kind).await?;
         let found = self.inner.entities.find(&self.workspace, kind);
         found.ok_or_else(|| Error::UnknownEntityType(kind.to_string()))
     }

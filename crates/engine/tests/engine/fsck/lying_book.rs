@@ -104,6 +104,23 @@ impl EntityBook for LyingStore {
         self.book().list_stale_operations(module, unheard_since, limit).await
     }
 
+    async fn list_doubted_operations(
+        &self,
+        module: &Name,
+        after: Option<(Timestamp, OperationId)>,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        self.book().list_doubted_operations(module, after, limit).await
+    }
+
+    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
+        self.book().list_open_claims(limit).await
+    }
+
+    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+        self.book().find_latest_operations(request).await
+    }
+
     async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>> {
         self.book().revert_strays(request).await
     }

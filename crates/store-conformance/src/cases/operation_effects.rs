@@ -1,0 +1,300 @@
+//! What is known of the effect of an operation, under which key it acts, and under which document it begins.
+
+use hapax_engine::model::{
+    Failure, FinishBy, FinishOperation, Finished, Home, ItemKind, OperationBegun, OperationEnd,
+    OperationState, Version, WorkspaceId,
+};
+use hapax_engine::store::{FindLatest, OpenClaim, PutItem, PutOutcome};
+
+use crate::fixture::*;
+use crate::must;
+
+async fn ended(held: &Held<'_>, end: OperationEnd) {
+    must!(held.finish(end).await, Finished::Finished { .. });
+}
+
+/// The ends after which an operation may have happened.
+fn unknown_ends(t: &Stage) -> Vec<(FinishBy, OperationEnd)> {
+    vec![
+        (FinishBy::Holder(ANN), OperationEnd::Failed(Failure::unknown("no answer"))),
+        (FinishBy::Janitor { unheard_since: t.now().plus(SECOND) }, OperationEnd::Reverted),
+    ]
+}
+
+/// CONTRACT 8: the next operation of a claimed step reuses the effect key of one that may have happened, whatever it is given.
+pub(super) async fn what_may_have_happened_goes_on_under_its_effect_key(t: &Stage) {
+    for home in t.homes().await {
+        for (n, (by, end)) in unknown_ends(t).into_iter().enumerate() {
+            let id = format!("i{n}");
+            t.invoice(&home, &id, "approved").await;
+            let first = t.close(&home, &id).begins().await;
+            assert_eq!((first.operation.effect_of, first.operation.may_repeat), (first.id(), false));
+            let request = FinishOperation { tries: Some(3), ..first.end(by, end) };
+            must!(first.send(request).await, Finished::Finished { .. });
+            assert_eq!(first.now().await.tries, 3);
+            let second = t.close(&home, &id).input("2").seen(3).begins().await;
+            assert_ne!(second.id(), first.id());
+            let second = second.now().await;
+            assert_eq!(second.effect_key(), first.operation.effect_key());
+            assert_eq!((second.may_repeat, second.tries, second.tries_before), (true, 1, 3));
+        }
+    }
+}
+
+/// A result, a rejection and a known failure end an effect: the next operation has a key of its own.
+pub(super) async fn a_known_end_begins_a_new_effect(t: &Stage) {
+    let ends = [
+        done("1"),
+        OperationEnd::Rejected(Failure::permanent("no")),
+        OperationEnd::Failed(Failure::retryable("busy")),
+    ];
+    for home in t.homes().await {
+        for (n, end) in ends.clone().into_iter().enumerate() {
+            let id = format!("i{n}");
+            t.invoice(&home, &id, "approved").await;
+            ended(&t.close(&home, &id).to("overdue").begins().await, end).await;
+            let second = t.close(&home, &id).seen(3).begins().await.now().await;
+            assert_eq!((second.effect_of, second.may_repeat), (second.id, false));
+            assert_eq!((second.done_before, second.tries_before), (n == 0, 0));
+        }
+    }
+}
+
+/// That a later operation did not happen says nothing about an earlier one under the same key.
+pub(super) async fn a_doubt_is_passed_on_over_known_failures(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let first = t.close(&home, "i1").begins().await;
+        ended(&first, OperationEnd::Failed(Failure::unknown("no answer"))).await;
+        ended(&t.close(&home, "i1").seen(3).begins().await, OperationEnd::Rejected(Failure::permanent("no")))
+            .await;
+        let third = t.close(&home, "i1").seen(5).begins().await;
+        assert_eq!(third.operation.effect_key(), first.operation.effect_key());
+        ended(&third, done("1")).await;
+        assert!(!third.now().await.leaves_doubt());
+    }
+}
+
+/// CONTRACT 8: a ruling, or a probe, that says that it did not happen frees the step for anybody.
+pub(super) async fn a_word_that_it_did_not_happen_frees_the_step(t: &Stage) {
+    for home in t.homes().await {
+        for (n, by) in [FinishBy::People, FinishBy::Probe].into_iter().enumerate() {
+            let id = format!("i{n}");
+            t.invoice(&home, &id, "approved").await;
+            let first = t.close(&home, &id).irreversible().holding().begins().await;
+            ended(&first, OperationEnd::InDoubt).await;
+            let request = first.end(by, OperationEnd::DidNotHappen);
+            must!(first.send(request.clone()).await, Finished::Finished { entity: Some(_), .. });
+            assert_eq!(first.now().await.state, OperationState::Reverted { at: t.now(), settled: true });
+            must!(first.send(request).await, Finished::Again(_));
+            assert_eq!(t.standing(&home, &id).await, ("approved".into(), 3));
+            let second = t.close(&home, &id).irreversible().seen(3).begins().await.now().await;
+            assert!(!second.may_repeat);
+            assert_eq!(second.effect_key(), first.operation.effect_key(), "should somebody have erred");
+        }
+    }
+}
+
+/// CONTRACT 8: `once` is barred when it is done, also if it was done before the last; `each` is not.
+pub(super) async fn once_is_once_and_each_is_each(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let once = |seen| t.close(&home, "i1").irreversible().to("overdue").seen(seen);
+        let first = once(1).begins().await;
+        ended(&first, done("1")).await;
+        let done_once = first.now().await;
+        must!(once(3).send().await, OperationBegun::OverrideRequired(found) if *found == done_once);
+        assert_eq!(t.standing(&home, "i1").await, ("overdue".into(), 3));
+        let second = once(3).overridden("they paid twice").begins().await;
+        assert_eq!(second.operation.effect_of, second.id(), "a new effect");
+        ended(&second, OperationEnd::Rejected(Failure::permanent("no"))).await;
+        must!(once(5).send().await, OperationBegun::OverrideRequired(found) if found.id == second.id());
+        t.close(&home, "i1").irreversible_each().seen(5).begins().await;
+    }
+}
+
+/// Its holder puts on record that it tries again; it stays pending and is heard of.
+pub(super) async fn a_holder_may_try_again_and_nobody_else(t: &Stage) {
+    for home in t.homes().await {
+        let held = t.closing(&home, "i1").await;
+        t.pass(SECOND);
+        let again = |by| FinishOperation { tries: Some(2), ..held.end(by, OperationEnd::TryAgain) };
+        for by in [FinishBy::Holder(BOB), FinishBy::People, FinishBy::Janitor { unheard_since: t.now() }] {
+            must!(held.send(again(by)).await, Finished::Lost(Some(_)));
+        }
+        for _ in 0..2 {
+            must!(held.send(again(FinishBy::Holder(ANN))).await, Finished::Finished { entity: None, .. });
+            let now = held.now().await;
+            assert_eq!((now.tries, now.state), (2, OperationState::Pending { heard_at: t.now() }));
+        }
+        assert_eq!(t.standing(&home, "i1").await, ("closing".into(), 2));
+        ended(&held, done("1")).await;
+        must!(held.send(again(FinishBy::Holder(ANN))).await, Finished::Lost(Some(_)));
+    }
+}
+
+/// CONTRACT 6: a late result settles an open doubt as happened, and nothing else; after a ruling it changes nothing.
+pub(super) async fn a_late_result_settles_a_doubt_only_as_happened(t: &Stage) {
+    for home in t.homes().await {
+        let held = t.closing(&home, "i1").await;
+        let late = |end| held.end(FinishBy::LateResult, end);
+        must!(held.send(late(done("1"))).await, Finished::Lost(Some(_)));
+        ended(&held, OperationEnd::InDoubt).await;
+        for end in [OperationEnd::DidNotHappen, OperationEnd::Failed(failure()), OperationEnd::Reverted] {
+            must!(held.send(late(end)).await, Finished::Lost(Some(_)));
+        }
+        must!(held.send(late(done("1"))).await, Finished::Finished { entity: Some(_), .. });
+        assert_eq!(t.standing(&home, "i1").await, ("closed".into(), 3));
+        let ruled = t.closing(&home, "i2").await;
+        ended(&ruled, OperationEnd::InDoubt).await;
+        must!(
+            ruled.send(ruled.end(FinishBy::People, OperationEnd::DidNotHappen)).await,
+            Finished::Finished { .. }
+        );
+        must!(ruled.send(ruled.end(FinishBy::LateResult, done("1"))).await, Finished::Lost(Some(_)));
+        assert_eq!(t.standing(&home, "i2").await, ("approved".into(), 3));
+    }
+}
+
+fn document(expected: Option<u64>) -> PutItem {
+    PutItem {
+        workspace: WorkspaceId::default(),
+        kind: ItemKind::EntityWorkflow,
+        id: name("doc"),
+        name: "billing".into(),
+        body: json("{}"),
+        expected: expected.map(Version::new),
+        note: None,
+    }
+}
+
+async fn put(t: &Stage, expected: Option<u64>) {
+    let catalog = t.store.catalog().expect("the store has a catalog");
+    must!(catalog.put_item(document(expected)).await.unwrap(), PutOutcome::Put(_));
+}
+
+/// CONTRACT 8: the version of the document guards the beginning; what has begun ends under its version.
+pub(super) async fn an_operation_begins_only_under_the_document_as_it_is(t: &Stage) {
+    let homes = t.homes().await;
+    for home in &homes {
+        t.invoice(home, "i1", "approved").await;
+        t.invoice(home, "i2", "approved").await;
+        must!(t.close(home, "i1").document("doc", 1).send().await, OperationBegun::DocumentChanged(None));
+    }
+    put(t, None).await;
+    let mut begun = Vec::new();
+    for home in &homes {
+        let held = t.close(home, "i1").document("doc", 1).key("k").begins().await;
+        assert_eq!(held.now().await.document, Some(Version::new(1)));
+        begun.push(held);
+    }
+    put(t, Some(1)).await;
+    for (home, held) in homes.iter().zip(&begun) {
+        let two = Some(Version::new(2));
+        for old in
+            [t.close(home, "i2").document("doc", 1), t.close(home, "i2").document("doc", 1).unclaimed()]
+        {
+            must!(old.send().await, OperationBegun::DocumentChanged(found) if found == two);
+        }
+        assert_eq!(t.standing(home, "i2").await, ("approved".into(), 1));
+        ended(held, done("1")).await;
+        // What is recorded is told, by whatever document somebody asks.
+        must!(t.close(home, "i1").document("doc", 1).key("k").send().await, OperationBegun::Recorded(_));
+        t.close(home, "i2").document("doc", 2).begins().await;
+    }
+}
+
+/// Beginnings under the old document race with its replacement: once that is acknowledged, none begins any more.
+pub(super) async fn who_replaces_a_document_comes_before_or_after_a_beginning(t: &Stage) {
+    put(t, None).await;
+    for n in 0..40 {
+        t.invoice(&Home::Own, &format!("i{n}"), "approved").await;
+    }
+    let store = t.store.clone();
+    let begin = |n: u32| {
+        let request = t.close(&Home::Own, &format!("i{n}")).unclaimed().document("doc", 1).request();
+        let store = store.clone();
+        tokio::spawn(async move { store.entity_book().unwrap().begin_operation(request).await.unwrap() })
+    };
+    let early: Vec<_> = (0..20).map(begin).collect();
+    let replacing = put(t, Some(1));
+    replacing.await;
+    let late: Vec<_> = (20..40).map(begin).collect();
+    for outcome in late {
+        must!(outcome.await.unwrap(), OperationBegun::DocumentChanged(Some(_)));
+    }
+    for outcome in early {
+        let outcome = outcome.await.unwrap();
+        assert!(
+            matches!(outcome, OperationBegun::Begun { .. } | OperationBegun::DocumentChanged(Some(_))),
+            "{outcome:?}"
+        );
+    }
+}
+
+/// Those in doubt are listed for the module that looks after them, the longest in doubt first, page by page.
+pub(super) async fn those_in_doubt_are_listed_by_module(t: &Stage) {
+    let mut expected = Vec::new();
+    for n in 0..3 {
+        let held = t.closing(&Home::Own, &format!("i{n}")).await;
+        ended(&held, OperationEnd::InDoubt).await;
+        expected.push(held.id());
+        t.pass(SECOND);
+    }
+    t.invoice(&Home::Own, "other", "approved").await;
+    let other = t.close(&Home::Own, "other").module("shipping").begins().await;
+    ended(&other, OperationEnd::InDoubt).await;
+    t.closing(&Home::Own, "pending").await;
+    let book = t.entities();
+    let all = book.list_doubted_operations(&name("billing"), None, 10).await.unwrap();
+    assert_eq!(all.iter().map(|operation| operation.id).collect::<Vec<_>>(), expected);
+    let after = Some((all[0].state.at(), all[0].id));
+    let page = book.list_doubted_operations(&name("billing"), after, 1).await.unwrap();
+    assert_eq!(page, all[1..2]);
+    assert_eq!(book.list_doubted_operations(&name("nobody"), None, 10).await.unwrap(), []);
+}
+
+/// What operations hold now is listed once each, over all workspaces; what is in doubt, unclaimed or over is not.
+pub(super) async fn open_claims_are_listed_once_each(t: &Stage) {
+    assert_eq!(t.entities().list_open_claims(10).await.unwrap(), []);
+    for id in ["i1", "i2"] {
+        t.closing(&Home::Own, id).await;
+    }
+    t.invoice(&Home::Own, "i3", "approved").await;
+    t.close(&Home::Own, "i3").unclaimed().begins().await;
+    let over = t.closing(&Home::Own, "i4").await;
+    ended(&over, done("1")).await;
+    let doubted = t.closing(&Home::Own, "i5").await;
+    ended(&doubted, OperationEnd::InDoubt).await;
+    t.invoice(&Home::Own, "i6", "approved").await;
+    t.close(&Home::Own, "i6").module("archive").begins().await;
+    let open =
+        |module| OpenClaim { module: name(module), workflow: name("billing"), claim_into: name("closing") };
+    let all = [open("archive"), open("billing")];
+    assert_eq!(t.entities().list_open_claims(10).await.unwrap(), all);
+    assert_eq!(t.entities().list_open_claims(1).await.unwrap(), all[..1]);
+}
+
+/// However many operations an entity has had, one look finds the one that holds it and the newest of each step.
+pub(super) async fn the_holder_and_the_newest_of_each_step_are_found(t: &Stage) {
+    for home in t.homes().await {
+        t.invoice(&home, "i1", "approved").await;
+        let latest = |steps: &[&str]| {
+            let steps = steps.iter().map(|step| name(step)).collect();
+            let request =
+                FindLatest { workspace: WorkspaceId::default(), entity: entity_in(&home, "i1"), steps };
+            async move { t.entities().find_latest_operations(request).await.unwrap() }
+        };
+        assert_eq!(latest(&["close", "pay"]).await, Default::default());
+        ended(&t.close(&home, "i1").begins().await, OperationEnd::Rejected(Failure::permanent("no"))).await;
+        ended(&t.close(&home, "i1").seen(3).begins().await, OperationEnd::Rejected(Failure::permanent("no")))
+            .await;
+        let pay = t.close(&home, "i1").step("pay").seen(5).begins().await;
+        let found = latest(&["pay", "close", "never"]).await;
+        assert_eq!(found.holder.as_ref(), Some(&pay.operation));
+        assert_eq!(found.last.len(), 2);
+        assert_eq!(found.last[0], pay.operation);
+        assert_eq!((found.last[1].step.as_str(), found.last[1].version.get()), ("close", 4));
+        assert_eq!(latest(&[]).await.last, []);
+    }
+}

@@ -1,0 +1,6 @@
+-- Those under way are few.
+SELECT DISTINCT o.module, o.workflow, o.claim_into
+FROM operations AS o
+WHERE o.module > '' AND o.status = 0 AND o.claim_into IS NOT NULL
+ORDER BY o.module, o.workflow, o.claim_into
+LIMIT $1

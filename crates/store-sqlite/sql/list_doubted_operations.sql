@@ -1,0 +1,6 @@
+SELECT s.name, o.id, o.kind, o.entity, o.home, o.workflow, o.module, o.step, o.requester, o.actor, o.role, o.key, o.fingerprint, o.from_status, o.to_status,
+    o.claim_into, o.revert_to, o.recovery, o.irreversible, o.document, o.effect_of, o.may_repeat, o.done_before, o.grace, o.tries, o.tries_before, o.settled, o.run, o.version, o.attempt, o.owner, o.began_at, o.status, o.at, o.value, o.input
+FROM hapax_operations AS o INDEXED BY hapax_operations_doubted CROSS JOIN hapax_workspaces AS s ON s.id = o.workspace
+WHERE o.module = ?1 AND o.status = 5 AND (o.at, o.id) > (?2, ?3)
+ORDER BY o.at, o.id
+LIMIT ?4
