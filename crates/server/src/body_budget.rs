@@ -110,11 +110,12 @@ impl BodyCharge {
         let mut used = budget.lock();
         let fits = |used: usize, most: usize| used + bytes <= most;
         let full = |share| Err(BodyBudgetFull { share });
-        if !fits(used.all, budget.most) {
-            return full(Share::Server);
-        }
+        // Who sends too much is told so also when the server has no room for anybody.
         if !fits(used.by_address.get(address).copied().unwrap_or(0), budget.most / 4) {
             return full(Share::Address);
+        }
+        if !fits(used.all, budget.most) {
+            return full(Share::Server);
         }
         if let Some(workspace) = &state.workspace {
             if !fits(used.by_workspace.get(workspace).copied().unwrap_or(0), budget.most / 2) {

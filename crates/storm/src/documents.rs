@@ -101,13 +101,7 @@ fn with_probe(base: &str, mut step: Value) -> Value {
     step["probe"] = json!({
         "method": "GET", "url": format!("{base}/lookup/{kind}/{{{{ key }}}}"),
         "happened": "response.status == 200", "didNotHappen": "response.status == 404",
-        "output": { kind: "{{ response.body.id }}" },
+        "output": { kind: "{{ response.body.id }}" }, "settle": format!("{}s", SETTLE.as_secs()),
     });
-    if HAS_SETTLE {
-        step["probe"]["settle"] = json!(format!("{}s", SETTLE.as_secs()));
-    }
     step
 }
-
-/// Whether documents may say how long "did not happen" must stand.
-const HAS_SETTLE: bool = false;

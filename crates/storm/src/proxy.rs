@@ -13,6 +13,9 @@ use tokio::sync::watch;
 use crate::limits::MAX_CONNECTIONS;
 use crate::plan::LinkFault;
 
+/// Time in which the end of a connection follows what was sent on it, if its caller has left.
+const LEAVES_WITHIN: Duration = Duration::from_millis(60);
+
 /// How bytes pass at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -211,6 +214,13 @@ async fn pump(
         let Ok(state) = passes.map(|state| *state) else { return false };
         if deliver_within.is_some_and(|most| came_at.elapsed() > most) {
             return false;
+        }
+        // A caller whose connection waited in the kernel may have left long ago. What it sent then is not delivered now.
+        if deliver_within.is_some() && read > 0 {
+            let has_left = tokio::time::timeout(LEAVES_WITHIN, from.peek(&mut [0])).await;
+            if matches!(has_left, Ok(Ok(0) | Err(_))) {
+                return false;
+            }
         }
         let is_lost = match state.mode {
             Mode::LoseReplies => is_reply,

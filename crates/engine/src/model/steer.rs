@@ -133,7 +133,8 @@ fn resume(head: &RunHead, now: Timestamp) -> Result<Steered, Refusal> {
         RunState::Paused => {
             let mut steered = changed(head, EventKind::Resumed, None, now);
             steered.head.state = RunState::Running(Drive::Ready { due_at: now });
-            steered.head.stalls = 0;
+            // It may stall as often again. That its holder vanished stays known, so that the attempt it may have cut off is counted.
+            steered.head.stalls = head.stalls.min(1);
             Ok(steered)
         }
         RunState::Closed { .. } => Err(Refusal::Ended(head.status())),
