@@ -153,7 +153,7 @@ fn each_field_may_differ_by_requester() {
     assert_eq!(admin.success_after_effect, Some(name("mails")));
     assert_eq!(system.success_after_effect, Some(name(HTTP_TARGET)));
     assert_eq!(system.failure_after_effect, Some(name(WORKFLOW_TARGET)));
-    assert!(admin.irreversible && !system.irreversible);
+    assert!(admin.irreversible.is_irreversible() && !system.irreversible.is_irreversible());
     assert!(step.view(None).is_none(), "nobody else has an action");
     let refused = document.check_call("close", Some(&name("admin")), &call(json!({ "ok": false })));
     assert_eq!(refused, Err(Rejection { message: "no".into(), code: "validation_failed".into() }));
@@ -554,7 +554,16 @@ async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
     let hands =
         world.hands(|_, _| Ok(json!({})), |_, _| crate::support::answer(200, json!({ "id": "cap_1" })));
     let payment = example("payment.yaml");
-    let end = payment.call_http("capture", None, &call(json!({})), "op_1:capture", own(&hands)).await;
+    let end = payment
+        .call_http(
+            "capture",
+            None,
+            &call(json!({})),
+            "op_1:capture",
+            (hapax_engine::Hold::unlimited(), 1),
+            own(&hands),
+        )
+        .await;
     let OperationEnd::Done { result, data } = end else { panic!("{end:?}") };
     assert_eq!(result.as_str(), r#"{"capture_id":"cap_1"}"#);
     assert_eq!(data.unwrap().as_str(), r#"{"capture_id":"cap_1"}"#);

@@ -192,6 +192,7 @@ impl World {
             owner: OwnerId::from_u128(self.asked),
         };
         let facts = BeginFacts {
+            document: None,
             known: self.operations.iter().find(|known| known.id == id).cloned(),
             entity: Some(self.entity.clone()),
             holder: self.operations.iter().find(|known| known.holds_entity()).cloned(),
