@@ -43,6 +43,8 @@ pub const MAX_CLAIM: usize = 1_024;
 pub const MAX_RENEWALS: usize = 4_096;
 /// Most keys or runs one retention pass may delete.
 pub const MAX_PURGE: usize = 1_000;
+/// How long a step is tried unless its policy says otherwise.
+pub const RETRY_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Most attempts a retry policy may ask for.
 pub const MAX_ATTEMPTS: u32 = 1_000;
 /// Most JSON paths kept of a request, to say where another one differs.
@@ -85,6 +87,8 @@ pub const MAX_DELIVERY: Duration = Duration::from_secs(60);
 pub const MAX_DELIVERIES_PER_TARGET: usize = 1_024;
 /// Longest wait for the answer of a probe, unless it or its step has a timeout.
 pub const MAX_PROBE: Duration = Duration::from_secs(30);
+/// How often a provider that does not answer a probe is asked before the probe counts as one that could not tell.
+pub const MAX_PROBE_TRIES: u32 = 3;
 /// How long after a probe that could not tell the provider is asked again, while people look into it; twice as long each time.
 pub const PROBE_EVERY: Duration = Duration::from_secs(300);
 /// Longest pause between two such questions.

@@ -11,12 +11,13 @@ use serde::de::DeserializeOwned;
 
 use super::scope::Undo;
 use super::step::{Effect, panicked};
+use super::tracked::{DoubtedStep, Progress, Tracked};
 use super::{Attempt, recorded_outcome, refused};
-use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, PROBE_EVERY};
+use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, MAX_PROBE_TRIES, PROBE_EVERY};
 use crate::model::{
-    DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed, Promise, PromiseId,
-    PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, Settlement, StepKind, StepState,
-    StepTransition, Timestamp, decide_retry,
+    AttemptsMade, DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed, Promise,
+    PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, Settlement, StepId, StepKind,
+    StepState, StepTransition, Timestamp, decide_retry,
 };
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
@@ -68,8 +69,8 @@ pub(super) struct Claimed<'a, 'c, T> {
     pub(super) undo: Option<&'a Undo>,
     key: EffectKey,
     attempts: u32,
-    /// People may allow more than the policy does.
-    allowed: u32,
+    /// How many of them were made before people let it begin anew.
+    before: u32,
     began: Timestamp,
     /// May an earlier attempt have happened, as far as anybody knows?
     may_have_happened: bool,
@@ -83,6 +84,47 @@ enum Next {
     Doubt(Failure),
     /// That is on record; find out, or wait for people.
     Held,
+}
+
+/// What people decided about an effect that was left to them.
+pub(super) enum Ruled<T> {
+    Happened(T, Payload),
+    /// It may be tried anew.
+    DidNotHappen,
+    Failed(Failure),
+}
+
+/// Has people say whether an effect happened whose code was dropped, so that it can be undone: `None` if there is nothing to undo.
+pub(super) async fn settle_for_undo(
+    activation: &Activation,
+    step: &StepId,
+    doubted: DoubtedStep,
+    undo: &Undo,
+) -> Result<Option<Payload>, Failure> {
+    let DoubtedStep { kind, attempts, began } = doubted;
+    let policy = RetryPolicy::never();
+    let effect = Effect { id: step.clone(), kind, policy, timeout: None, heeds_stops: true };
+    let claim = Claim::<serde_json::Value>::default();
+    let held = Claimed::about(&effect, activation, &claim, Some(undo), attempts, began);
+    activation.durable().await;
+    // Until now nobody waited for what people say, so they could not say everything.
+    let anew = {
+        let desk = activation.desk();
+        let is_ruled = desk.last_doubt(&held.doubted()).is_some_and(|last| desk.is_settled(&last.id));
+        let was_cut_off = desk.open.get(step).is_some_and(|record| match &record.state {
+            StepState::InDoubt { failure, .. } => failure.code() == Some("cut_off"),
+            _ => false,
+        });
+        was_cut_off && !is_ruled
+    };
+    let text = "it was dropped in the middle, and the run is being undone; if it happened, it will be undone as well";
+    let failure = anew.then(|| Failure::unknown(text).with_code("unsettled"));
+    match held.ruled_on(failure).await {
+        Ruled::Happened(_, output) => Ok(Some(output)),
+        Ruled::DidNotHappen => Ok(None),
+        Ruled::Failed(failure) if failure.code() == Some("undo_failed") => Err(failure),
+        Ruled::Failed(_) => Ok(None),
+    }
 }
 
 /// How a held doubt ended.
@@ -105,22 +147,45 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         claim: &'a Claim<'c, T>,
         undo: Option<&'a Undo>,
     ) -> Self {
+        Self::about(effect, activation, claim, undo, 0, activation.now())
+    }
+
+    /// A step that has come this far.
+    pub(super) fn about(
+        effect: &'a Effect,
+        activation: &'a Activation,
+        claim: &'a Claim<'c, T>,
+        undo: Option<&'a Undo>,
+        attempts: u32,
+        began: Timestamp,
+    ) -> Self {
         let key = EffectKey::new(activation.facts.id, activation.generation, &effect.id);
-        let (allowed, began) = (effect.policy.attempts(), activation.now());
-        Claimed {
-            effect,
-            activation,
-            claim,
-            undo,
-            key,
-            attempts: 0,
-            allowed,
-            began,
-            may_have_happened: false,
+        let (before, may_have_happened) = (0, false);
+        Claimed { effect, activation, claim, undo, key, attempts, before, began, may_have_happened }
+    }
+
+    /// Leaves the outcome to people, and waits for what they decide. `failure` is put on record first, unless it is there already.
+    pub(super) async fn ruled_on(mut self, mut failure: Option<Failure>) -> Ruled<T> {
+        loop {
+            if let Some(failure) = failure.take() {
+                self.replayed().await;
+                self.doubt(failure);
+            }
+            match self.settle().await {
+                Settled::Happened(value, output) => return Ruled::Happened(value, output),
+                Settled::DidNotHappen | Settled::Retry(_) => return Ruled::DidNotHappen,
+                Settled::Compensate(output) => return Ruled::Failed(self.compensate(output).await),
+                Settled::Failed(failure) => return Ruled::Failed(failure),
+                Settled::Again(unusable) => failure = Some(unusable),
+            }
         }
     }
 
-    pub(super) async fn run<C, Fut, E>(mut self, mut code: C) -> Result<(T, Payload), Failure>
+    pub(super) async fn run<C, Fut, E>(
+        mut self,
+        tracked: &Tracked<'_>,
+        mut code: C,
+    ) -> Result<(T, Payload), Failure>
     where
         C: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -132,6 +197,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     StepState::Completed { output, .. } => output.clone(),
                     _ => Payload::null(),
                 };
+                if let StepState::Completed { .. } = &record.state {
+                    tracked.set(Progress::Done(output.clone()));
+                }
                 let value = recorded_outcome(self.activation, &self.effect.id, record.state).await?;
                 return Ok((value, output));
             }
@@ -141,6 +209,10 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 match record.state {
                     StepState::Pending { due_at, failure } => {
                         self.may_have_happened = failure.class() == FailureClass::Unknown;
+                        if self.decide(&failure) == RetryDecision::Pause {
+                            // People have resumed the run that paused for it.
+                            self.begin_anew();
+                        }
                         Next::Try(Some(due_at))
                     }
                     StepState::InDoubt { .. } => Next::Held,
@@ -153,7 +225,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         };
         loop {
             next = match next {
-                Next::Try(due_at) => match self.attempt(due_at, &mut code).await? {
+                Next::Try(due_at) => match self.attempt(tracked, due_at, &mut code).await? {
                     Ok(done) => return Ok(done),
                     Err(next) => next,
                 },
@@ -162,11 +234,11 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     self.doubt(failure);
                     Next::Held
                 }
-                Next::Held => match self.settle().await {
+                Next::Held => match self.settle_tracked(tracked).await {
                     Settled::Happened(value, output) => return Ok((value, output)),
                     Settled::Retry(due_at) => Next::Try(Some(due_at)),
                     Settled::DidNotHappen => {
-                        self.allowed = self.allowed.max(self.attempts + 1);
+                        self.begin_anew();
                         Next::Try(None)
                     }
                     Settled::Compensate(output) => return Err(self.compensate(output).await),
@@ -175,6 +247,30 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 },
             };
         }
+    }
+
+    /// Settles the doubt; if the code is dropped meanwhile, it is settled before the effect is undone.
+    async fn settle_tracked(&mut self, tracked: &Tracked<'_>) -> Settled<T> {
+        tracked.set(Progress::InDoubt { attempts: self.attempts, began: self.began });
+        let settled = self.settle().await;
+        tracked.set(Progress::NotBegun);
+        settled
+    }
+
+    /// The policy counts from here on.
+    fn begin_anew(&mut self) {
+        (self.before, self.began) = (self.attempts, self.activation.now());
+    }
+
+    /// Would another failure be the last one?
+    fn is_spent(&self) -> bool {
+        let failure = Failure::unknown("nobody knows whether it happened");
+        !matches!(self.decide(&failure), RetryDecision::At(_))
+    }
+
+    fn decide(&self, failure: &Failure) -> RetryDecision {
+        let made = AttemptsMade { count: self.attempts - self.before, since: self.began };
+        decide_retry(&self.effect.policy, made, failure, self.activation.now(), fastrand::f64())
     }
 
     /// Waits until the replay is over: until then it is not certain that the code is the one on record, and nothing may be
@@ -190,6 +286,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     /// Claims, and enters the code once the claim is durable.
     async fn attempt<C, Fut, E>(
         &mut self,
+        tracked: &Tracked<'_>,
         due_at: Option<Timestamp>,
         code: &mut C,
     ) -> Result<Result<(T, Payload), Next>, Failure>
@@ -212,7 +309,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let staying = activation.stay();
         effect.mark(activation, self.attempts, self.began);
         activation.queue([activation.note(&effect.id, Noted::Claimed { attempt: self.attempts })]);
-        let mut cut_off = CutOff { claimed: &*self, stage: Stage::Claimed };
+        let mut cut_off = CutOff { claimed: &*self, tracked, stage: Stage::Claimed };
         activation.durable().await;
         if activation.desk().is_stopped() {
             // Its code was not entered, and that is known.
@@ -244,14 +341,28 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         if failure.class() == FailureClass::Unknown {
             return Ok(Err(Next::Doubt(failure)));
         }
-        let policy = effect.policy.clone().max_attempts(self.allowed);
-        match decide_retry(&policy, self.attempts, &failure, activation.now(), fastrand::f64()) {
-            RetryDecision::GiveUp => Err(effect.fail(activation, failure, self.attempts, self.began)),
+        match self.decide(&failure) {
+            RetryDecision::Pause if !activation.desk().is_to_end() => {
+                self.schedule_retry(failure.clone(), activation.now());
+                activation.pause_exhausted(&effect.id, &failure);
+                self.begin_anew();
+                Ok(Err(Next::Try(Some(activation.now()))))
+            }
+            RetryDecision::GiveUp | RetryDecision::Pause => {
+                Err(effect.fail(activation, failure, self.attempts, self.began))
+            }
             RetryDecision::At(at) => {
-                effect.schedule_retry(activation, failure, at, self.attempts, self.began);
+                self.schedule_retry(failure, at);
                 Ok(Err(Next::Try(Some(at))))
             }
         }
+    }
+
+    fn schedule_retry(&self, failure: Failure, due_at: Timestamp) {
+        let (effect, activation) = (self.effect, self.activation);
+        effect.note_retry(activation, &failure, self.attempts);
+        let state = StepState::Pending { due_at, failure };
+        effect.finish(activation, StepTransition::ScheduleRetry, state, self.attempts, self.began);
     }
 
     /// Gives the claim back: the run is to stop, and may do so without a doubt.
@@ -273,7 +384,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     }
 
     /// Puts on record that nobody knows, and opens what people settle it by.
-    fn doubt(&self, failure: Failure) {
+    pub(super) fn doubt(&self, failure: Failure) {
         let (effect, activation) = (self.effect, self.activation);
         Counters::add(&activation.engine.counters.doubts);
         tracing::warn!(key = %self.key, %failure, "effect in doubt");
@@ -333,6 +444,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             match self.claim.on_doubt {
                 _ if is_ruled => {}
                 OnDoubt::Hold => {}
+                // One that may have happened and can be undone is not given up without people.
+                OnDoubt::Retry if self.undo.is_some() && self.is_spent() => {}
                 OnDoubt::Retry => {
                     self.may_have_happened = true;
                     let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
@@ -361,14 +474,18 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     /// Tries again by itself, as often and as soon as the policy says.
     fn again(&self, promise: &PromiseId, failure: Failure) -> Settled<T> {
         let now = self.activation.now();
-        let policy = self.effect.policy.clone().max_attempts(self.allowed);
-        match decide_retry(&policy, self.attempts, &failure, now, fastrand::f64()) {
-            RetryDecision::At(due_at) => {
-                let state = StepState::Pending { due_at, failure };
-                self.close(promise, StepTransition::DidNotHappen, state);
-                Settled::Retry(due_at)
+        let wait_until = |due_at| {
+            let state = StepState::Pending { due_at, failure: failure.clone() };
+            self.close(promise, StepTransition::DidNotHappen, state);
+            Settled::Retry(due_at)
+        };
+        match self.decide(&failure) {
+            RetryDecision::At(due_at) => wait_until(due_at),
+            RetryDecision::Pause if !self.activation.desk().is_to_end() => {
+                self.activation.pause_exhausted(&self.effect.id, &failure);
+                wait_until(now)
             }
-            RetryDecision::GiveUp => {
+            RetryDecision::GiveUp | RetryDecision::Pause => {
                 let state = StepState::Failed { at: now, failure: failure.clone() };
                 self.close(promise, StepTransition::Abandon, state);
                 Settled::Failed(failure)
@@ -390,6 +507,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let activation = self.activation;
         let (effect, at) = (self.effect, activation.now());
         let output = |output: &serde_json::Value| {
+            // An undo gives nothing; that it is done is all there is to say.
+            let output = if effect.kind == StepKind::Undo { &serde_json::Value::Null } else { output };
             let output = Payload::of(output).map_err(refused)?;
             let value: T = output.to().map_err(|error| {
                 Failure::unknown(format!("the output that was given does not fit the step: {error}"))
@@ -439,14 +558,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     async fn compensate(&self, output: Payload) -> Failure {
         let Some(undo) = self.undo else { return self.give_up(abandoned()) };
         let _held = self.activation.hold_doubt();
-        let effect = Effect {
-            id: self.effect.id.undo(),
-            kind: StepKind::Undo,
-            policy: RetryPolicy::default().max_attempts(10),
-            timeout: self.effect.timeout,
-            heeds_stops: false,
-        };
-        match effect.run(self.activation, |attempt| undo.code(attempt, output.clone())).await {
+        match undo.run(self.activation, &self.effect.id, &output, false).await {
             Ok(_) => self.give_up(Failure::permanent("people had it undone").with_code("compensated")),
             Err(failure) => {
                 let text = format!("people had it undone, which failed: {failure}");
@@ -478,7 +590,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     /// Asks the provider, more than once if it does not answer.
     async fn ask(&self, probe: &ProbeCode<'_, T>) -> Probed<T> {
         let (effect, activation) = (self.effect, self.activation);
-        let policy = RetryPolicy::default();
+        let (policy, since) = (RetryPolicy::default().max_attempts(MAX_PROBE_TRIES), activation.now());
         let mut asked = 0;
         loop {
             activation.durable().await;
@@ -509,8 +621,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Err(failure) => failure,
                 }
             };
-            match decide_retry(&policy, asked, &failure, activation.now(), fastrand::f64()) {
-                RetryDecision::GiveUp => return Probed::Unknown,
+            let made = AttemptsMade { count: asked, since };
+            match decide_retry(&policy, made, &failure, activation.now(), fastrand::f64()) {
+                RetryDecision::GiveUp | RetryDecision::Pause => return Probed::Unknown,
                 RetryDecision::At(at) => {
                     let due = move |_: &mut _, now: Timestamp| (now >= at).then_some(());
                     activation.wait_through(effect.id.clone(), Some(at), due).await;
@@ -534,6 +647,7 @@ enum Stage {
 /// Tells what became of an attempt that is dropped in the middle, because another branch came first.
 struct CutOff<'b, 'a, 'c, T: Serialize + DeserializeOwned> {
     claimed: &'b Claimed<'a, 'c, T>,
+    tracked: &'b Tracked<'b>,
     stage: Stage,
 }
 
@@ -552,6 +666,7 @@ impl<T: Serialize + DeserializeOwned> Drop for CutOff<'_, '_, '_, T> {
             Stage::Entered => {
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
                 self.claimed.doubt(failure);
+                self.tracked.set(Progress::InDoubt { attempts, began });
             }
             Stage::Left => {}
         }

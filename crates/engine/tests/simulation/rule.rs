@@ -19,7 +19,8 @@ pub enum Rule {
 
 impl Rule {
     /// The rules that the engine keeps today.
-    const IN_FORCE: [Rule; 2] = [Rule::StaleHolderNeverSends, Rule::RequestsTakeEffect];
+    const IN_FORCE: [Rule; 3] =
+        [Rule::StaleHolderNeverSends, Rule::UndoneOrInDoubt, Rule::RequestsTakeEffect];
 
     const ALL: [Rule; 6] = [
         Rule::StaleHolderNeverSends,
