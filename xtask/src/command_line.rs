@@ -1,5 +1,6 @@
 //! A command that can be run, and shown so that a person can paste it into a shell.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result};
 
 /// One program with its arguments and the environment it needs.
 pub(crate) struct CommandLine {
-    program: &'static str,
+    program: Cow<'static, str>,
     arguments: Vec<&'static str>,
     environment: Vec<(&'static str, String)>,
 }
@@ -20,7 +21,13 @@ impl CommandLine {
     pub(crate) fn new(words: &'static str) -> Self {
         let mut words = words.split_whitespace();
         let program = words.next().expect("a command line names a program");
-        Self { program, arguments: words.collect(), environment: Vec::new() }
+        Self { program: program.into(), arguments: words.collect(), environment: Vec::new() }
+    }
+
+    /// A program by its path, with arguments that are separated by blanks.
+    pub(crate) fn of(program: impl Into<Cow<'static, str>>, arguments: &'static str) -> Self {
+        let arguments = arguments.split_whitespace().collect();
+        Self { program: program.into(), arguments, environment: Vec::new() }
     }
 
     pub(crate) fn with_env(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -53,7 +60,7 @@ impl CommandLine {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(self.program);
+        let mut command = Command::new(&*self.program);
         // What cargo tells us about this crate; passed on, it would make other crates' build scripts run anew.
         let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
@@ -77,7 +84,7 @@ impl fmt::Display for CommandLine {
                 write!(f, "{name}={value} ")?;
             }
         }
-        f.write_str(self.program)?;
+        f.write_str(&self.program)?;
         self.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
     }
 }

@@ -67,6 +67,12 @@ const REQUIREMENTS: &[Requirement] = &[
         },
     },
     Requirement {
+        name: "Python (python3)",
+        needed_for: "tests that send what Python's HTTP clients send",
+        is_present: || CommandLine::new("python3 --version").succeeds(),
+        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends python3" },
+    },
+    Requirement {
         name: "strace",
         needed_for: "tests of a disk that fails, in whose place it refuses",
         is_present: || CommandLine::new("strace -f -o /dev/null true").succeeds(),
@@ -162,8 +168,6 @@ mod tests {
     const ON_EVERY_DEBIAN: &[&str] = &["bash", "flock", "id", "mkfifo", "script", "sh"];
     /// Programs that came with cargo, which runs this.
     const OF_THE_TOOLCHAIN: &[&str] = &["rustc", "rustdoc"];
-    /// Programs that only `cargo xtask fuzz-api` starts, and asks for itself.
-    const OF_OTHER_CHORES: &[&str] = &["python3"];
 
     #[test]
     fn what_is_missing_is_installed_only_where_that_is_allowed() {
@@ -197,7 +201,7 @@ mod tests {
             collect_programs(&root.join(folder), &mut started);
         }
         assert!(started.contains("strace") && started.contains("bash"), "they are found: {started:?}");
-        let always = [ON_EVERY_DEBIAN, OF_THE_TOOLCHAIN, OF_OTHER_CHORES].concat();
+        let always = [ON_EVERY_DEBIAN, OF_THE_TOOLCHAIN].concat();
         let is_met = |program: &str| {
             let is_required =
                 REQUIREMENTS.iter().any(|requirement| requirement.what_to_do().contains(program));

@@ -50,6 +50,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("==> the programs: {build}");
         ensure!(build.run()?.success(), "`{build}` failed");
     }
+    for program in ["hapax", "hapax-storm"] {
+        let is_there = profile.join(program).exists();
+        ensure!(is_there, "{program} is not built; leave --as-built away to have it built");
+    }
     let folder = profile.parent().context("the target folder is not where it should be")?.join("storm");
     let status = command(options, profile, &folder).status().context("the storm cannot be started")?;
     ensure!(

@@ -28,8 +28,8 @@ pub(crate) struct Options {
 /// turns: should the tests come second after all, they wait for the others to compile, and nothing else is lost.
 const HEAD_START: Duration = Duration::from_secs(5);
 
-/// The checks, in order. Those after the tests run beside them, one after the other: the tests wait for disks and servers
-/// more than they compute.
+/// The checks, in order. Those between the tests and the storm run beside the tests, one after the other: the tests wait for disks and servers
+/// more than they compute. The storm comes last and alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Step {
     Formatting,
@@ -37,6 +37,7 @@ enum Step {
     Tests,
     Docs,
     Examples,
+    Storm,
 }
 
 /// What became of one chosen step.
@@ -80,7 +81,8 @@ fn run_steps(steps: &[Step]) -> Result<Vec<Outcome>> {
     let Some(tests) = steps.iter().position(|&step| step == Step::Tests) else {
         return run_in_order(steps, Step::run);
     };
-    let (before, beside) = (&steps[..tests], &steps[tests + 1..]);
+    let storm = steps.iter().position(|&step| step == Step::Storm).unwrap_or(steps.len());
+    let (before, beside, last) = (&steps[..tests], &steps[tests + 1..storm], &steps[storm..]);
     let mut outcomes = run_in_order(before, Step::run)?;
     if outcomes.iter().any(|outcome| !outcome.is_passed()) {
         outcomes.resize_with(steps.len(), || Outcome::NotRun);
@@ -99,6 +101,10 @@ fn run_steps(steps: &[Step]) -> Result<Vec<Outcome>> {
     });
     outcomes.push(of_tests?);
     outcomes.extend(of_beside?);
+    if outcomes.iter().all(Outcome::is_passed) {
+        outcomes.extend(run_in_order(last, Step::run)?);
+    }
+    outcomes.resize_with(steps.len(), || Outcome::NotRun);
     Ok(outcomes)
 }
 
@@ -177,6 +183,8 @@ impl Step {
                 .with_env("RUSTDOC", PROGRAM.to_string_lossy())
                 .with_env(rustdoc::DOCS_IN, docs_in().to_string_lossy()),
             Self::Examples => linted(CommandLine::new("cargo test --workspace --examples --locked")),
+            // The programs are those that the tests were built with.
+            Self::Storm => CommandLine::of(PROGRAM.to_string_lossy(), "storm --as-built --minutes 2"),
         }
     }
 
@@ -184,6 +192,9 @@ impl Step {
     fn hint(self) -> &'static str {
         match self {
             Self::Formatting => "  mend it with: cargo fmt --all\n",
+            Self::Storm => {
+                "  or draw the same plan, with the seed it printed: cargo xtask storm --nodes 3 --minutes 2 --seed SEED\n"
+            }
             Self::Clippy | Self::Tests | Self::Docs | Self::Examples => "",
         }
     }
@@ -244,7 +255,7 @@ mod tests {
     #[test]
     fn from_skips_the_steps_before() {
         let steps = choose_steps(&Options { from: Some(Step::Docs), only: None });
-        assert_eq!(steps, [Step::Docs, Step::Examples]);
+        assert_eq!(steps, [Step::Docs, Step::Examples, Step::Storm]);
     }
 
     #[test]

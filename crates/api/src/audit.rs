@@ -16,6 +16,10 @@ pub enum JournalKind {
     Failed,
     /// Nobody knows whether an attempt happened.
     Doubted,
+    /// Something became known of an attempt.
+    Attempted,
+    /// A retry of the run dropped the record of a step, which runs again.
+    Superseded,
     /// The provider was asked.
     Probed,
     /// An outcome was refused, because its writer no longer held the run.
@@ -58,6 +62,18 @@ pub enum JournalKind {
     Overridden,
     /// An operation on an entity ended; `status` says how.
     Ended,
+}
+
+/// Whether one attempt at an effect had its effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Occurrence {
+    /// How it ended is not known.
+    MayHaveHappened,
+    /// It did not happen.
+    DidNotHappen,
+    /// It happened.
+    Happened,
 }
 
 /// One entry. Those with `by` are the audit log, and outlive the run.
@@ -109,6 +125,9 @@ pub struct JournalEntry {
     /// Which attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// What it proves of that attempt, if it proves anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occurrence: Option<Occurrence>,
     /// Why an attempt failed or is in doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,

@@ -215,6 +215,10 @@ errors! {
         "The request may or may not have taken effect. Send the same request again under the same idempotency key: it converges on one result. Without a key, look before sending it again.";
     TooManyConnections = "too_many_connections", 503, true, "The server has no room for another connection",
         "Reuse connections, or wait a moment and try again.";
+    BodyMemoryFull = "body_memory_full", 503, true, "The server has no memory for another body",
+        "Nothing was done. `share` says whose share is used up: that of the address, of the workspace, or all of the server. Send fewer large bodies at once, wait for `Retry-After` seconds, and send the request again, under the same key.";
+    SecretUnavailable = "secret_unavailable", 503, true, "A secret cannot be read now",
+        "The server could not read a secret that it needs to check the signature, so the webhook was neither taken in nor refused. Send it again after `Retry-After` seconds. The operator's log names the secret.";
     ShuttingDown = "shutting_down", 503, true, "The server is shutting down",
         "Nothing was done. Send the request again; another node, or this one after its restart, will take it.";
 }

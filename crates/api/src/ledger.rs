@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Actor, Resolution, StepStatus};
+use crate::{Actor, EntityName, Resolution, StepStatus};
 
 /// How an effect is kept from happening twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -27,7 +27,7 @@ pub enum LedgerOutcome {
     Failed,
     /// It may have happened.
     Unknown,
-    /// It is under way, or was when its worker vanished.
+    /// It is under way, or was when its worker vanished. It may have happened.
     Open,
 }
 
@@ -77,14 +77,22 @@ pub struct LedgerRuling {
 pub struct LedgerEntry {
     /// What the provider knows it by.
     pub effect_key: String,
-    /// Its run.
-    pub run_id: String,
+    /// Its run, if a run made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// The entity, if an operation on one made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<EntityName>,
+    /// The operation, if one made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation_id: Option<String>,
     /// The step.
     pub step_id: String,
     /// How it is kept from happening twice.
     pub class: LedgerClass,
-    /// Where it stands.
-    pub status: StepStatus,
+    /// Where it stands; absent if no record of it stands, because a retry of the run dropped it or a later generation began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<StepStatus>,
     /// Every attempt that was, or may have been, entered.
     pub attempts: Vec<LedgerAttempt>,
     /// What probes said: `happened`, `did_not_happen` or `unknown`.
@@ -93,6 +101,12 @@ pub struct LedgerEntry {
     pub rulings: Vec<LedgerRuling>,
     /// Outcomes that were refused, because their writer no longer held the run.
     pub refused_writes: u32,
-    /// Times the code was entered though an earlier entry may have happened.
-    pub duplicates: u32,
+    /// Attempts that are known to have happened.
+    pub happened: u32,
+    /// Attempts that may have happened.
+    pub may_have_happened: u32,
+    /// Times it is known to have happened beyond the first.
+    pub happened_twice: u32,
+    /// Times more than that it may have happened beyond the first.
+    pub may_have_happened_twice: u32,
 }

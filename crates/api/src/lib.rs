@@ -31,7 +31,7 @@ mod subscription;
 mod webhook_source;
 mod workspace;
 
-pub use audit::{AddNote, JournalEntry, JournalKind};
+pub use audit::{AddNote, JournalEntry, JournalKind, Occurrence};
 pub use credential::{
     CreateCredential, Credential, IssuedCredential, RevokeCredential, Role, RotateCredential,
 };

@@ -6,7 +6,7 @@ use hapax_server::logging::LogFormat;
 use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
-    audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts,
+    admin, audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts,
     entities, entity_workflows, fsck, keys, ledger, migrate, operations, outbox, promises, runs, serve,
     sources, subscriptions, validate, workspaces,
 };
@@ -105,6 +105,8 @@ pub(crate) enum Command {
     Subscriptions(subscriptions::Options),
     /// See what became of webhooks, and have one sent once more.
     Deliveries(deliveries::Options),
+    /// Get back in when all admin keys of an installation are lost.
+    Admin(admin::Options),
     /// Check that a store holds only what it may hold.
     Fsck(fsck::Options),
     /// Judge a service by the contract on idempotency.

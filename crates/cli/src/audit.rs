@@ -148,6 +148,8 @@ fn told(what: &Noted) -> (String, Option<&str>, &str) {
         Noted::Failed { .. } => ("failed".into(), None, ""),
         Noted::Doubted { .. } => ("doubted".into(), None, ""),
         Noted::Probed { .. } => ("probed".into(), None, ""),
+        Noted::Attempted { .. } => ("attempted".into(), None, ""),
+        Noted::Superseded { .. } => ("superseded".into(), None, ""),
         Noted::Refused { .. } => ("refused".into(), None, ""),
     }
 }

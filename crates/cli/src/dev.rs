@@ -123,7 +123,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
 /// The key of the folder, if it still counts; else a new one, kept there for the next time.
 async fn admin_key(server: &Server, path: &Path) -> Result<String> {
     let workspace = WorkspaceId::new(WORKSPACE)?;
-    let by = Actor { name: "hapax dev".into(), role: Rank::Manager };
+    let by = Actor::new("hapax dev", Rank::Manager);
     server.directory().ensure_workspace(&workspace, None, by.clone()).await?;
     if let Ok(text) = fs::read_to_string(path)
         && let Ok(key) = ApiKey::parse(text.trim_end())

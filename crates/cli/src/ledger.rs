@@ -21,12 +21,12 @@ Examples:
   hapax ledger --store sqlite:orders.db > effects.jsonl
   hapax ledger --store sqlite:orders.db --run run_018f…
   hapax ledger --store postgres://localhost/orders --summary
-  hapax ledger --store sqlite:orders.db | jq -c 'select(.duplicates > 0)'
+  hapax ledger --store sqlite:orders.db | jq -c 'select(.happenedTwice + .mayHaveHappenedTwice > 0)'
   hapax ledger --run run_018f… -o table
 
 One JSON object a line for each effect (with -o table, a table; with -o yaml, a document each): its key, its class, every time its code was entered, by whom, what probes and people
-said of it. A duplicate is an entry made though an earlier one may have happened; claimed and transactional effects have
-none unless somebody asked for it.";
+said of it. `happenedTwice` counts the times an effect is known to have happened beyond the first, `mayHaveHappenedTwice` the times more
+that it may have. Idempotent effects carry one key, by which their provider makes them one.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -100,7 +100,8 @@ async fn print_each(engine: &Engine, options: &Options) -> Result<()> {
     printer.finish()
 }
 
-const COLUMNS: [&str; 6] = ["key", "class", "status", "entries", "duplicates", "refused writes"];
+const COLUMNS: [&str; 7] =
+    ["key", "class", "status", "entries", "happened twice", "may have happened twice", "refused writes"];
 
 /// What people are shown of an effect.
 type Row = [String; COLUMNS.len()];
@@ -109,9 +110,10 @@ fn row(entry: &LedgerEntry) -> Row {
     [
         for_people::plain(&entry.key),
         entry.class.to_string(),
-        entry.status.into(),
+        entry.status.unwrap_or("-").into(),
         entry.attempts.len().to_string(),
-        entry.duplicates.to_string(),
+        entry.happened_twice.to_string(),
+        entry.may_have_happened_twice.to_string(),
         entry.refused_writes.to_string(),
     ]
 }
@@ -142,7 +144,7 @@ impl Printer {
             }
             let mut table = for_people::table(COLUMNS);
             table.add_rows(&self.rows);
-            for_people::align_right(&mut table, 3..6);
+            for_people::align_right(&mut table, 3..7);
             format!("{table}\n")
         })
     }
@@ -159,12 +161,26 @@ async fn count(engine: &Engine, run: Option<RunId>) -> Result<Counts> {
 }
 
 fn table<Class: ToString>(counts: &BTreeMap<Class, ClassCount>) -> String {
-    let mut table =
-        for_people::table(["class", "effects", "entries", "duplicates", "in doubt", "refused writes"]);
+    let mut table = for_people::table([
+        "class",
+        "effects",
+        "entries",
+        "happened twice",
+        "may have happened twice",
+        "in doubt",
+        "refused writes",
+    ]);
     for (class, count) in counts {
-        let figures = [count.effects, count.entries, count.duplicates, count.in_doubt, count.refused_writes];
+        let figures = [
+            count.effects,
+            count.entries,
+            count.happened_twice,
+            count.may_have_happened_twice,
+            count.in_doubt,
+            count.refused_writes,
+        ];
         table.add_row([class.to_string()].into_iter().chain(figures.map(grouped)));
     }
-    for_people::align_right(&mut table, 1..6);
+    for_people::align_right(&mut table, 1..7);
     format!("{table}\n")
 }

@@ -20,5 +20,18 @@ pub(crate) const OWN_LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// Files of secrets that are warned about, each once, because others can read them.
 pub(crate) const MAX_SECRET_WARNINGS: usize = 1_000;
+/// Unbound secrets that one warning names.
+pub(crate) const MAX_SHOWN_SECRETS: usize = 20;
 /// Largest file that holds a sealing key, in bytes.
 pub(crate) const MAX_SEALING_KEY_BYTES: u64 = 64 * 1024;
+
+/// Pause after the first try to open a database that is away at the start of a server; doubles with each.
+pub(crate) const FIRST_STORE_PAUSE: Duration = Duration::from_millis(500);
+/// Longest such pause.
+pub(crate) const LONGEST_STORE_PAUSE: Duration = Duration::from_secs(10);
+/// How long requests that were told to come again may take to end once the database is there.
+pub(crate) const WAITING_DRAIN: Duration = Duration::from_secs(1);
+/// Longest time to give up an engine whose server could not be started.
+pub(crate) const ABANDON_WITHIN: Duration = Duration::from_secs(2);
+/// Longest time that the last spans may take to be exported when a server stops.
+pub(crate) const LAST_EXPORT: Duration = Duration::from_secs(2);

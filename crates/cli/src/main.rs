@@ -1,5 +1,6 @@
 //! The `hapax` command. Data goes to standard output, everything else to standard error.
 
+mod admin;
 mod api_key;
 mod arguments;
 mod audit;
@@ -22,6 +23,7 @@ mod entity_workflows;
 mod exit_codes;
 mod fsck;
 mod interrupts;
+mod key_file;
 mod keys;
 mod ledger;
 mod limits;
@@ -108,6 +110,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Subscriptions(options) => in_runtime(subscriptions::run(options, &server)),
         Command::Deliveries(options) => in_runtime(deliveries::run(options, &server)),
         Command::Credentials(options) => in_runtime(credentials::run(options, &server)),
+        Command::Admin(options) => in_runtime(admin::run(options)),
         Command::Fsck(options) => in_runtime(fsck::run(options)),
         Command::Conformance(options) => in_runtime(conformance::run(options)),
         Command::Validate(options) => validate::run(&options),
@@ -125,7 +128,8 @@ fn serving(logs: &LogOptions, work: impl Future<Output = Result<()>>) -> Result<
         logging::log_panics();
         let outcome = work.await;
         if let Some(exporter) = exporter {
-            exporter.flush().await;
+            // A collector that is away must not keep the process from its end.
+            let _ = tokio::time::timeout(limits::LAST_EXPORT, exporter.flush()).await;
         }
         outcome
     });

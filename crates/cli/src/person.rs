@@ -33,7 +33,7 @@ impl Person {
             Rank::Operator => Role::Operator,
             Rank::Manager => Role::Manager,
         };
-        Actor { name: self.by.clone(), role }
+        Actor::new(self.by.clone(), role)
     }
 }
 

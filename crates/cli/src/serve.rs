@@ -8,6 +8,7 @@ mod reference;
 mod secrets;
 pub(crate) mod settings;
 pub(crate) mod stopping;
+mod waiting;
 mod ways_out;
 
 use std::path::Path;
@@ -17,12 +18,15 @@ use hapax_server::exposure::{Protection, check_exposure};
 use hapax_server::listen::ListenOptions;
 use hapax_server::tls::load_tls;
 
+use crate::key_file;
 use crate::output;
 use crate::store_url::{is_shared, without_secrets};
-use assemble::{Assembly, assemble};
+use assemble::Assembly;
 use bound::Bound;
+use secrets::NamedSecrets;
 use settings::{ServeOptions, Settings};
 use stopping::Stopping;
+use waiting::assemble_patiently;
 
 /// What is read if no other configuration is named.
 const CONFIG: &str = "hapax.toml";
@@ -47,21 +51,42 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     if store == "memory:" {
         output::say("hapax: memory: keeps nothing; use it to try things out only");
     }
+    NamedSecrets::new(settings.secrets_dir.clone()).warn_of_unbound();
     let stopping = Stopping::listen()?;
     let bound = Bound::take(&settings)?;
-    let assembly = assemble(store, &settings, bound.addresses(), stopping.draining());
-    let assembly = stopping.starting(assembly).await?;
+    let listen = listen_options(&settings)?;
+    let assembly = assemble_patiently(store, &settings, &listen, bound, stopping.draining());
+    let (assembly, bound) = stopping.starting(assembly).await?;
     serve(assembly, bound, &settings, stopping, |address, key| {
         let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
         output::say(&format!("hapax: serving {} on {scheme}://{address}", without_secrets(store)));
         if let Some(key) = key {
-            output::say("hapax: this installation has no credentials yet. This key may set it up, and is shown this once:");
-            output::print(&format!("{key}\n"))?;
+            tell_first_key(&key, settings.key_file.as_deref())?;
             output::say("hapax: next, with HAPAX_API_KEY set to it: hapax workspaces create NAME, then hapax credentials create admin --role admin --workspace NAME");
         }
         Ok(())
     })
     .await
+}
+
+/// Tells the key that sets the installation up: there is no other way to have it again.
+fn tell_first_key(key: &str, file: Option<&Path>) -> Result<()> {
+    if let Some(path) = file {
+        match key_file::write(path, key) {
+            Ok(()) => {
+                let path = path.display();
+                output::say(&format!(
+                    "hapax: this installation has no credentials yet. A key that may set it up is in {path}"
+                ));
+                return Ok(());
+            }
+            Err(error) => output::say(&format!("hapax: warning: {error:#}; it is printed instead")),
+        }
+    }
+    output::say(
+        "hapax: this installation has no credentials yet. This key may set it up, and is shown this once:",
+    );
+    output::print(&format!("{key}\n"))
 }
 
 /// The options, with the configuration that lies in the working directory if no other is named.
@@ -74,6 +99,14 @@ fn with_config_of_folder(options: ServeOptions) -> ServeOptions {
     ServeOptions { config: Some(path.to_owned()), ..options }
 }
 
+fn listen_options(settings: &Settings) -> Result<ListenOptions> {
+    let mut listen = settings.listen_options();
+    if let (Some(chain), Some(key)) = (&settings.tls_cert, &settings.tls_key) {
+        listen.tls = Some(load_tls(chain, key)?);
+    }
+    Ok(listen)
+}
+
 /// Listens, tells that it does, and serves until told to stop. Whether the address is safe to listen on is the caller's to check.
 pub(crate) async fn serve(
     assembly: Assembly,
@@ -82,11 +115,10 @@ pub(crate) async fn serve(
     stopping: Stopping,
     ready: impl FnOnce(std::net::SocketAddr, Option<String>) -> Result<()>,
 ) -> Result<()> {
-    let mut listen = settings.listen_options();
-    if let (Some(chain), Some(key)) = (&settings.tls_cert, &settings.tls_key) {
-        listen.tls = Some(load_tls(chain, key)?);
-    }
-    let (listener, metrics) = bound.listen()?;
+    let listen = listen_options(settings)?;
+    // Listened on by nobody else, so that the address is free once the server takes no more connections.
+    let (bound, listener, metrics) = bound.listen()?;
+    drop(bound);
     let address = listener.local_addr().context("the address that is listened on cannot be told")?;
     if let Some(listener) = metrics {
         let server = assembly.server.clone();

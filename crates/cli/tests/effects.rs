@@ -194,12 +194,11 @@ fn on_record(store: &str, run: &str) {
     assert_eq!(steps, ["reserve", "wire"]);
     let wire = &effects[1];
     assert_eq!((&wire["class"], &wire["status"]), (&json!("claimed"), &json!("COMPLETED")));
-    assert_eq!((&wire["duplicates"], &wire["rulings"][0]["by"]["name"]), (&json!(0), &json!("ada")));
+    assert_eq!((&wire["happenedTwice"], &wire["rulings"][0]["by"]["name"]), (&json!(0), &json!("ada")));
     assert_eq!(objects(&["ledger", "--run", run], store), effects);
     for which in [&["ledger", "--summary", "--json"][..], &["ledger", "--summary", "--json", "--run", run]] {
         let counts: Value = serde_json::from_str(&printed(which, store)).unwrap();
-        let claimed =
-            json!({"effects": 1, "entries": 1, "duplicates": 0, "in_doubt": 0, "refused_writes": 0});
+        let claimed = json!({"effects": 1, "entries": 1, "happenedTwice": 0, "mayHaveHappenedTwice": 0, "inDoubt": 0, "refusedWrites": 0});
         assert_eq!(counts["claimed"], claimed);
         assert_eq!(counts["transactional"]["effects"], 0);
     }
@@ -210,9 +209,16 @@ fn on_record(store: &str, run: &str) {
     let yaml = printed(&["ledger", "--run", run, "-o", "yaml"], store);
     assert!(yaml.matches("---\n").count() == 2 && yaml.contains("step: wire\n"), "{yaml}");
     let yaml = printed(&["ledger", "--summary", "-o", "yaml"], store);
-    assert!(yaml.contains("claimed:\n  duplicates: 0\n  effects: 1\n"), "{yaml}");
+    assert!(yaml.contains("claimed:\n  effects: 1\n  entries: 1\n  happenedTwice: 0\n"), "{yaml}");
     let table = printed(&["ledger", "--summary"], store);
-    for word in ["idempotent", "claimed", "transactional", "duplicates", "refused writes"] {
+    for word in [
+        "idempotent",
+        "claimed",
+        "transactional",
+        "happened twice",
+        "may have happened twice",
+        "refused writes",
+    ] {
         assert!(table.contains(word), "{word} is missing:\n{table}");
     }
 
@@ -265,7 +271,10 @@ async fn a_second_person_or_a_manager_decides_what_cannot_be_taken_back() {
         program.shutdown(PATIENCE).await.unwrap();
         let counts: Value =
             serde_json::from_str(&printed(&["ledger", "--summary", "--json"], &store)).unwrap();
-        assert_eq!((&counts["claimed"]["entries"], &counts["claimed"]["duplicates"]), (&json!(2), &json!(0)));
+        assert_eq!(
+            (&counts["claimed"]["entries"], &counts["claimed"]["happenedTwice"]),
+            (&json!(2), &json!(0))
+        );
     }
 }
 

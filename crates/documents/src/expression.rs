@@ -9,6 +9,7 @@ mod fuel;
 mod metered;
 mod value;
 
+pub(crate) use fuel::within_fuel;
 pub(crate) use value::{of_fields as value_of_fields, of_json as value_of_json};
 
 use std::collections::BTreeSet;
@@ -149,6 +150,10 @@ impl Expression {
 
     fn work_out(&self, scope: &Scope) -> Result<Value, String> {
         let Compiled { code, reads, .. } = &*self.compiled;
+        let too_much = || Err("it does too much: read less data, or make it a task".to_string());
+        if !fuel::prepare(scope.weigh(reads)) {
+            return too_much();
+        }
         let mut context = Context::with_env(ENV.clone());
         for name in &reads.variables {
             if let Some(value) = scope.find(name, reads) {
@@ -157,8 +162,9 @@ impl Expression {
         }
         fuel::fill();
         let outcome = cel::Value::resolve_val(code, &context);
+        fuel::settle();
         if fuel::is_spent() {
-            return Err("it does too much: read less data, or make it a task".to_string());
+            return too_much();
         }
         let outcome = outcome.map_err(|error| told(&error))?;
         let mut left = MAX_EXPRESSION_OUTPUT;

@@ -15,10 +15,28 @@ pub(crate) const FINGERPRINT: &[&str] = &["ignore"];
 
 /// Every step has these.
 pub(crate) const STEP: &[&str] = &["name", "type", "description", "when", "output"];
-pub(crate) const EFFECT: &[&str] =
-    &["effect", "onDoubt", "nonIdempotent", "retry", "onExhausted", "timeout", "probe", "compensate"];
-pub(crate) const REQUEST: &[&str] =
-    &["method", "url", "headers", "body", "keyHeader", "success", "retryable"];
+pub(crate) const EFFECT: &[&str] = &[
+    "effect",
+    "onDoubt",
+    "nonIdempotent",
+    "rejectsStaleFences",
+    "retry",
+    "onExhausted",
+    "timeout",
+    "probe",
+    "compensate",
+];
+pub(crate) const REQUEST: &[&str] = &[
+    "method",
+    "url",
+    "hostFromData",
+    "headers",
+    "body",
+    "keyHeader",
+    "success",
+    "retryable",
+    "keepResponse",
+];
 
 /// What each kind of step has beyond that.
 pub(crate) const KINDS: &[(&str, &[&[&str]])] = &[
@@ -35,7 +53,7 @@ pub(crate) const KINDS: &[(&str, &[&[&str]])] = &[
 ];
 
 pub(crate) const RETRY: &[&str] = &["for", "maxAttempts", "first", "factor", "cap"];
-pub(crate) const PROBE: &[&str] = &["timeout", "happened", "didNotHappen", "output"];
+pub(crate) const PROBE: &[&str] = &["timeout", "settle", "happened", "didNotHappen", "output"];
 pub(crate) const UNDO_TASK: &[&str] = &["type", "task", "input", "retry"];
 pub(crate) const UNDO_HTTP: &[&str] = &["type", "timeout", "retry"];
 pub(crate) const DECIDERS: &[&str] = &["roles", "requesters"];

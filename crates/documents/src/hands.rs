@@ -14,6 +14,8 @@ use hapax_engine::{Failure, Hold};
 use serde_json::Value;
 
 use crate::check::{JudgeAddress, Known};
+use crate::destination::Destination;
+use crate::run::excerpt::AnswerExcerpt;
 
 type Handling = Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>;
 type Handler = Arc<dyn Fn(TaskCall) -> Handling + Send + Sync>;
@@ -69,6 +71,8 @@ pub struct HttpCall {
     pub max_response_bytes: usize,
     /// The right to send it. Whoever sends it asks right before the first byte leaves.
     pub hold: Hold,
+    /// Describes the request and its answer in failures.
+    pub(crate) excerpt: AnswerExcerpt,
 }
 
 impl HttpCall {
@@ -145,12 +149,66 @@ pub trait HttpCaller: Send + Sync {
     }
 }
 
+/// Code of the failure to find a secret that was never put where secrets are.
+pub const UNKNOWN_SECRET: &str = "unknown_secret";
+
 /// Knows what secrets are, by workspace and name.
 #[async_trait]
 pub trait Secrets: Send + Sync {
     /// What this workspace calls by this name: never what another does, because whoever writes its documents sends it wherever they
     /// like. A failure is that of the step that needs it.
-    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure>;
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure>;
+}
+
+/// The value of a secret, and where it may be sent. It does not show itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    value: String,
+    destinations: Option<Vec<Destination>>,
+}
+
+impl Secret {
+    /// A secret that may be sent to these destinations alone.
+    #[must_use]
+    pub fn bound_to(mut self, destinations: Vec<Destination>) -> Self {
+        self.destinations = Some(destinations);
+        self
+    }
+
+    /// Whether the operator said where it may be sent.
+    pub fn is_bound(&self) -> bool {
+        self.destinations.is_some()
+    }
+
+    /// The value, for use inside this process.
+    pub fn into_value(self) -> String {
+        self.value
+    }
+
+    /// The value for a request to `url`, if the secret `name` may be sent there.
+    pub(crate) fn for_url(self, name: &str, url: &str) -> Result<String, Failure> {
+        let may_go = self.destinations.as_ref().is_none_or(|all| all.iter().any(|one| one.covers(url)));
+        if may_go {
+            return Ok(self.value);
+        }
+        let text = format!(
+            "the secret {name:?} may not be sent to {}; the operator binds it to destinations",
+            crate::template::host_of(url)
+        );
+        Err(Failure::permanent(text).with_code("secret_not_for_destination"))
+    }
+}
+
+impl From<String> for Secret {
+    fn from(value: String) -> Self {
+        Secret { value, destinations: None }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret").field("destinations", &self.destinations).finish_non_exhaustive()
+    }
 }
 
 /// All that a document may use.
@@ -237,6 +295,10 @@ pub struct WorkspaceHands<'a> {
 }
 
 impl WorkspaceHands<'_> {
+    pub(crate) fn workspace(&self) -> &WorkspaceId {
+        self.workspace
+    }
+
     /// What is there for documents of this workspace to use.
     pub fn known(&self) -> Known {
         let (caller, workspace) = (self.hands.http.clone(), self.workspace.clone());
@@ -254,12 +316,10 @@ impl WorkspaceHands<'_> {
     }
 
     /// The workspace's secret of this name, from whoever knows the secrets.
-    pub async fn get_secret(&self, name: &str) -> Result<String, Failure> {
+    pub async fn get_secret(&self, name: &str) -> Result<Secret, Failure> {
         match &self.hands.secrets {
             Some(secrets) => secrets.get_secret(self.workspace, name).await,
-            None => {
-                Err(Failure::permanent(format!("there is no secret {name:?}")).with_code("unknown_secret"))
-            }
+            None => Err(Failure::permanent(format!("there is no secret {name:?}")).with_code(UNKNOWN_SECRET)),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod check;
 mod decode;
+mod destination;
 pub mod entity;
 mod expression;
 mod fields;
@@ -17,15 +18,18 @@ mod scope;
 pub mod source;
 mod span;
 mod template;
+mod turns;
 
 pub use check::{Checked, JudgeAddress, Known, check, check_bytes};
+pub use destination::{BadDestination, Destination, parse_destinations};
 pub use entity::{
     CheckedEntity, EntityCall, EntityDocument, check_entity, check_entity_bytes, draw_mermaid, draw_svg,
     is_entity,
 };
 pub use expression::Expression;
 pub use hands::{
-    FENCE_HEADER, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secrets, TaskCall, WorkspaceHands,
+    FENCE_HEADER, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secret, Secrets, TaskCall,
+    UNKNOWN_SECRET, WorkspaceHands,
 };
 pub use model::Document;
 pub use node::Format;
@@ -36,4 +40,5 @@ pub use run::{
 pub use schema::{entity_schema, json_schema, source_schema};
 pub use source::{CheckedSource, Source, check_source, check_source_bytes};
 pub use span::Span;
-pub use template::Template;
+pub use template::{Template, named_secrets};
+pub use turns::evaluate_fairly;

@@ -31,8 +31,17 @@ pub const MAX_EXPRESSION_DEPTH: usize = 48;
 pub const MAX_EXPRESSION_LEVELS: usize = 96;
 /// Most loops (`map`, `filter`, `all`, …) inside one another in an expression.
 pub const MAX_COMPREHENSION_NESTING: usize = 3;
-/// How much one evaluation may read and make, in about bytes: the fuel.
-pub const MAX_EXPRESSION_FUEL: u64 = 16 * 1024 * 1024;
+/// Fuel that one millisecond of one core burns, measured with a release build. Fuel counts about the bytes read and made, so what an
+/// expression may do is the same on every machine and in every replay.
+pub const FUEL_PER_MILLISECOND: u64 = 120_000;
+/// How much one evaluation may read and make: about 50 milliseconds of one core.
+pub const MAX_EXPRESSION_FUEL: u64 = 50 * FUEL_PER_MILLISECOND;
+/// How much all expressions that are evaluated together may read and make, those of one template say: about 200 milliseconds.
+pub const MAX_TOGETHER_FUEL: u64 = 200 * FUEL_PER_MILLISECOND;
+/// How much is evaluated at once on the thread that asks; what needs more takes its turn among workspaces: about one millisecond.
+pub const INLINE_FUEL: u64 = FUEL_PER_MILLISECOND;
+/// Part of the cores that expensive evaluations may use together: one in this many, and at least one core.
+pub const CORES_PER_EVALUATION: usize = 2;
 /// Largest value an expression or a template may give, in about bytes of JSON text.
 pub const MAX_EXPRESSION_OUTPUT: usize = 1024 * 1024;
 /// Most templates' pieces in one text.
@@ -49,6 +58,16 @@ pub const MAX_RESPONSE_HEADER_BYTES: usize = 16 * 1024;
 pub const MAX_HEADERS: usize = 64;
 /// Longest URL that is sent.
 pub const MAX_URL_BYTES: usize = 8 * 1024;
+/// Most hosts that `hostFromData` may list.
+pub const MAX_HOSTS: usize = 32;
+/// How much of an answer that is no success a failure keeps, in characters, unless `keepResponse` says otherwise.
+pub const DEFAULT_KEPT_RESPONSE_CHARS: usize = 500;
+/// Most of an answer that `keepResponse` may keep, in characters.
+pub const MAX_KEPT_RESPONSE_CHARS: usize = 2_000;
+/// How much of a URL a failure shows, in characters.
+pub const MAX_SHOWN_URL_CHARS: usize = 300;
+/// Most destinations of one secret.
+pub const MAX_DESTINATIONS: usize = 100;
 /// How long an `http` step waits for its answer, unless it says otherwise.
 pub const DEFAULT_HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest an `http` step may wait for its answer.

@@ -8,7 +8,7 @@ mod effect;
 use hapax_engine::model::{ClosePolicy, IgnorePaths, KeyOnFailure};
 use serde::{Serialize, Serializer};
 
-pub use effect::{Effect, Probe, Request, Retry, Status, Undo};
+pub use effect::{Effect, HostFromData, KeepResponse, Probe, Request, Retry, Status, Undo};
 
 use crate::expression::Expression;
 use crate::span::Span;

@@ -2,6 +2,7 @@
 
 mod approval;
 mod effect;
+pub(crate) mod excerpt;
 pub(crate) mod http;
 mod options;
 
@@ -20,6 +21,7 @@ use crate::limits::MAX_ITEMS;
 use crate::model::{Child, Condition, ForEach, Parallel, Promise, Step, StepKind, Wait};
 use crate::scope::Scope;
 use crate::template::Template;
+use crate::turns::evaluate_guarded;
 
 pub use approval::{APPROVAL_SIGNAL, Answer, AnswerRefused, Decider, approval_signal, check_answer};
 pub use options::options;
@@ -48,7 +50,7 @@ pub async fn run(
     let runner = Runner { ctx: &ctx, hands: &hands };
     runner.steps(&document.steps, &mut scope).await?;
     match &document.output {
-        Some(output) => Ok(output.render(&scope)?),
+        Some(output) => Ok(runner.evaluate(|| output.render(&scope)).await?),
         None => Ok(scope.state()),
     }
 }
@@ -74,6 +76,11 @@ impl<'a> Runner<'a> {
         self.hands.of(self.ctx.workspace())
     }
 
+    /// Evaluates expressions of the workflow: where it stands if that is cheap, else in the turn of its workspace.
+    async fn evaluate<T>(self, evaluate: impl Fn() -> T) -> T {
+        evaluate_guarded(self.ctx.workspace(), || self.ctx.computing(), evaluate).await
+    }
+
     /// One after another.
     fn steps<'s>(self, steps: &'s [Step], scope: &'s mut Scope) -> Steps<'s>
     where
@@ -89,7 +96,8 @@ impl<'a> Runner<'a> {
 
     async fn step(self, step: &Step, scope: &mut Scope) -> Result<(), Failure> {
         if let Some(when) = &step.when {
-            match when.holds(scope) {
+            let holds = self.evaluate(|| when.holds(scope)).await;
+            match holds {
                 Ok(true) => {}
                 Ok(false) => return self.skip(step, scope),
                 Err(failed) => return Err(self.fail(step, scope, failed.into()).await),
@@ -123,7 +131,10 @@ impl<'a> Runner<'a> {
             StepKind::ForEach(for_each) => self.for_each(step, for_each, scope).await?,
         };
         let output = match &step.output {
-            Some(output) => output.render(&scope.with("result", result))?,
+            Some(output) => {
+                let scope = scope.with("result", result);
+                self.evaluate(|| output.render(&scope)).await?
+            }
             None => result,
         };
         scope.complete(&step.name, output)
@@ -163,7 +174,7 @@ impl<'a> Runner<'a> {
 
     /// Fills in a template of a step; if that fails, the step has.
     async fn render(self, step: &Step, template: &Template, scope: &Scope) -> Result<Value, Failure> {
-        match template.render(scope) {
+        match self.evaluate(|| template.render(scope)).await {
             Ok(value) => Ok(value),
             Err(failed) => Err(self.fail(step, scope, failed.into()).await),
         }
@@ -210,7 +221,8 @@ impl<'a> Runner<'a> {
     }
 
     async fn condition(self, step: &Step, of: &Condition, scope: &mut Scope) -> Result<Value, Failure> {
-        let holds = match of.condition.holds(scope) {
+        let holds = self.evaluate(|| of.condition.holds(scope)).await;
+        let holds = match holds {
             Ok(holds) => holds,
             Err(failed) => return Err(self.fail(step, scope, failed.into()).await),
         };
@@ -285,7 +297,7 @@ impl<'a> Runner<'a> {
     async fn item(self, of: &ForEach, mut scope: Scope) -> Result<Value, Failure> {
         self.steps(&of.steps, &mut scope).await?;
         match &of.result {
-            Some(result) => Ok(result.render(&scope)?),
+            Some(result) => Ok(self.evaluate(|| result.render(&scope)).await?),
             None => Ok(scope.written()),
         }
     }

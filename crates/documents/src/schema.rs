@@ -7,7 +7,10 @@ mod source;
 use serde_json::{Map, Value, json};
 
 use crate::fields;
-use crate::limits::{MAX_BRANCHES, MAX_CONCURRENCY, MAX_DESCRIPTION_CHARS, MAX_ITEMS, MAX_STEPS};
+use crate::limits::{
+    MAX_BRANCHES, MAX_CONCURRENCY, MAX_DESCRIPTION_CHARS, MAX_HOSTS, MAX_ITEMS, MAX_KEPT_RESPONSE_CHARS,
+    MAX_STEPS,
+};
 
 pub use entity::entity_schema;
 pub use source::source_schema;
@@ -114,15 +117,23 @@ fn field(of: &str, name: &str) -> Value {
         (_, "output" | "input" | "body" | "items" | "result" | "show" | "key" | "until") => {
             reference("template")
         }
-        (_, "for" | "timeout" | "first" | "cap" | "keyTtl") => reference("span"),
+        (_, "for" | "timeout" | "settle" | "first" | "cap" | "keyTtl") => reference("span"),
         (_, "then" | "else" | "steps") => reference("steps"),
         (_, "effect") => json!({ "enum": ["idempotent", "claimed"], "default": "idempotent" }),
         (_, "onDoubt") => json!({ "enum": ["hold", "retry", "fail"], "default": "hold" }),
         (_, "onExhausted") => json!({ "enum": ["fail", "pause"], "default": "fail" }),
-        (_, "nonIdempotent") => json!({ "type": "boolean", "default": false }),
+        (_, "nonIdempotent" | "rejectsStaleFences") => json!({ "type": "boolean", "default": false }),
         (_, "retry" | "probe" | "compensate" | "by") => reference(name),
         (_, "method") => json!({ "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] }),
         (_, "url" | "keyHeader") => json!({ "type": "string", "minLength": 1 }),
+        (_, "hostFromData") => json!({ "anyOf": [
+            { "const": true },
+            { "type": "array", "minItems": 1, "maxItems": MAX_HOSTS, "items": { "type": "string", "minLength": 1 } },
+        ] }),
+        (_, "keepResponse") => json!({ "anyOf": [
+            { "type": "boolean", "default": true },
+            { "type": "integer", "minimum": 0, "maximum": MAX_KEPT_RESPONSE_CHARS },
+        ] }),
         (_, "headers") => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
         (_, "success" | "retryable") => reference("statuses"),
         (_, "branches") => {

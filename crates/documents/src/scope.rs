@@ -11,6 +11,9 @@ use crate::expression::{Reads, value_of_fields, value_of_json};
 use crate::limits::MAX_HELD_BYTES;
 use crate::template::about_size;
 
+/// What it costs to make one value ready for expressions, in fuel.
+const FUEL_PER_VALUE: u64 = 12;
+
 /// Variables that are known everywhere in a document.
 pub(crate) const EVERYWHERE: &[&str] = &["input", "state", "steps", "run"];
 
@@ -126,6 +129,21 @@ impl Scope {
         Value::Object((*self.state).clone())
     }
 
+    /// What it costs to make the variables ready that an expression reads, in fuel.
+    pub(crate) fn weigh(&self, reads: &Reads) -> u64 {
+        let wanted = |step: &str| reads.all_steps || reads.steps.contains(step);
+        let variables = reads.variables.iter().map(|name| match name.as_str() {
+            "input" => values_in(&self.input),
+            "run" => values_in(&self.run),
+            "state" => self.state.values().map(values_in).sum(),
+            "steps" => {
+                self.steps.iter().filter(|(step, _)| wanted(step)).map(|(_, value)| values_in(value)).sum()
+            }
+            name => self.local.get(name).map_or(0, |value| values_in(value)),
+        });
+        variables.sum::<u64>() * FUEL_PER_VALUE
+    }
+
     /// The variable as expressions see it, if it is there.
     pub(crate) fn find<'v>(&'v self, name: &str, reads: &Reads) -> Option<Box<dyn Val + 'v>> {
         match name {
@@ -139,5 +157,14 @@ impl Scope {
             }
             name => self.local.get(name).map(|value| value_of_json(value)),
         }
+    }
+}
+
+/// How many values there are in it, itself included.
+fn values_in(value: &Value) -> u64 {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(values_in).sum::<u64>(),
+        Value::Object(fields) => 1 + fields.values().map(values_in).sum::<u64>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
     }
 }

@@ -1,22 +1,25 @@
 //! Templates: JSON whose texts may hold `{{ expression }}`. A text that is one expression and nothing else keeps its type.
 
+mod url;
+
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::expression::{Expression, Failed, Refused};
 use crate::limits::{MAX_EXPRESSION_OUTPUT, MAX_TEMPLATE_PIECES};
+use crate::model::HostFromData;
 use crate::problem::{below, excerpt};
 use crate::scope::Scope;
 
+use url::UrlBuilder;
+pub(crate) use url::{BadUrl, has_dot_segment, host_of};
+
 /// What begins a reference to a secret.
 pub(crate) const SECRET: &str = "secret://";
-
-/// What may stand in a URL as it is; all else that an expression gives is encoded.
-const URL_SAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A template that has been compiled. Equal if written alike.
 #[derive(Clone)]
@@ -121,28 +124,63 @@ impl Template {
         }
     }
 
-    /// Fills it in as a URL: what comes at its very beginning is taken as it is, all else that expressions give is encoded, so that data
-    /// can change neither the host nor the path around it.
-    pub(crate) fn render_url(&self, scope: &Scope) -> Result<String, Failed> {
-        let Part::Text(pieces) = &*self.part else {
-            return self.render_secret(scope, |_| Err(Failed("a URL holds no secrets".into())));
-        };
-        let mut url = String::new();
-        for piece in pieces {
-            match piece {
-                Piece::Text(fixed) => url.push_str(fixed),
-                Piece::Given(expression) => {
-                    let text = as_text(expression, scope)?;
-                    match url.is_empty() {
-                        true => url.push_str(&text),
-                        false => url.extend(utf8_percent_encode(&text, URL_SAFE)),
+    /// Renders the template as a URL. Values fill path segments and query values; the host comes from data only as far as `from_data`
+    /// allows.
+    pub(crate) fn render_url(
+        &self,
+        scope: &Scope,
+        from_data: Option<&HostFromData>,
+    ) -> Result<String, BadUrl> {
+        let mut url = UrlBuilder::new(from_data);
+        match &*self.part {
+            Part::Fixed(Value::String(text)) => url.push_fixed(text),
+            Part::Whole(expression) => {
+                url.push_value(expression.source(), &as_text(expression, scope)?, true)?
+            }
+            Part::Text(pieces) => {
+                for (n, piece) in pieces.iter().enumerate() {
+                    match piece {
+                        Piece::Text(fixed) => url.push_fixed(fixed),
+                        Piece::Given(expression) => {
+                            let is_last = n + 1 == pieces.len();
+                            url.push_value(expression.source(), &as_text(expression, scope)?, is_last)?;
+                        }
+                        Piece::Secret(_) => return Err(BadUrl::new("bad_url", "a URL holds no secrets")),
                     }
                 }
-                Piece::Secret(_) => return Err(Failed("a URL holds no secrets".into())),
+            }
+            Part::Fixed(_) | Part::List(_) | Part::Object(_) => {
+                return Err(BadUrl::new("bad_url", "a URL is a text"));
             }
         }
-        Ok(url)
+        url.finish()
     }
+
+    /// The text with `filler` in the place of each expression.
+    pub(crate) fn outline(&self, filler: &str) -> String {
+        match &*self.part {
+            Part::Text(pieces) => {
+                let texts = pieces.iter().map(|piece| match piece {
+                    Piece::Text(text) => text.as_str(),
+                    Piece::Given(_) | Piece::Secret(_) => filler,
+                });
+                texts.collect()
+            }
+            Part::Fixed(Value::String(text)) => text.clone(),
+            Part::Fixed(_) | Part::Whole(_) | Part::List(_) | Part::Object(_) => filler.to_string(),
+        }
+    }
+}
+
+/// Names of the secrets that the text of a document refers to.
+pub fn named_secrets(text: &str) -> BTreeSet<&str> {
+    let after = text.split(SECRET).skip(1);
+    let name = |rest: &'_ str| rest.find(|c: char| !is_of_secret_name(c)).unwrap_or(rest.len());
+    after.map(|rest| &rest[..name(rest)]).filter(|name| !name.is_empty()).collect()
+}
+
+fn is_of_secret_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
 
 fn collect<'a>(part: &'a Part, found: &mut Vec<&'a Expression>) {
@@ -264,7 +302,7 @@ fn push_text(text: &str, secrets: bool, pieces: &mut Vec<Piece>) -> Result<(), R
         }
         let (before, tail) = rest.split_at(start);
         let name = &tail[SECRET.len()..];
-        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')));
+        let end = name.find(|c: char| !is_of_secret_name(c));
         let (name, after) = name.split_at(end.unwrap_or(name.len()));
         if name.is_empty() {
             let message = "secret:// needs a name of A-Z a-z 0-9 . _ - after it";

@@ -3,11 +3,13 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::limits::{LONGEST_NAP, MAX_CLOCK_STEP};
 use crate::model::Timestamp;
 
 /// A future that ends when an instant has come.
@@ -23,25 +25,41 @@ pub trait Clock: Debug + Send + Sync + 'static {
 
     /// Waits until the wall clock has reached `at`.
     fn sleep_until(&self, at: Timestamp) -> Sleep;
+
+    /// Waits for `span`, whatever happens to the wall clock meanwhile.
+    fn sleep(&self, span: Duration) -> Sleep {
+        self.sleep_until(self.now().plus(span))
+    }
+
+    /// How often the wall clock was seen to jump.
+    fn jumps(&self) -> u64 {
+        0
+    }
 }
 
 /// The clock of the machine. Under tokio's paused test time it follows that time.
-#[derive(Debug)]
+///
+/// It follows the wall clock in small steps only. If the wall clock jumps, this clock goes on as before, by the time since the machine
+/// started: nothing ends early because of a jump, nothing that has ended lives again, and no timer stands still. A restart adopts the wall clock.
+#[derive(Debug, Clone)]
 pub struct SystemClock {
     base: Timestamp,
     started: tokio::time::Instant,
     paused: bool,
+    steady: Arc<Steady>,
 }
 
 impl SystemClock {
     /// The machine's wall clock.
     pub fn new() -> Self {
-        SystemClock { base: wall_clock(), started: tokio::time::Instant::now(), paused: false }
+        let steady = Arc::new(Steady::new(wall_clock(), since_boot()));
+        SystemClock { base: wall_clock(), started: tokio::time::Instant::now(), paused: false, steady }
     }
 
     /// A clock that starts at `base` and follows tokio's time, for tests on paused time.
     pub fn following_tokio(base: Timestamp) -> Self {
-        SystemClock { base, started: tokio::time::Instant::now(), paused: true }
+        let steady = Arc::new(Steady::new(base, Duration::ZERO));
+        SystemClock { base, started: tokio::time::Instant::now(), paused: true, steady }
     }
 }
 
@@ -55,7 +73,7 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         match self.paused {
             true => self.base.plus(self.started.elapsed()),
-            false => wall_clock(),
+            false => self.steady.now(wall_clock(), since_boot()),
         }
     }
 
@@ -67,12 +85,75 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, at: Timestamp) -> Sleep {
-        // One more millisecond, because the wall clock is cut to whole ones: waking early would be a lap for nothing.
-        let wait = at.since(self.now()) + Duration::from_millis(1);
-        // A wall clock that jumps must not turn into a sleep of years.
-        let wait = wait.min(Duration::from_secs(3600));
-        Box::pin(tokio::time::sleep(wait))
+        let clock = self.clone();
+        Box::pin(async move {
+            loop {
+                // One more millisecond, because the wall clock is cut to whole ones: waking early would be a lap for nothing.
+                let wait = at.since(clock.now()) + Duration::from_millis(1);
+                tokio::time::sleep(wait.min(LONGEST_NAP)).await;
+                if clock.now() >= at {
+                    return;
+                }
+            }
+        })
     }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        // One more millisecond, for those who wait for an instant: see above.
+        Box::pin(tokio::time::sleep(span.saturating_add(Duration::from_millis(1))))
+    }
+
+    fn jumps(&self) -> u64 {
+        self.steady.jumps.load(Ordering::Relaxed)
+    }
+}
+
+/// A wall clock without its jumps.
+#[derive(Debug)]
+struct Steady {
+    /// Milliseconds from the machine's start to the epoch, as it is gone by.
+    offset_ms: AtomicI64,
+    /// The same, as it was last seen.
+    seen_ms: AtomicI64,
+    jumps: AtomicU64,
+}
+
+impl Steady {
+    fn new(wall: Timestamp, since_boot: Duration) -> Self {
+        let offset = offset_of(wall, since_boot);
+        Steady {
+            offset_ms: AtomicI64::new(offset),
+            seen_ms: AtomicI64::new(offset),
+            jumps: AtomicU64::new(0),
+        }
+    }
+
+    fn now(&self, wall: Timestamp, since_boot: Duration) -> Timestamp {
+        let (offset, known) = (offset_of(wall, since_boot), self.offset_ms.load(Ordering::Relaxed));
+        let seen = self.seen_ms.swap(offset, Ordering::Relaxed);
+        if is_small_step(known, offset) {
+            self.offset_ms.store(offset, Ordering::Relaxed);
+            return wall;
+        }
+        let steady = Timestamp::from_millis(known).plus(since_boot);
+        if !is_small_step(seen, offset) {
+            self.jumps.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(
+                %wall, %steady,
+                "the wall clock of this machine has jumped; the time is counted on from before. Set the clock right, or restart to adopt it"
+            );
+        }
+        steady
+    }
+}
+
+/// Milliseconds from the machine's start to the epoch.
+fn offset_of(wall: Timestamp, since_boot: Duration) -> i64 {
+    wall.as_millis().saturating_sub(i64::try_from(since_boot.as_millis()).unwrap_or(i64::MAX))
+}
+
+pub(crate) fn is_small_step(from_ms: i64, to_ms: i64) -> bool {
+    u128::from(from_ms.abs_diff(to_ms)) <= MAX_CLOCK_STEP.as_millis()
 }
 
 /// Time since the machine started, the time it was suspended included.
@@ -143,6 +224,37 @@ impl Clock for ManualClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const NOON: Timestamp = Timestamp::from_millis(1_767_268_800_000);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_of_more_than_an_hour_does_not_end_after_one() {
+        let clock = SystemClock::following_tokio(NOON);
+        clock.sleep_until(NOON.plus(HOUR * 5)).await;
+        assert!(clock.now() >= NOON.plus(HOUR * 5), "{}", clock.now());
+        clock.sleep(HOUR * 5).await;
+        assert!(clock.now() >= NOON.plus(HOUR * 10), "{}", clock.now());
+    }
+
+    #[test]
+    fn a_wall_clock_that_jumps_is_counted_and_not_followed() {
+        let steady = Steady::new(NOON, Duration::ZERO);
+        let second = Duration::from_secs(1);
+        let after_step = NOON.plus(second * 4);
+        assert_eq!(steady.now(after_step, second), after_step, "a step of three seconds is followed");
+        let jumped = NOON.plus(HOUR * 25);
+        for n in 2..5 {
+            let expected = after_step.plus(second * (n - 1));
+            assert_eq!(steady.now(jumped.plus(second * n), second * n), expected);
+        }
+        assert_eq!(steady.jumps.load(Ordering::Relaxed), 1, "one jump is told once");
+        let back = NOON.minus(HOUR);
+        assert_eq!(steady.now(back.plus(second * 5), second * 5), after_step.plus(second * 4));
+        assert_eq!(steady.jumps.load(Ordering::Relaxed), 2);
+        let right_again = after_step.plus(second * 5);
+        assert_eq!(steady.now(right_again, second * 6), right_again, "a clock that is set right is followed");
+    }
 
     #[tokio::test]
     async fn a_manual_clock_wakes_sleepers_when_moved() {

@@ -34,7 +34,7 @@ pub(crate) use scope::{Scope, undo_all};
 
 use crate::hold::Hold;
 use crate::model::{EffectClass, Failure, Name, Payload, RunId, StepId, StepState, WorkspaceId};
-use crate::runtime::Activation;
+use crate::runtime::{Activation, Computing};
 
 /// A boxed future of a step.
 pub type StepFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
@@ -64,6 +64,12 @@ impl Ctx {
     /// The workspace of the run.
     pub fn workspace(&self) -> &WorkspaceId {
         &self.activation.facts.workspace
+    }
+
+    /// Tells the engine that the code is about to wait for a computation that follows from its data alone. Until the guard is dropped the
+    /// run is told nothing and does not park, so that a replay goes the same way whatever the computation takes.
+    pub fn computing(&self) -> Computing<'_> {
+        self.activation.compute()
     }
 
     /// The name of the workflow.

@@ -8,6 +8,7 @@ pub mod lease;
 pub mod limits;
 pub mod memory;
 pub mod model;
+mod patience;
 pub mod runtime;
 pub mod store;
 pub mod testing;

@@ -45,6 +45,10 @@ pub const MAX_RENEWALS: usize = 4_096;
 pub const MAX_PURGE: usize = 1_000;
 /// How long a step is tried unless its policy says otherwise.
 pub const RETRY_FOR: Duration = Duration::from_secs(24 * 3600);
+/// How many times as long as a batch took housekeeping leaves the store alone after it.
+pub const PURGE_SHARE: u32 = 3;
+/// How long housekeeping may be behind before it takes half of its time for deleting.
+pub const PURGE_HURRY_AFTER: Duration = Duration::from_secs(600);
 /// Most attempts a retry policy may ask for.
 pub const MAX_ATTEMPTS: u32 = 1_000;
 /// Most JSON paths kept of a request, to say where another one differs.
@@ -89,6 +93,24 @@ pub const MAX_DELIVERIES_PER_TARGET: usize = 1_024;
 pub const MAX_PROBE: Duration = Duration::from_secs(30);
 /// How often a provider that does not answer a probe is asked before the probe counts as one that could not tell.
 pub const MAX_PROBE_TRIES: u32 = 3;
+/// How long an answer that may be there already is looked for once its time is over.
+pub const LAST_LOOK_FOR: Duration = Duration::from_millis(250);
+/// Longest nap of a clock that waits for an instant: after it, it looks how much is left.
+pub const LONGEST_NAP: Duration = Duration::from_secs(3600);
+/// Largest step of a wall clock that is followed. A larger one is a jump: it is logged, counted, and not followed.
+pub const MAX_CLOCK_STEP: Duration = Duration::from_secs(10);
+/// How long the lease of a run whose workflow could not be found here is left to others at first; twice as long each time.
+pub const UNSERVED_RUN_FOR: Duration = Duration::from_secs(1);
+/// Longest such time.
+pub const MAX_UNSERVED_RUN_FOR: Duration = Duration::from_secs(60);
+/// Most workflows that are remembered as not found here.
+pub const MAX_UNSERVED: usize = 10_000;
+/// How long an effect without a timeout of its own is taken to be on its way after its worker vanished.
+pub const EFFECT_WITHOUT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How much longer than its timeout an attempt may be at work: in the network, in a queue of the provider's, and by clocks that differ.
+pub const IN_FLIGHT_MARGIN: Duration = Duration::from_secs(5);
+/// Pause between the two answers "did not happen" that a probe must give before it is believed.
+pub const DENIAL_PAUSE: Duration = Duration::from_secs(2);
 /// How long after a probe that could not tell the provider is asked again, while people look into it; twice as long each time.
 pub const PROBE_EVERY: Duration = Duration::from_secs(300);
 /// Longest pause between two such questions.

@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use crate::clock::Clock;
 use crate::model::{
     Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    Timestamp, Version, WorkspaceId,
+    TallyCount, Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
     AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
@@ -163,6 +163,10 @@ impl Store for MemoryStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         Ok(self.state().list_notes(&request))
+    }
+
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        Ok(self.state().count_tallies(workspace))
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {

@@ -13,6 +13,7 @@ mod entity;
 mod entity_check;
 mod entity_workflow;
 mod event;
+mod evidence;
 mod failure;
 mod fingerprint;
 mod hook;
@@ -32,6 +33,7 @@ mod retention;
 mod retry;
 mod run;
 mod run_transition;
+mod settle_time;
 mod settling;
 mod signal;
 mod start;
@@ -49,7 +51,7 @@ pub use arrival::{Arrival, decide_arrival};
 pub use canonical::canonical_json;
 pub use chance::seed_chance;
 pub use doubt::{
-    Actor, DoubtRef, DoubtedAttempt, OnDoubt, Probed, Resolution, Role, Ruling, RulingRefused,
+    Actor, DoubtRef, DoubtedAttempt, OnDoubt, Origin, Probed, Resolution, Role, Ruling, RulingRefused,
     can_be_carried_out, check_ruling,
 };
 pub use effect::EffectClass;
@@ -61,6 +63,7 @@ pub use entity_workflow::{
     UncoveredClaim,
 };
 pub use event::{EventKind, RunEvent};
+pub use evidence::{EffectTally, Evidence, Occurrence, RepeatCount, TallyCount, count_repeats};
 pub use failure::{Failure, FailureClass};
 pub use fingerprint::{Fingerprint, IgnorePaths};
 pub use hook::{Hook, HookId, HookStatus};
@@ -69,7 +72,9 @@ pub use ids::{
 };
 pub use item::{Item, ItemKind};
 pub use key::{EntityId, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, SignalId, Subject};
-pub use ledger::{ClassCount, LedgerAttempt, LedgerEntry, LedgerOutcome, LedgerRuling, ledger_of};
+pub use ledger::{
+    ClassCount, LedgerAttempt, LedgerEntity, LedgerEntry, LedgerOutcome, LedgerRuling, ledger_of,
+};
 pub use name::{Name, WorkflowRef};
 pub use note::{Note, Noted};
 pub use operation::{EntityNote, Operation, OperationEnd, OperationState, OperationStatus};
@@ -88,6 +93,7 @@ pub use run::{
     RunStatus,
 };
 pub use run_transition::{RUN_TRANSITIONS, RunTransition, draw_run_lifecycle};
+pub use settle_time::{Denial, SettleTime, decide_denial};
 pub use settling::{
     EarlyDecision, EarlySettlement, Opening, PromiseRef, SettleDecision, SettleRule, Wish, decide_early,
     decide_open, decide_settle, is_same_creation,

@@ -27,9 +27,11 @@ mod start;
 pub(crate) mod stats;
 mod targets;
 pub(crate) mod transact;
+mod unserved;
 mod waiters;
 pub(crate) mod waits;
 
+pub use activation::Computing;
 pub use announcer::Announcer;
 pub use doubts::{AuditEntry, Doubt, DoubtPage};
 pub use engine::Engine;

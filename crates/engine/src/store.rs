@@ -61,7 +61,7 @@ pub use transact::{RecordOutput, Transact, TransactOutcome};
 use crate::limits::{MAX_COUNTED_POSTS, MAX_PAGE};
 use crate::model::{
     Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, PostStatus, Promise, PromiseId,
-    RunEvent, RunId, RunStatus, Timestamp, Version, WorkspaceId,
+    RunEvent, RunId, RunStatus, TallyCount, Timestamp, Version, WorkspaceId,
 };
 
 /// What a store answers: an outcome that the caller must look at, or an error sorted by remedy.
@@ -237,6 +237,10 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
 
     /// Entries of the journal, oldest first.
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>>;
+
+    /// How many effects happened more than once, or may have, by class and by how often, in this order. It is computed from the evidence in
+    /// the journal ([`crate::model::Evidence`]): of each attempt the strongest counts. `None` counts over all workspaces.
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>>;
 
     /// Steps in doubt, the longest in doubt first, of open and of ended runs.
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>>;

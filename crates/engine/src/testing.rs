@@ -26,7 +26,7 @@ mod report;
 pub use crash::{CrashEverywhere, crash_everywhere};
 pub use lab::Lab;
 pub use replay::replay;
-pub use report::{CrashReport, EffectReport, Expect, Story};
+pub use report::{CrashReport, EffectReport, Expect, ExpectEnd, Story};
 
 /// Asserts what each effect of a [`CrashReport`](crate::testing::CrashReport) may come to:
 /// `effects!(report, "wire" => Expect::AtMostOnce, "charge" => Expect::AtLeastOnce)`.

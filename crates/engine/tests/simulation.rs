@@ -11,6 +11,10 @@ mod faulty_books;
 mod faulty_store;
 #[path = "simulation/fleet.rs"]
 mod fleet;
+#[path = "simulation/forgetting.rs"]
+mod forgetting;
+#[path = "simulation/front_desk.rs"]
+mod front_desk;
 #[path = "simulation/node.rs"]
 mod node;
 #[path = "simulation/outside.rs"]
@@ -27,6 +31,8 @@ mod provider;
 mod requests;
 #[path = "simulation/rule.rs"]
 mod rule;
+#[path = "simulation/shop.rs"]
+mod shop;
 #[path = "simulation/shown.rs"]
 mod shown;
 #[path = "simulation/simulate.rs"]
@@ -50,7 +56,7 @@ use std::time::{Duration, Instant};
 use simulate::{Broken, Held, simulate};
 use tally::Tally;
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 150;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

@@ -32,15 +32,15 @@ async fn run() -> std::result::Result<String, Box<dyn std::error::Error>> {
     // Ada calls the bank.
     let ruling = Ruling {
         resolution: Resolution::Happened { output: "wire-4711".into() },
-        by: Actor { name: "ada".into(), role: Role::Operator },
+        by: Actor::new("ada", Role::Operator),
         seconded_by: None,
         reason: "it is on the statement".into(),
     };
     hapax.resolve_doubt(&doubt.as_seen(), ruling).await?;
     said += &format!("paid: {}\n", run.result::<String>().await?);
     said += &format!("mailed: {}\n", mails.recv().await.ok_or("no mail came")?);
-    let duplicates: u64 = hapax.count_effects().await?.values().map(|count| count.duplicates).sum();
-    said += &format!("duplicate effects: {duplicates}\n");
+    let known: u64 = hapax.count_repeats().await?.values().map(|count| count.happened_twice).sum();
+    said += &format!("effects that happened twice: {known}\n");
     Ok(said)
 }
 
@@ -57,6 +57,6 @@ async fn a_wire_in_doubt_is_settled_by_people() {
         "in doubt: wire after 1 attempt: the bank's answer was lost\n\
          paid: wire-4711\n\
          mailed: 500 cents were sent as wire-4711\n\
-         duplicate effects: 0\n"
+         effects that happened twice: 0\n"
     );
 }

@@ -1,15 +1,18 @@
 //! Reads a request with a key: whether it has one, whose it is, and what sameness means under it.
 
+use std::pin::pin;
+
 use bytes::{Buf, Bytes};
 use hapax_engine::model::{BeginRequest, Fingerprint, Outline, RequestId, RequestSummary, WriteToken};
 use http::request::Parts;
 use http::{Method, Uri};
 use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde_json::Value;
 
 use crate::BoxError;
 use crate::admission::Keyed;
+use crate::body_pieces::BodyPieces;
 use crate::header::{read_first_sent, read_key, read_wait};
 use crate::limits::MAX_SHOWN_PATH_CHARS;
 use crate::policy::KeyNeed;
@@ -70,16 +73,21 @@ where
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => {
-            tracing::debug!(%error, "a body could not be read");
-            let detail =
-                "The body of the request broke off, and nothing was begun. Send the whole request again.";
-            Err(Problem::new(Code::BodyUnreadable, detail).caused_by(error))
-        }
+    let (mut body, mut left, mut pieces) = (pin!(body), limit, BodyPieces::default());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| unreadable(error.into()))?;
+        let Ok(mut data) = frame.into_data() else { continue };
+        let length = data.remaining();
+        left = left.checked_sub(length).ok_or_else(too_large)?;
+        pieces.push(data.copy_to_bytes(length), body.is_end_stream());
     }
+    Ok(pieces.into_bytes())
+}
+
+fn unreadable(error: BoxError) -> Problem {
+    tracing::debug!(%error, "a body could not be read");
+    let detail = "The body of the request broke off, and nothing was begun. Send the whole request again.";
+    Problem::new(Code::BodyUnreadable, detail).caused_by(error)
 }
 
 /// The beginning of a request, as the store is asked for it.

@@ -2,6 +2,7 @@
 
 mod admission;
 mod answer;
+mod body_pieces;
 mod caller;
 mod flights;
 mod header;
@@ -18,6 +19,7 @@ mod shared;
 mod uses;
 
 pub use answer::{AnswerBody, KEPT_HEADERS, Outcome, RELEASING};
+pub use body_pieces::BodyPieces;
 pub use caller::{ByHeader, FromExtensions, IdentifyCaller, OneCaller};
 pub use header::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENCY_FIRST_SENT, IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, IDEMPOTENCY_STORED,

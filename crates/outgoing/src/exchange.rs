@@ -90,8 +90,11 @@ async fn read(
 /// What an error of the connection means for the one who sent.
 fn sort(rules: &Rules, progress: &Progress, error: &hyper::Error) -> Fault {
     let status = progress.find_status();
-    if progress.is_refused() {
+    if progress.is_refused() && !progress.is_sent() {
         return Fault::NoLongerHeld;
+    }
+    if progress.is_refused() {
+        return Fault::Unknown { why: "its sender lost the right to send the rest of it".to_owned(), status };
     }
     if !progress.is_sent() {
         return Fault::NotSent {

@@ -1,19 +1,22 @@
 //! Sending: from a request to its answer, within the rules.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Version};
 use http_body_util::Full;
 use rustls::pki_types::ServerName;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use crate::connect::connect;
 use crate::exchange::exchange;
 use crate::fault::{Fault, Refusal};
-use crate::limits::{LONGEST_TIMEOUT, MAX_REQUEST_BYTES, MAX_REQUEST_HEAD_BYTES, MAX_REQUEST_HEADERS};
+use crate::limits::{
+    LAST_LOOK_FOR, LONGEST_TIMEOUT, MAX_REQUEST_BYTES, MAX_REQUEST_HEAD_BYTES, MAX_REQUEST_HEADERS,
+};
 use crate::lookup::{Lookup, SystemLookup};
 use crate::request::{Answer, Request};
 use crate::rules::Rules;
@@ -133,7 +136,7 @@ impl Outgoing {
         let outcome = match target.is_tls {
             false => {
                 let exchange = exchange(&self.rules, stream, message, progress.clone());
-                timeout_at(deadline, exchange).await
+                within(deadline, exchange).await
             }
             true => {
                 let failed =
@@ -144,15 +147,15 @@ impl Outgoing {
                     .map_err(|_| failed("no handshake in time".to_owned()))?
                     .map_err(|error| failed(error.to_string()))?;
                 let exchange = exchange(&self.rules, stream, message, progress.clone());
-                timeout_at(deadline, exchange).await
+                within(deadline, exchange).await
             }
         };
         match outcome {
-            Ok(answer) => answer,
-            Err(_) if !progress.is_sent() => {
+            Some(answer) => answer,
+            None if !progress.is_sent() => {
                 Err(Fault::NotSent { why: format!("not sent within {allowed:?}") })
             }
-            Err(_) => {
+            None => {
                 let status = progress.find_status();
                 Err(Fault::Unknown { why: format!("no whole answer within {allowed:?}"), status })
             }
@@ -192,6 +195,16 @@ impl Outgoing {
         };
         headers.insert(header::USER_AGENT, agent.unwrap_or_else(|| self.user_agent.clone()));
         Ok(headers)
+    }
+}
+
+/// Awaits the answer until `deadline`. After a pause of this process both may be there, and the runtime may see the time first: so an
+/// answer that is there already wins.
+async fn within<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option<T> {
+    let mut answer = pin!(answer);
+    match timeout_at(deadline, &mut answer).await {
+        Ok(answer) => Some(answer),
+        Err(_) => timeout(LAST_LOOK_FOR, answer).await.ok(),
     }
 }
 

@@ -20,12 +20,12 @@ pub struct Request {
     pub body: Bytes,
     /// From the call to the last byte of the answer; what the rules say if absent, and never more than their `longest_timeout`.
     pub timeout: Option<Duration>,
-    /// Asked right before the first byte is handed to the connection: may it still be sent?
+    /// Asked right before bytes are handed to the connection: may it still be sent?
     pub send_check: Option<SendCheck>,
 }
 
-/// Answers whether a request may still be sent. Asked after the look-up, the connection and the TLS handshake, with nothing to wait for
-/// between the answer and the write.
+/// Answers whether a request may still be sent. Asked before every write of the request, so first after the look-up, the connection and the
+/// TLS handshake, with nothing to wait for between the answer and the write.
 #[derive(Clone)]
 pub struct SendCheck(Arc<dyn Fn() -> bool + Send + Sync>);
 

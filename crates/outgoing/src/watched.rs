@@ -31,11 +31,9 @@ impl Progress {
         self.refused.load(Ordering::Acquire)
     }
 
-    /// Asks the check, unless a byte has left already: half a request helps nobody.
+    /// Asks the check. It is asked before every write: a receiver acts on the last byte of a request, and a process may pause in the
+    /// middle of a large one.
     fn may_write(&self) -> bool {
-        if self.is_sent() {
-            return true;
-        }
         let allows = self.check.as_ref().is_none_or(SendCheck::allows);
         self.refused.store(!allows, Ordering::Release);
         allows

@@ -72,7 +72,11 @@ impl IntoResponse for Refused {
 fn outcome_of(code: Code) -> Outcome {
     match code {
         Code::OutcomeUnknown => Outcome::Unknown,
-        Code::StoreUnavailable | Code::ShuttingDown | Code::TooManyConnections => Outcome::Release,
+        Code::StoreUnavailable
+        | Code::ShuttingDown
+        | Code::TooManyConnections
+        | Code::BodyMemoryFull
+        | Code::SecretUnavailable => Outcome::Release,
         code if code.kind().status < 500 => Outcome::Release,
         _ => Outcome::Store,
     }
@@ -90,11 +94,16 @@ pub fn echo(text: &str) -> String {
 
 /// Puts what holds for every route around `routes`: call it last, after all routes and their own layers are in.
 pub fn dress(routes: Router) -> Router {
+    dress_as_it_is(refuse_all_else(routes))
+}
+
+/// The same, for routes that say by themselves what becomes of all else.
+pub(crate) fn dress_as_it_is(routes: Router) -> Router {
     let answer = async |request: Request, next: Next| {
         let (id, is_tls) = (TraceId::of_request(request.headers()), Peer::is_tls(&request));
         answer_dressed(id, is_tls, next.run(request).map(Ok)).await
     };
-    refuse_all_else(routes).layer(from_fn(answer))
+    routes.layer(from_fn(answer))
 }
 
 /// Lets what fits no route be refused as everything else is.

@@ -17,6 +17,7 @@ use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::pages::List;
 use crate::rate_limit::{FailedAuth, RequestRate};
+use crate::store_probe::StoreProbe;
 use crate::subscriptions::Subscriptions;
 
 /// The server's parts, as handlers see them.
@@ -45,6 +46,8 @@ pub struct App {
     pub cursors: Cursors,
     /// Live streams that are open.
     pub streams: Streams,
+    /// Whether the store takes writes.
+    pub(crate) store_probe: Arc<StoreProbe>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// How it was set up.

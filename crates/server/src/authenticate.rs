@@ -9,6 +9,7 @@ use hapax_api::{Code, Problem};
 use hapax_engine::model::{Name, Timestamp};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use tokio::sync::watch;
 
 use crate::credentials::key::{ApiKey, KeyId, SecretHash};
 use crate::directory::{Directory, StoredCredential};
@@ -21,6 +22,8 @@ pub struct Authenticator {
     directory: Directory,
     failures: FailedAuth,
     known: Mutex<Known>,
+    /// Changes whenever a credential was changed here.
+    changed: watch::Sender<u64>,
 }
 
 /// What is remembered.
@@ -43,7 +46,12 @@ type Found = (Arc<StoredCredential>, Arc<Identity>);
 impl Authenticator {
     /// Tells those apart whom `directory` knows.
     pub fn new(directory: Directory) -> Self {
-        Authenticator { directory, failures: FailedAuth::default(), known: Mutex::default() }
+        Authenticator {
+            directory,
+            failures: FailedAuth::default(),
+            known: Mutex::default(),
+            changed: watch::Sender::new(0),
+        }
     }
 
     /// Who sent these headers from `address`.
@@ -77,6 +85,23 @@ impl Authenticator {
             known.credentials.remove(&id);
         }
         known.changes += 1;
+        drop(known);
+        self.changed.send_modify(|changes| *changes = changes.wrapping_add(1));
+    }
+
+    /// The key that these headers carry, if they carry one.
+    pub(crate) fn key_in(headers: &HeaderMap) -> Option<ApiKey> {
+        given_key(headers)
+    }
+
+    /// Does the key of somebody who was let in still let them in? As old as [`Authenticator::identify`] may be.
+    pub(crate) async fn still_admits(&self, key: &ApiKey, now: Timestamp) -> Result<bool, Problem> {
+        Ok(self.find(key).await?.is_some_and(|(credential, _)| credential.admits(key, now)))
+    }
+
+    /// Changes whenever a credential was changed here, so that what lasts can look again.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// Tells whoever has no good key, or, if that happens too often, to wait.

@@ -1,31 +1,30 @@
 //! One connection from its first byte to its last: HTTP/1.1 or HTTP/2, with a limit on everything a client can make us wait for.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http::{HeaderMap, Request};
-use http_body::{Frame, SizeHint};
+use http::{HeaderMap, Request, Version, header};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 use tower_service::Service;
 
+use crate::body_budget::BodyBudget;
 use crate::drain::Draining;
 use crate::limits;
 use crate::listen::ListenOptions;
 use crate::paced_streams::{AnswerBody, StreamExecutor};
 use crate::proxies::Proxies;
 use crate::pulse::{Pulse, Verdict};
+use crate::request_body::{RequestBody, Unread};
 use crate::screen::screen;
 use crate::trace::TraceId;
 use crate::watched_io::WatchedIo;
@@ -66,11 +65,6 @@ impl Peer {
     }
 }
 
-/// A body took longer than it may; handlers find it in the cause of a failed read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the body did not arrive in time")]
-pub struct BodyTimedOut;
-
 /// Serves one connection until it ends, is cut, or has drained.
 pub(crate) async fn serve_connection<T, S>(
     io: T,
@@ -84,14 +78,19 @@ pub(crate) async fn serve_connection<T, S>(
 {
     let pulse = Pulse::new(Instant::now());
     let io = TokioIo::new(WatchedIo::new(io, pulse.clone(), options.write_stall_timeout));
-    let (max_uri_bytes, body_timeout) = (options.max_uri_bytes, options.body_read_timeout);
+    let intake = Intake {
+        max_uri_bytes: options.max_uri_bytes,
+        body_timeout: options.body_read_timeout,
+        body_budget: options.body_budget.clone(),
+        pulse: pulse.clone(),
+    };
     let proxies = options.proxies.clone();
     let answer = {
         let pulse = pulse.clone();
         hyper::service::service_fn(move |request: Request<Incoming>| {
             let in_flight = pulse.begin_request();
             let peer = peer.told_by(&proxies, request.headers());
-            let answer = answer(service.clone(), request, peer, max_uri_bytes, body_timeout);
+            let answer = answer(service.clone(), request, peer, intake.clone());
             async move { Ok::<_, Infallible>(answer.await.map(|inner| AnswerBody::new(inner, in_flight))) }
         })
     };
@@ -144,66 +143,47 @@ fn protocols(options: &ListenOptions) -> auto::Builder<StreamExecutor> {
         .max_concurrent_streams(options.max_http2_streams)
         .max_pending_accept_reset_streams(limits::MAX_HTTP2_PENDING_RESETS)
         .max_send_buf_size(limits::MAX_HTTP2_SEND_BUFFER)
+        .initial_stream_window_size(limits::HTTP2_STREAM_WINDOW)
+        .initial_connection_window_size(limits::HTTP2_CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(options.max_header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(options.http2_ping_interval)
         .keep_alive_timeout(options.http2_ping_timeout);
     builder
 }
 
-async fn answer<S: Answers>(
-    service: S,
-    request: Request<Incoming>,
-    peer: Peer,
+/// What is needed to take a request in.
+#[derive(Clone)]
+struct Intake {
     max_uri_bytes: usize,
     body_timeout: Duration,
-) -> Response {
+    body_budget: Arc<BodyBudget>,
+    pulse: Pulse,
+}
+
+async fn answer<S: Answers>(service: S, request: Request<Incoming>, peer: Peer, intake: Intake) -> Response {
     let (mut head, body) = request.into_parts();
-    if let Err(refused) = screen(&head, max_uri_bytes) {
+    if let Err(refused) = screen(&head, intake.max_uri_bytes) {
         let id = TraceId::of_request(&head.headers);
         let mut response = id.scope(async { refused.into_response() }).await;
         // Whoever sends such a request may have more in store that is not what it seems.
-        if head.version < http::Version::HTTP_2 {
-            response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+        if head.version < Version::HTTP_2 {
+            response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));
         }
         return response;
     }
     head.extensions.insert(peer);
-    let body = Body::new(TimedBody { inner: body, timeout: body_timeout, deadline: None });
-    match service.oneshot(Request::from_parts(head, body)).await {
+    // Kept until there is an answer: until then the handler may hold what it read.
+    let charge = intake.body_budget.charge(peer.address.ip());
+    head.extensions.insert(charge.clone());
+    let unread = match head.version < Version::HTTP_2 && !head.headers.contains_key(header::EXPECT) {
+        true => Unread::Discarded(intake.pulse),
+        false => Unread::Dropped,
+    };
+    let body = Body::new(RequestBody::new(body, intake.body_timeout, charge.clone(), unread));
+    let answered = service.oneshot(Request::from_parts(head, body)).await;
+    drop(charge);
+    match answered {
         Ok(response) => response,
         Err(never) => match never {},
-    }
-}
-
-/// A request's body that must arrive in time, counted from the first read.
-struct TimedBody {
-    inner: Incoming,
-    timeout: Duration,
-    deadline: Option<Pin<Box<Sleep>>>,
-}
-
-impl http_body::Body for TimedBody {
-    type Data = Bytes;
-    type Error = axum::BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
-        }
-        let end = Instant::now() + self.timeout;
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(end)));
-        ready!(deadline.as_mut().poll(cx));
-        Poll::Ready(Some(Err(BodyTimedOut.into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
     }
 }

@@ -20,7 +20,7 @@ use crate::changed_items::{Learner, Looked, learn_changes};
 use crate::errors::{of_store, problem_of};
 use crate::identity::Identity;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
-use crate::uploaded::Uploaded;
+use crate::uploaded::{Uploaded, with_secrets};
 
 /// What is kept of a definition, beside its name and its times.
 #[derive(Serialize, Deserialize)]
@@ -132,7 +132,8 @@ impl Definitions {
         if self.find_known(&id).is_none() {
             self.check_quota(&identity.workspace)?;
         }
-        let what = Noted::SetUp { kind: "definition".into(), id: id.to_string(), change: "created".into() };
+        let change = with_secrets("created", checked.canonical());
+        let what = Noted::SetUp { kind: "definition".into(), id: id.to_string(), change };
         let note =
             Note::on_workspace(identity.workspace.clone(), identity.actor(None), self.store.now(), what);
         let request = PutItem {
@@ -320,11 +321,13 @@ struct Loader(Weak<Definitions>);
 
 #[async_trait]
 impl LoadWorkflow for Loader {
-    async fn load(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) {
-        let Some(definitions) = self.0.upgrade() else { return };
+    async fn load(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Result<(), String> {
+        let Some(definitions) = self.0.upgrade() else { return Ok(()) };
         let id = definition_id(workspace, workflow.name.as_str(), workflow.version);
-        if let Ok(Some(item)) = definitions.catalog().find_item(ItemKind::Definition, &id).await {
-            let _ = definitions.learn(&item);
+        let found = definitions.catalog().find_item(ItemKind::Definition, &id).await;
+        match found.map_err(|error| error.to_string())? {
+            Some(item) => definitions.learn(&item).map(drop).map_err(|error| error.to_string()),
+            None => Ok(()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Workspaces and credentials: who there is. Kept in the store's catalog, so that all nodes see the same.
 
 mod credentials;
+mod recovery;
 mod workspaces;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use credentials::{NewCredential, StoredCredential};
+pub use recovery::Recovered;
 
 use crate::errors::of_store;
 

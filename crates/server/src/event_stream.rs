@@ -11,7 +11,10 @@ use hapax_api::{Code, Problem};
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{Name, RunId, Version};
 use hapax_engine::{Engine, Error};
+use tokio::sync::watch;
 
+use crate::app::App;
+use crate::credentials::key::ApiKey;
 use crate::drain::Draining;
 use crate::limits::{
     MAX_STREAMS, MAX_STREAMS_PER_CREDENTIAL, STREAM_KEEP_ALIVE, STREAM_LIFETIME, STREAM_POLL, STREAM_POLL_MAX,
@@ -62,8 +65,25 @@ impl Drop for Seat {
     }
 }
 
+/// The right of whoever follows a run: it ends with the key they came with.
+struct Right {
+    app: Arc<App>,
+    key: ApiKey,
+    changes: watch::Receiver<u64>,
+}
+
+impl Right {
+    /// A right that cannot be looked at counts as lost; the client comes again.
+    async fn is_lost(&mut self) -> bool {
+        self.changes.mark_unchanged();
+        let now = self.app.store.now();
+        !self.app.authenticator.still_admits(&self.key, now).await.unwrap_or(false)
+    }
+}
+
 struct Follower {
     engine: Engine,
+    right: Right,
     run: RunId,
     seen: Version,
     queue: std::collections::VecDeque<Event>,
@@ -74,17 +94,20 @@ struct Follower {
     _seat: Seat,
 }
 
-/// What happens to a run after the version `seen`, until it has ended, the server stops, or the stream has lived its time (the client then
-/// comes again with `Last-Event-ID`).
+/// What happens to a run after the version `seen`, until it has ended, the server stops, the key is no longer good, or the stream has lived its time (the
+/// client then comes again with `Last-Event-ID`).
 pub(crate) fn of_run(
+    app: Arc<App>,
     engine: Engine,
+    key: ApiKey,
     run: RunId,
     seen: Version,
     seat: Seat,
-    draining: Draining,
 ) -> impl IntoResponse {
+    let (draining, changes) = (app.options.draining.clone(), app.authenticator.changes());
     let follower = Follower {
         engine,
+        right: Right { app, key, changes },
         run,
         seen,
         queue: std::collections::VecDeque::new(),
@@ -102,13 +125,18 @@ pub(crate) fn of_run(
             if follower.is_over || follower.since.elapsed() > STREAM_LIFETIME {
                 return None;
             }
-            if follower.look().await.is_err() || follower.draining.has_begun() {
+            if follower.right.is_lost().await
+                || follower.look().await.is_err()
+                || follower.draining.has_begun()
+            {
                 return None;
             }
             if follower.queue.is_empty() && !follower.is_over {
                 let mut draining = follower.draining.clone();
                 tokio::select! {
                     () = tokio::time::sleep(follower.pause) => {}
+                    // The authenticator lives as long as the app, so this is no error.
+                    _ = follower.right.changes.changed() => {}
                     () = draining.begun() => return None,
                 }
                 follower.pause = (follower.pause * 2).min(STREAM_POLL_MAX);

@@ -18,6 +18,7 @@ use tower_service::Service;
 use crate::access::Access;
 use crate::answer::Refused;
 use crate::app::App;
+use crate::body_budget::BodyCharge;
 use crate::connection::Peer;
 use crate::identity::Identity;
 use crate::negotiate::check_json_accepted;
@@ -73,6 +74,9 @@ where
                 Ok(None) => return ready.call(request).await,
                 Err(refused) => return Ok(refused.into_response()),
             };
+            if let Some(charge) = request.extensions().get::<BodyCharge>() {
+                charge.count_for(&identity.workspace);
+            }
             let caller = identity.request_scope();
             request.extensions_mut().insert(caller.clone());
             request.extensions_mut().insert(identity);

@@ -39,7 +39,7 @@ impl Identity {
             Some(Person(person)) => format!("{person} ({})", self.name),
             None => self.name.clone(),
         };
-        Actor { name, role }
+        Actor::new(name, role)
     }
 
     /// Where its request keys are unique.

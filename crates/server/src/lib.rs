@@ -8,6 +8,7 @@
 pub mod access;
 pub mod answer;
 pub mod authenticate;
+pub mod body_budget;
 pub mod connection;
 pub mod credentials;
 pub mod cursor;
@@ -33,6 +34,7 @@ pub mod strict_json;
 pub mod tls;
 pub mod trace;
 pub mod uploaded;
+pub mod waiting;
 pub mod ways_out;
 
 mod app;
@@ -51,10 +53,12 @@ mod paced_streams;
 mod pages;
 mod problems;
 mod pulse;
+mod request_body;
 mod routes;
 mod seats;
 mod server;
 mod settling;
+mod store_probe;
 mod subscriptions;
 mod translate;
 mod watched_io;

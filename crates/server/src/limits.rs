@@ -23,8 +23,12 @@ pub const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// Longest TLS handshake.
 pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time that requests in flight may take to end once the server is told to stop.
+/// Longest time that everything in flight, requests, operations and runs, may take to end once the server is told to stop.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most of the grace that is kept for what is written last when a server stops; a tenth of it if that is less.
+pub const MAX_CLOSING_TIME: Duration = Duration::from_secs(2);
+/// Least time to close the store in, whatever is left of the grace.
+pub const MIN_CLOSING_TIME: Duration = Duration::from_millis(500);
 /// Largest head of a request, in bytes; on HTTP/2, largest header list.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Most headers of a request.
@@ -37,6 +41,10 @@ pub const MAX_HTTP2_STREAMS: u32 = 128;
 pub const MAX_HTTP2_PENDING_RESETS: usize = 20;
 /// Most bytes held back for one HTTP/2 stream that its client does not read.
 pub const MAX_HTTP2_SEND_BUFFER: usize = 256 * 1024;
+/// Most bytes of the body of one HTTP/2 stream that a client may send before they are read.
+pub const HTTP2_STREAM_WINDOW: u32 = 64 * 1024;
+/// Most such bytes of one HTTP/2 connection.
+pub const HTTP2_CONNECTION_WINDOW: u32 = 256 * 1024;
 /// Most bytes of an answer that an HTTP/2 client is handed at a time, and must take within [`WRITE_STALL_TIMEOUT`].
 pub const MAX_PIECE_BYTES: usize = 16 * 1024;
 /// How often an HTTP/2 client is asked whether it is still there.
@@ -50,6 +58,18 @@ pub const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Largest JSON body, in bytes: the largest payload of the engine, and room for what is around it.
 pub const MAX_BODY_BYTES: usize = hapax_engine::limits::MAX_PAYLOAD_BYTES + 64 * 1024;
+/// Largest body that settles a promise by a token, in bytes: whoever sends it has no credential.
+pub const MAX_SETTLE_BODY_BYTES: usize = 64 * 1024;
+/// Most bytes of request bodies in memory at once, unless the operator says otherwise; one address may take a quarter of it, one workspace half.
+pub const MAX_BODY_BYTES_IN_MEMORY: usize = 128 * 1024 * 1024;
+/// Smallest such budget: a quarter of it holds the largest body twice.
+pub const MIN_BODY_BYTES_IN_MEMORY: usize = 8 * MAX_BODY_BYTES;
+/// What a piece of a body costs beside its bytes, so that many tiny pieces are not free.
+pub const BODY_FRAME_OVERHEAD: usize = 64;
+/// Longest time that the rest of a body is read and thrown away after its request was answered, so that the client gets to see the answer.
+pub const DISCARD_BODY_FOR: Duration = Duration::from_secs(10);
+/// Most bytes thrown away like this.
+pub const MAX_DISCARDED_BODY_BYTES: usize = 256 * 1024 * 1024;
 /// Deepest nesting of a JSON body, the same as that of a payload.
 pub const MAX_JSON_DEPTH: usize = hapax_engine::limits::MAX_PAYLOAD_DEPTH;
 /// Most values, keys included, in a JSON body: parsed, each costs about a hundred bytes.
@@ -83,6 +103,12 @@ pub const SETTLE_TOKEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const MAX_SETTLE_TOKEN_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
 /// When to come again if the store could not be reached.
 pub const STORE_RETRY_AFTER_SECONDS: u64 = 1;
+/// How often it is tried whether the store takes writes.
+pub const STORE_PROBE_EVERY: Duration = Duration::from_secs(5);
+/// Longest time that such a write may take before the store counts as one that takes none.
+pub const STORE_PROBE_PATIENCE: Duration = Duration::from_secs(5);
+/// How large such a write is, beside what is around it: enough to need room of its own.
+pub const STORE_PROBE_BYTES: usize = 4 * 1024;
 /// Most credentials of a workspace, revoked ones included.
 pub const MAX_CREDENTIALS_PER_WORKSPACE: usize = 1_000;
 /// Longest time that the secret before a rotation may still count.
@@ -132,6 +158,8 @@ pub const MAX_SETTLED_AT_ONCE: usize = 100;
 pub const MIN_SEALING_SECRET_BYTES: usize = 32;
 /// Largest webhook that is taken in, in bytes.
 pub const MAX_WEBHOOK_BYTES: usize = hapax_documents::limits::MAX_EVENT_BYTES;
+/// When the sender of a webhook is asked to come again if a secret of its source cannot be read.
+pub const WEBHOOK_RETRY_AFTER_SECONDS: u64 = 5;
 /// How long the sender of a webhook waits for it to be processed; past that it is told that it was received. Slack gives three seconds in all.
 pub const PROCESS_WEBHOOK_WITHIN: Duration = Duration::from_secs(2);
 /// How long an event may lie unprocessed before another takes it up: longer than whoever took it in needs.
@@ -207,3 +235,6 @@ pub const SPAN_EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const MAX_SPAN_ATTRIBUTES: usize = 32;
 /// Longest attribute of a span, in bytes.
 pub const MAX_SPAN_ATTRIBUTE_BYTES: usize = 1_024;
+
+/// Most secrets of a document that the audit log names.
+pub const MAX_NOTED_SECRETS: usize = 16;

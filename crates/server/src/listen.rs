@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
+use crate::body_budget::BodyBudget;
 use crate::connection::{Answers, Peer, serve_connection};
 use crate::drain::Draining;
 use crate::limits;
@@ -55,6 +56,8 @@ pub struct ListenOptions {
     pub tls: Option<Arc<ServerConfig>>,
     /// Which proxies stand in front.
     pub proxies: Arc<Proxies>,
+    /// How many bytes of bodies may be in memory at once.
+    pub body_budget: Arc<BodyBudget>,
 }
 
 impl Default for ListenOptions {
@@ -76,6 +79,7 @@ impl Default for ListenOptions {
             http2_ping_timeout: limits::HTTP2_PING_TIMEOUT,
             tls: None,
             proxies: Arc::default(),
+            body_budget: Arc::default(),
         }
     }
 }

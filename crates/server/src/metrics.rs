@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hapax_engine::Error;
-use hapax_engine::model::{IdempotencyKey, PromiseRef, RequestScope, Timestamp, WorkspaceId};
+use hapax_engine::model::{IdempotencyKey, PromiseRef, RepeatCount, RequestScope, Timestamp, WorkspaceId};
 use hapax_engine::runtime::{Settling, Stats};
 use hapax_engine::store::{KeyPlace, KeyUse, Store, Uses};
 use hapax_http_idempotency::{Event, Observe};
@@ -171,7 +171,12 @@ impl Metrics {
         self.webhooks.write(&mut out);
         write_engine(&mut out, &app.engine.stats());
         out.gauge("hapax_active_runs", "Runs this process drives now.", app.engine.active_runs() as f64);
-        write_store(&mut out, &reading, self.store.now());
+        out.gauge(
+            "hapax_retention_behind_seconds",
+            "How long ago everything was deleted whose retention had ended. More than a few minutes: housekeeping does not keep up.",
+            app.engine.retention_behind().as_secs_f64(),
+        );
+        write_store(&mut out, &reading, app.store_probe.is_writable(), self.store.now());
         out.finish()
     }
 
@@ -227,6 +232,7 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
             "Runs given up here because their lease could not be kept: the store did not answer in time.",
             stats.self_fenced,
         ),
+        ("hapax_clock_jumps_total", "Jumps of the clock of this machine or of the store.", stats.clock_jumps),
         (
             "hapax_driver_panics_total",
             "Runs released because their driver panicked outside workflow code: a loader, an announcer or a destructor.",
@@ -269,6 +275,7 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
             "Claims that a janitor here gave back, because nothing was heard of their holder.",
             stats.janitor_releases,
         ),
+        ("hapax_purged_rows_total", "Rows deleted here because their retention had ended.", stats.purged),
         ("hapax_after_effects_delivered_total", "After-effects delivered.", stats.delivered),
         (
             "hapax_after_effect_failures_total",
@@ -284,27 +291,45 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
     for (name, help, count) in counts {
         out.counter(name, help, count);
     }
-    let mut duplicates = out.family(
-        "hapax_duplicate_effects_total",
-        "counter",
-        "Times an effect was entered though an earlier entry under its key may have happened. Of class idempotent the provider \
-         tells them apart by key; of class claimed the step asked for it.",
-    );
-    duplicates.count(&[("class", "idempotent")], stats.repeated_effects);
-    duplicates.count(&[("class", "claimed")], stats.repeated_claimed_effects);
 }
 
+/// Both are computed from the journal, as the ledger is: every node tells the same, also after a restart.
+const REPEATS: [(&str, &str, fn(&RepeatCount) -> u64); 2] = [
+    (
+        "hapax_effects_happened_twice",
+        "Times an effect is known to have happened beyond the first, over the effects in the ledger. Of class idempotent the provider makes \
+         them one by key.",
+        |count| count.happened_twice,
+    ),
+    (
+        "hapax_effects_may_have_happened_twice",
+        "Times more than that an effect may have happened beyond the first: an attempt was made although an earlier one may have happened. \
+         Of class idempotent the provider makes them one by key.",
+        |count| count.may_have_happened_twice,
+    ),
+];
+
 /// What the store was last seen to hold, over all workspaces; nothing of it before it was first read.
-fn write_store(out: &mut Exposition, reading: &Reading, now: Timestamp) {
-    let is_up = f64::from(u8::from(reading.is_up));
-    out.gauge("hapax_store_up", "Could the store be read for this scrape? 1 or 0.", is_up);
+fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: Timestamp) {
+    let is_up = f64::from(u8::from(reading.is_up && is_writable));
+    out.gauge(
+        "hapax_store_up",
+        "Could the store be read for this scrape, and written to a moment ago? 1 or 0.",
+        is_up,
+    );
     let Some(figures) = &reading.figures else { return };
     let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
     out.gauge(
         "hapax_store_figures_age_seconds",
-        "How old the figures about the store are: hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
+        "How old the figures about the store are: hapax_effects_*_twice, hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
         reading.age.as_secs_f64(),
     );
+    for (name, help, of) in REPEATS {
+        let mut family = out.family(name, "gauge", help);
+        for (class, count) in &figures.repeats {
+            family.sample(&[("class", class.as_str())], of(count) as f64);
+        }
+    }
     out.gauge("hapax_steps_in_doubt", "Steps in doubt now, counted up to 1000.", figures.doubts as f64);
     out.gauge(
         "hapax_oldest_doubt_age_seconds",

@@ -118,10 +118,11 @@ impl ServerOptions {
     }
 }
 
-/// What the layer does not store of itself, and refusals of ours that say that nothing was done.
+/// What the layer does not store of itself, refusals of ours that say that nothing was done, and 202, whose key stays with the operation
+/// under way.
 fn statuses_not_stored() -> Vec<u16> {
     let mut statuses: Vec<u16> =
-        RELEASING.iter().map(|status| status.as_u16()).chain([410, 422, 503]).collect();
+        RELEASING.iter().map(|status| status.as_u16()).chain([202, 410, 422, 503]).collect();
     statuses.sort_unstable();
     statuses
 }

@@ -210,10 +210,11 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/webhook-events/{source}/{event}", Read, webhook_events::show),
         write("/api/v1/webhook-events/{source}/{event}/reprocess", Operate, webhook_events::reprocess),
         read("/schemas/webhook-source.json", Open, meta::source_schema),
-        write("/api/v1/entity-workflows", Manage, entity_workflows::create),
+        write("/api/v1/entity-workflows", Administer, entity_workflows::create),
         read("/api/v1/entity-workflows", Read, entity_workflows::list),
         read("/api/v1/entity-workflows/{name}", Read, entity_workflows::show),
-        replace("/api/v1/entity-workflows/{name}", Manage, entity_workflows::replace).on_the_version_seen(),
+        replace("/api/v1/entity-workflows/{name}", Administer, entity_workflows::replace)
+            .on_the_version_seen(),
         read("/api/v1/entity-workflows/{name}/diagram", Read, entity_workflows::draw),
         write("/api/v1/entities/{type}", Operate, entities::create),
         read("/api/v1/entities/{type}", Read, entities::list),

@@ -9,6 +9,8 @@ use hapax_engine::model::{Actor, Role as Rank, Timestamp, WorkspaceId};
 use hapax_engine::store::{Store, StoreError};
 use hapax_http_idempotency::{IdempotencyLayer, LayerError, Policy};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::App;
 use crate::authenticate::Authenticator;
@@ -22,7 +24,7 @@ use crate::event_stream::Streams;
 use crate::hooks::Hooks;
 use crate::identity::INSTALLATION;
 use crate::installation_secret::installation_secret;
-use crate::limits::MAX_BODY_BYTES;
+use crate::limits::{MAX_BODY_BYTES, MAX_CLOSING_TIME, MIN_CLOSING_TIME};
 use crate::listen::{Drained, ListenOptions, serve};
 use crate::metrics::{KeysObserved, Metrics};
 use crate::options::ServerOptions;
@@ -30,6 +32,7 @@ use crate::problems::ServerProblems;
 use crate::rate_limit::{FailedAuth, RequestRate};
 use crate::routes::{metrics_router, router, templates};
 use crate::sealing::{Sealer, SealingKey};
+use crate::store_probe::StoreProbe;
 use crate::subscriptions::Subscriptions;
 
 /// Why a server cannot be made.
@@ -109,9 +112,12 @@ impl Server {
         let streams = Streams::default();
         let request_rate = RequestRate::per_second(options.requests_per_second);
         let strangers = FailedAuth::default();
+        let store_probe = StoreProbe::new(store.clone());
+        tokio::spawn(StoreProbe::keep_probing(Arc::downgrade(&store_probe)));
         let app = App {
             engine,
             store,
+            store_probe,
             directory,
             authenticator,
             request_rate,
@@ -148,6 +154,12 @@ impl Server {
         self.app.hooks.sweep().await
     }
 
+    /// Tries a write now, without waiting for the next try; answers whether the store takes writes.
+    pub async fn probe_store(&self) -> bool {
+        self.app.store_probe.probe().await;
+        self.app.store_probe.is_writable()
+    }
+
     /// All routes, for a listener of one's own.
     pub fn router(&self) -> axum::Router {
         router(&self.app, &self.keys)
@@ -170,7 +182,7 @@ impl Server {
             return Ok(None);
         }
         let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
-        let by = Actor { name: "first start".into(), role: Rank::Manager };
+        let by = Actor::new("first start", Rank::Manager);
         self.app.directory.ensure_workspace(&workspace, None, by.clone()).await?;
         let new =
             NewCredential { name: "first admin".into(), role: Role::Admin, requester: None, lives_for: None };
@@ -178,20 +190,50 @@ impl Server {
         Ok(Some(key))
     }
 
-    /// Serves `listener` until the word to stop is given, then ends in good order: requests, operations under a key, runs.
+    /// Serves `listener` until the word to stop is given, then ends in good order: requests, operations under a key, runs. All of that has one
+    /// grace, counted from the word; what has not ended by then is cut, and taken up elsewhere.
     pub async fn serve(
         &self,
         listener: TcpListener,
-        listen: ListenOptions,
+        mut listen: ListenOptions,
     ) -> Result<Drained, hapax_engine::Error> {
-        let drained = serve(listener, self.router(), listen, self.app.options.draining.clone()).await;
+        let App { engine, metrics, options, .. } = &*self.app;
+        let grace = options.grace;
+        // Kept for what is written last: ends of requests, leases given back, counts.
+        let closing = (grace / 10).min(MAX_CLOSING_TIME);
+        listen.drain_timeout = listen.drain_timeout.min(grace - closing);
+        let (is_empty, mut emptied) = watch::channel(false);
+        let connections = async {
+            let drained = serve(listener, self.router(), listen, options.draining.clone()).await;
+            is_empty.send_replace(true);
+            drained
+        };
+        let runs = async {
+            options.draining.clone().begun().await;
+            let deadline = Instant::now() + grace;
+            // Requests in flight may begin something for a while, so that most of them end as if nothing was about to stop.
+            let _ = timeout(grace / 3, emptied.wait_for(|is_empty| *is_empty)).await;
+            let left = (deadline - closing).saturating_duration_since(Instant::now());
+            let _ = timeout(left, engine.drain(left)).await;
+            deadline
+        };
+        let (drained, deadline) = tokio::join!(connections, runs);
         // Operations go on without their callers, and what was counted is written.
-        let rest = tokio::time::timeout(self.app.options.grace, self.keys.drain()).await;
+        let rest = timeout_at(deadline - closing, self.keys.drain()).await;
         if !matches!(rest, Ok(Ok(()))) {
             tracing::warn!("some operations did not end in time; they are taken up again under their keys");
         }
-        self.app.metrics.flush().await;
-        self.app.engine.shutdown(self.app.options.grace).await?;
+        let closing = async {
+            metrics.flush().await;
+            engine.close().await
+        };
+        // A store that does not answer is left as a crash would leave it.
+        match timeout_at(deadline.max(Instant::now() + MIN_CLOSING_TIME), closing).await {
+            Ok(closed) => closed?,
+            Err(_) => {
+                tracing::warn!("the store was not closed in time; leases that were not given back run out")
+            }
+        }
         Ok(drained)
     }
 }

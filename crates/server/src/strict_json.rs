@@ -16,8 +16,9 @@ use std::error::Error;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, OptionalFromRequest, Request};
-use bytes::{Bytes, BytesMut};
-use hapax_api::Code;
+use bytes::Bytes;
+use hapax_api::{Code, Problem};
+use hapax_http_idempotency::BodyPieces;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body::Body as _;
@@ -25,8 +26,9 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
 use crate::answer::{Refused, echo};
-use crate::connection::BodyTimedOut;
+use crate::body_budget::BodyBudgetFull;
 use crate::limits;
+use crate::request_body::BodyTimedOut;
 
 pub use scan::{JsonFault, check_json};
 
@@ -44,8 +46,15 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for StrictJson<T> {
     type Rejection = Refused;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
+        StrictJson::read(request, limits::MAX_BODY_BYTES).await
+    }
+}
+
+impl<T: DeserializeOwned> StrictJson<T> {
+    /// Reads the body of `request` by the rules, if it has at most `max_bytes`.
+    pub(crate) async fn read(request: Request, max_bytes: usize) -> Result<Self, Refused> {
         check_headers(request.headers())?;
-        let text = read_body(request.into_body(), limits::MAX_BODY_BYTES).await?;
+        let text = read_body(request.into_body(), max_bytes).await?;
         let value = read_json(&text)?;
         // serde also takes the fields of a struct from a list, in the order in which they happen to be declared.
         if text.trim_ascii_start().starts_with(b"[") {
@@ -101,7 +110,18 @@ fn is_json_in_utf8(content_type: &str) -> bool {
 }
 
 /// Reads a whole body, but never more than `max_bytes`.
-pub async fn read_body(mut body: Body, max_bytes: usize) -> Result<Bytes, Refused> {
+pub async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Refused> {
+    let mut pieces = BodyPieces::default();
+    read_pieces(body, max_bytes, |piece, is_last| pieces.push(piece, is_last)).await?;
+    Ok(pieces.into_bytes())
+}
+
+/// Gives each piece of a body, and whether it is the last, to `take`, but never more than `max_bytes` in all.
+pub(crate) async fn read_pieces(
+    mut body: Body,
+    max_bytes: usize,
+    mut take: impl FnMut(Bytes, bool),
+) -> Result<(), Refused> {
     let too_large = || {
         let detail =
             format!("The body may have {max_bytes} bytes; send less, or a reference to data kept elsewhere.");
@@ -111,26 +131,14 @@ pub async fn read_body(mut body: Body, max_bytes: usize) -> Result<Bytes, Refuse
     if body.size_hint().lower() > max_bytes as u64 {
         return Err(too_large());
     }
-    let mut read = Bytes::new();
+    let mut left = max_bytes;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| unreadable(&error))?;
-        let Ok(data) = frame.into_data() else { continue };
-        if read.len() + data.len() > max_bytes {
-            return Err(too_large());
-        }
-        read = joined(read, data);
+        let Ok(piece) = frame.into_data() else { continue };
+        left = left.checked_sub(piece.len()).ok_or_else(too_large)?;
+        take(piece, body.is_end_stream());
     }
-    Ok(read)
-}
-
-/// Most bodies come in one piece, which is taken as it is.
-fn joined(read: Bytes, more: Bytes) -> Bytes {
-    if read.is_empty() {
-        return more;
-    }
-    let mut all = BytesMut::from(read);
-    all.extend_from_slice(&more);
-    all.freeze()
+    Ok(())
 }
 
 /// What to say of a body that could not be read to its end.
@@ -142,6 +150,12 @@ pub(crate) fn unreadable(error: &(dyn Error + 'static)) -> Refused {
                 Code::RequestTimeout,
                 "The body came too slowly; nothing was done. Send it again.",
             );
+        }
+        if let Some(full) = inner.downcast_ref::<BodyBudgetFull>() {
+            let detail = "The server holds as many bytes of bodies in memory as it may; nothing was done. Send the request again, under the \
+                          same key.";
+            let problem = Problem::new(Code::BodyMemoryFull, detail).with("share", full.share());
+            return problem.retry_after(limits::STORE_RETRY_AFTER_SECONDS).into();
         }
         cause = inner.source();
     }

@@ -8,7 +8,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::value::RawValue;
 
 use crate::answer::{Refused, echo};
-use crate::limits::MAX_DOCUMENT_BYTES;
+use crate::limits::{MAX_DOCUMENT_BYTES, MAX_NOTED_SECRETS};
 use crate::strict_json::read_body;
 
 /// The text of a document, and what it is written in.
@@ -127,4 +127,14 @@ fn format_of(headers: &http::HeaderMap) -> Result<Format, Refused> {
         "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(Format::Yaml),
         _ => Err(refused()),
     }
+}
+/// The change as the audit log tells it: with the secrets that the document can send somewhere.
+pub(crate) fn with_secrets(change: &str, document: &str) -> String {
+    let named = hapax_documents::named_secrets(document);
+    if named.is_empty() {
+        return change.to_owned();
+    }
+    let shown: Vec<&str> = named.iter().copied().take(MAX_NOTED_SECRETS).collect();
+    let more = if named.len() > shown.len() { ", …" } else { "" };
+    format!("{change}; names the secrets {}{more}", shown.join(", "))
 }

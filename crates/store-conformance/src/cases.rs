@@ -14,6 +14,7 @@ mod concurrency;
 mod continuing;
 mod doubts;
 mod entities;
+mod evidence;
 mod finishing;
 mod hooks;
 mod janitors;
@@ -289,6 +290,13 @@ macro_rules! with_every_case {
                 what_people_did_outlives_the_run
                 a_place_is_never_given_twice
                 a_page_of_the_journal_is_cut_to_its_limit
+            }
+            evidence {
+                the_strongest_evidence_of_each_attempt_counts
+                effects_of_one_workspace_are_counted_apart
+                a_step_tried_again_leaves_evidence_and_a_clean_one_none
+                a_retry_keeps_what_is_known_of_the_records_it_drops
+                evidence_goes_with_its_run
             }
             doubts {
                 a_doubt_says_since_when_and_why

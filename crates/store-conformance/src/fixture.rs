@@ -126,7 +126,8 @@ impl Stage {
     /// A write under the lease by which `head` is held.
     pub async fn write(&self, head: &RunHead) -> Write<'_> {
         let log = self.store.find_log(&head.facts.workspace, head.id()).await.unwrap();
-        Write::new(self, head, log.map(|log| log.steps).unwrap_or_default())
+        let (steps, before) = log.map(|log| (log.steps, log.attempts_before)).unwrap_or_default();
+        Write::new(self, head, steps, before)
     }
 
     /// Claims up to `limit` runs.

@@ -1,4 +1,4 @@
-SELECT place, run, generation, step, at, fence, owner, actor, role, body
+SELECT place, run, generation, step, at, fence, owner, actor, role, origin, body, effect, effect_class, attempt, occurrence
 FROM notes
 WHERE workspace = $1 AND place > $2
 ORDER BY place

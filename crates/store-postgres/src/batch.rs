@@ -164,6 +164,8 @@ fn size_of_note(what: &Noted) -> usize {
         Noted::Remarked { text } => text.len(),
         Noted::OnEntity { did, .. } => size_of_note(did),
         Noted::Claimed { .. }
+        | Noted::Attempted { .. }
+        | Noted::Superseded { .. }
         | Noted::Probed { .. }
         | Noted::Refused { .. }
         | Noted::SetUp { .. }

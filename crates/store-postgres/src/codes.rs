@@ -2,8 +2,8 @@
 //! only add.
 
 use hapax_engine::model::{
-    Asked, Ending, EventKind, HookStatus, ItemKind, KeyKind, OperationStatus, PostStatus, Priority,
-    PromiseStatus, Recovery, Role, RunStatus, StepKind, StepStatus, Timestamp,
+    Asked, EffectClass, Ending, EventKind, HookStatus, ItemKind, KeyKind, Occurrence, OperationStatus,
+    PostStatus, Priority, PromiseStatus, Recovery, Role, RunStatus, StepKind, StepStatus, Timestamp,
 };
 
 use crate::fault::Fault;
@@ -169,6 +169,33 @@ impl Code for PostStatus {
     }
 }
 
+impl Code for EffectClass {
+    const WHAT: &'static str = "the class of an effect";
+    const ALL: &'static [Self] = &EffectClass::ALL;
+
+    fn code(self) -> i16 {
+        match self {
+            EffectClass::Idempotent => 0,
+            EffectClass::Claimed => 1,
+            EffectClass::Transactional => 2,
+        }
+    }
+}
+
+/// The numbers rise with what is known: the highest of an attempt counts.
+impl Code for Occurrence {
+    const WHAT: &'static str = "what is known of an attempt";
+    const ALL: &'static [Self] = &Occurrence::ALL;
+
+    fn code(self) -> i16 {
+        match self {
+            Occurrence::MayHaveHappened => 0,
+            Occurrence::DidNotHappen => 1,
+            Occurrence::Happened => 2,
+        }
+    }
+}
+
 impl Code for Role {
     const WHAT: &'static str = "the role of a person";
     const ALL: &'static [Self] = &[Role::Operator, Role::Manager];
@@ -318,6 +345,8 @@ mod tests {
         check::<PromiseStatus>();
         check::<HookStatus>();
         check::<PostStatus>();
+        check::<EffectClass>();
+        check::<Occurrence>();
         check::<Role>();
         check::<RequestStatus>();
         check::<ItemKind>();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config};
 
+use crate::connection_cap::{ConnectionCap, carry};
 use crate::encryption::{Taken, Tls, connector};
 use crate::limits::CONNECT_TIMEOUT;
 use crate::open_error::OpenError;
@@ -69,6 +70,8 @@ pub(crate) struct Address {
     /// For connections that user code shares: with its own `search_path`, and plans of PostgreSQL's choice.
     pub(crate) work_config: Config,
     pub(crate) tls: Tls,
+    /// How many there may be.
+    pub(crate) cap: ConnectionCap,
 }
 
 /// The address that `url` stands for.
@@ -87,7 +90,7 @@ pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address,
     let tls = connector(&wish, &place(&config))?;
     let work_config = complete(config.clone(), options, timeouts(options));
     let config = complete(config, options, session_settings(options));
-    Ok(Address { config, work_config, tls })
+    Ok(Address { config, work_config, tls, cap: ConnectionCap::new(options) })
 }
 
 fn complete(mut config: Config, options: &PostgresOptions, settings: Vec<(&'static str, String)>) -> Config {
@@ -160,7 +163,8 @@ pub fn list_hosts(url: &str) -> Result<Vec<(String, u16)>, OpenError> {
 
 /// One connection outside the pools. It ends with its client.
 pub(crate) async fn connect(address: &Address) -> Result<Client, OpenError> {
-    let Address { config, tls, .. } = address;
+    let Address { config, tls, cap, .. } = address;
+    let permit = cap.permit().await;
     // The driver's own timeout ends when the server accepts; one that then says nothing is none.
     let patience = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
     let connecting = tokio::time::timeout(patience, config.connect(tls.clone())).await;
@@ -171,11 +175,7 @@ pub(crate) async fn connect(address: &Address) -> Result<Client, OpenError> {
             return Err(OpenError::NoServer { place: place(config), detail });
         }
     };
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection ended");
-        }
-    });
+    tokio::spawn(carry(connection, permit));
     Ok(client)
 }
 

@@ -11,9 +11,9 @@ use uuid::Uuid;
 use crate::codes::{Code, count, millis};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
-use crate::journal::insert_notes;
+use crate::journal::{insert_notes, origin_text, person};
 use crate::numbers::Numbers;
-use crate::operations::{actor, operation_uuid};
+use crate::operations::operation_uuid;
 use crate::pools::Held;
 use crate::read::query;
 use crate::rows::{self, broken};
@@ -57,10 +57,11 @@ pub(crate) async fn insert_entity_notes(
         notes.iter().map(|note| note.by.as_ref().map(|by| by.name.clone())).collect();
     let roles: Vec<Option<i16>> =
         notes.iter().map(|note| note.by.as_ref().map(|by| by.role.code())).collect();
-    let written = params![workspaces, kinds, entities, operations, at, actors, roles, bodies];
+    let origins = notes.iter().map(|note| origin_text(note.by.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    let written = params![workspaces, kinds, entities, operations, at, actors, roles, origins, bodies];
     session.keep_back(include_str!("../sql/insert_entity_notes.sql"), written);
-    let audited: Vec<Note> = notes.iter().filter_map(EntityNote::audited).collect();
-    insert_notes(session, &audited).await
+    let journalled: Vec<Note> = notes.iter().filter_map(EntityNote::journalled).collect();
+    insert_notes(session, &journalled).await
 }
 
 pub(crate) async fn list_entity_notes(
@@ -84,9 +85,12 @@ pub(crate) async fn list_entity_notes(
         let operation = row.get::<Option<Uuid>>()?;
         let operation = operation.map(|id| hapax_engine::model::OperationId::from_u128(id.as_u128()));
         let at = row.at()?;
-        let by = actor(&mut row)?;
+        let by = person(&mut row)?;
         let what = serde_json::from_str(row.text()?).map_err(broken)?;
         let (workspace, entity) = (name.clone(), entity.clone());
-        Ok(PlacedEntityNote { place, note: EntityNote { workspace, entity, operation, at, by, what } })
+        Ok(PlacedEntityNote {
+            place,
+            note: EntityNote { workspace, entity, operation, at, by, what, evidence: None },
+        })
     })
 }

@@ -76,6 +76,7 @@ impl Hints {
     pub(crate) async fn hear(self: Arc<Self>, address: Address) {
         let mut pause = Duration::from_millis(100);
         loop {
+            let permit = address.cap.permit().await;
             match tokio::time::timeout(CONNECT_TIMEOUT, address.config.connect(address.tls.clone())).await {
                 Ok(Ok((client, connection))) => {
                     let error = self.hear_until_lost(client, connection, &mut pause).await.err();
@@ -84,6 +85,7 @@ impl Hints {
                 Ok(Err(error)) => tracing::debug!(%error, "hints cannot be heard; polling goes on"),
                 Err(_) => tracing::debug!("hints cannot be heard; polling goes on"),
             }
+            drop(permit);
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

@@ -1,14 +1,21 @@
 //! Entries of the journal as rows.
 
-use hapax_engine::model::{Actor, Fence, Generation, Note, StepId, WorkspaceId};
+use std::sync::Arc;
+
+use hapax_engine::model::{
+    Actor, EffectKey, EffectTally, Evidence, Fence, Generation, Note, StepId, TallyCount, WorkspaceId,
+};
 use hapax_engine::store::PlacedNote;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::codes::{Code, count, millis};
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
-use crate::rows::{Columns, broken, owner_uuid, uuid};
+use crate::numbers::{Numbers, WorkspaceNo};
+use crate::operations::actor;
+use crate::pools::Held;
+use crate::read::query;
+use crate::rows::{self, Columns, broken, owner_uuid, uuid};
 use crate::session::{Session, params};
 
 /// Entries, each column a list with one entry per row.
@@ -23,7 +30,13 @@ pub(crate) struct NoteColumns {
     owner: Vec<Option<Uuid>>,
     actor: Vec<Option<String>>,
     role: Vec<Option<i16>>,
+    origin: Vec<Option<String>>,
     body: Vec<String>,
+    effect: Vec<Option<String>>,
+    effect_class: Vec<Option<i16>>,
+    attempt: Vec<Option<i32>>,
+    occurrence: Vec<Option<i16>>,
+    is_rerun: Vec<bool>,
 }
 
 impl NoteColumns {
@@ -39,12 +52,19 @@ impl NoteColumns {
         self.owner.push(note.owner.map(owner_uuid));
         self.actor.push(note.by.as_ref().map(|by| by.name.clone()));
         self.role.push(note.by.as_ref().map(|by| by.role.code()));
+        self.origin.push(origin_text(note.by.as_ref())?);
         self.body.push(body);
+        let evidence = note.evidence.as_ref();
+        self.effect.push(evidence.map(|evidence| evidence.effect.to_string()));
+        self.effect_class.push(evidence.map(|evidence| evidence.class.code()));
+        self.attempt.push(evidence.map(|evidence| evidence.attempt.cast_signed()));
+        self.occurrence.push(evidence.map(|evidence| evidence.occurrence.code()));
+        self.is_rerun.push(note.is_of_rerun());
         Ok(())
     }
 
     /// In the order of the statements.
-    pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 10] {
+    pub(crate) fn params(&self) -> [&(dyn ToSql + Sync); 16] {
         [
             &self.workspace,
             &self.run,
@@ -55,7 +75,13 @@ impl NoteColumns {
             &self.owner,
             &self.actor,
             &self.role,
+            &self.origin,
             &self.body,
+            &self.effect,
+            &self.effect_class,
+            &self.attempt,
+            &self.occurrence,
+            &self.is_rerun,
         ]
     }
 }
@@ -69,8 +95,27 @@ pub(crate) async fn insert_notes(session: &mut Session<'_>, notes: &[Note]) -> R
     for note in notes {
         columns.push(session.get_workspace(&note.workspace).await?, note)?;
     }
-    let NoteColumns { workspace, run, generation, step, at, fence, owner, actor, role, body } = columns;
-    let entries = params![workspace, run, generation, step, at, fence, owner, actor, role, body];
+    let NoteColumns { workspace, run, generation, step, at, fence, owner, actor, role, origin, body, .. } =
+        columns;
+    let NoteColumns { effect, effect_class, attempt, occurrence, is_rerun, .. } = columns;
+    let entries = params![
+        workspace,
+        run,
+        generation,
+        step,
+        at,
+        fence,
+        owner,
+        actor,
+        role,
+        origin,
+        body,
+        effect,
+        effect_class,
+        attempt,
+        occurrence,
+        is_rerun
+    ];
     session.keep_back(include_str!("../sql/insert_notes.sql"), entries);
     Ok(())
 }
@@ -84,11 +129,60 @@ pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<Plac
     let at = row.at()?;
     let fence = Fence::new(row.count()?);
     let owner = row.maybe_owner()?;
-    let by = match (row.get::<Option<String>>()?, row.get::<Option<i16>>()?) {
-        (Some(name), Some(role)) => Some(Actor { name, role: Code::from_code(role)? }),
-        _ => None,
-    };
+    let by = person(&mut row)?;
     let what = serde_json::from_str(row.text()?).map_err(broken)?;
+    let evidence = evidence(&mut row)?;
     let workspace = workspace.clone();
-    Ok(PlacedNote { place, note: Note { workspace, run, generation, step, at, fence, owner, by, what } })
+    let note = Note { workspace, run, generation, step, at, fence, owner, by, what, evidence };
+    Ok(PlacedNote { place, note })
+}
+
+/// Whence a person acted, as JSON.
+pub(crate) fn origin_text(by: Option<&Actor>) -> Result<Option<String>, Fault> {
+    let origin = by.and_then(|by| by.origin.as_ref()).map(serde_json::to_string).transpose();
+    origin.map_err(|error| Fault::Broken(format!("an entry of the journal cannot be kept: {error}")))
+}
+
+/// A person's name, role and origin.
+pub(crate) fn person(row: &mut Columns<'_>) -> Result<Option<Actor>, Fault> {
+    let by = actor(row)?;
+    let origin = row.maybe_text()?.map(serde_json::from_str).transpose().map_err(broken)?;
+    Ok(by.map(|by| Actor { origin, ..by }))
+}
+
+fn evidence(row: &mut Columns<'_>) -> Result<Option<Evidence>, Fault> {
+    let effect = row.maybe_text()?.map(EffectKey::from_stored);
+    let (class, attempt, occurrence) =
+        (row.get::<Option<i16>>()?, row.get::<Option<i32>>()?, row.get::<Option<i16>>()?);
+    Ok(match (effect, class, attempt, occurrence) {
+        (Some(effect), Some(class), Some(attempt), Some(occurrence)) => Some(Evidence {
+            effect,
+            class: Code::from_code(class)?,
+            attempt: attempt.cast_unsigned(),
+            occurrence: Code::from_code(occurrence)?,
+        }),
+        _ => None,
+    })
+}
+
+/// Effects that happened more than once, or may have.
+pub(crate) async fn count_tallies(
+    held: Arc<Held>,
+    numbers: Arc<Numbers>,
+    workspace: Option<WorkspaceId>,
+) -> Result<Vec<TallyCount>, Fault> {
+    let workspace = match &workspace {
+        None => None,
+        Some(name) => match numbers.find_workspace(held.link(), name).await? {
+            Some(number) => Some(number.0),
+            None => return Ok(Vec::new()),
+        },
+    };
+    let found = query(&held, include_str!("../sql/count_tallies.sql"), &[&workspace]).await?;
+    rows::collect(&found, |mut row| {
+        let class = Code::from_code(row.get::<i16>()?)?;
+        let mut times = || row.count().map(|times| u32::try_from(times).unwrap_or(u32::MAX));
+        let tally = EffectTally { happened: times()?, may_have_happened: times()? };
+        Ok(TallyCount { class, tally, effects: row.count()? })
+    })
 }

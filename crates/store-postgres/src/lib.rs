@@ -35,6 +35,7 @@ mod claim_runs;
 mod codes;
 mod committer;
 mod connect;
+mod connection_cap;
 mod considered;
 mod count_uses;
 mod create_entity;

@@ -20,6 +20,8 @@ pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) const MAINTENANCE_CONNECTIONS: usize = 2;
 /// Connections for claims of after-effects and for what became of them.
 pub(crate) const DELIVERY_CONNECTIONS: usize = 2;
+/// Connections that listen for hints of other nodes.
+pub(crate) const LISTENING_CONNECTIONS: usize = 1;
 /// Most runs deleted by one transaction, which holds their locks until it ends.
 pub(crate) const PURGE_AT_ONCE: usize = 50;
 /// Connections for renewals.

@@ -44,6 +44,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0004_entities_operations.sql"),
         oldest_program: 3,
     },
+    Migration {
+        name: "0005_evidence_audit",
+        sql: include_str!("../migrations/0005_evidence_audit.sql"),
+        oldest_program: 4,
+    },
 ];
 
 /// The version this program works with.

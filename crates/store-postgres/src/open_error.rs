@@ -160,6 +160,12 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// May the same database be opened later, with nothing changed but what the database does by itself? True of a server that is away, starts, is full, or is
+    /// a standby that may be promoted; false of everything that somebody has to set right.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, OpenError::NoServer { .. } | OpenError::Full { .. } | OpenError::ReadOnly { .. })
+    }
+
     /// Sorts an error by what to do about it.
     pub(crate) fn from_postgres(place: &str, error: &Error) -> Self {
         let (place, detail) = (place.to_owned(), describe(error));

@@ -246,7 +246,7 @@ pub(crate) fn home(row: &mut Columns<'_>) -> Result<Home, Fault> {
 /// Who did it, if a person did.
 pub(crate) fn actor(row: &mut Columns<'_>) -> Result<Option<Actor>, Fault> {
     Ok(match (row.get::<Option<String>>()?, row.get::<Option<i16>>()?) {
-        (Some(name), Some(role)) => Some(Actor { name, role: Code::from_code(role)? }),
+        (Some(name), Some(role)) => Some(Actor::new(name, Code::from_code(role)?)),
         _ => None,
     })
 }

@@ -10,7 +10,7 @@ use deadpool_postgres::{
 use tokio_postgres::Config;
 
 use crate::connect::{Address, CHECK_CLIENT, FORGET_PLANS, place};
-use crate::encryption::Tls;
+use crate::connection_cap::CappedConnect;
 use crate::fault::{Fault, describe};
 use crate::limits::{
     CONNECT_TIMEOUT, DELIVERY_CONNECTIONS, FORGET_PLANS_EVERY, MAINTENANCE_CONNECTIONS, RECONNECT_PAUSE,
@@ -43,9 +43,10 @@ pub(crate) struct Pools {
 
 impl Pools {
     pub(crate) fn new(address: &Address, options: &PostgresOptions) -> Self {
-        let Address { config, work_config, tls } = address;
+        let Address { config, work_config, tls, cap } = address;
         let connections = |config, size, recycling| {
-            Connections::new(config, tls.clone(), size, options.deadline, recycling)
+            let connect = CappedConnect { tls: tls.clone(), cap: cap.clone() };
+            Connections::new(config, connect, size, options.deadline, recycling)
         };
         let pool = |size| connections(config, size, RecyclingMethod::Fast);
         Pools {
@@ -95,13 +96,13 @@ pub(crate) struct Connections {
 impl Connections {
     fn new(
         config: &Config,
-        tls: Tls,
+        connect: CappedConnect,
         size: usize,
         deadline: Duration,
         recycling_method: RecyclingMethod,
     ) -> Self {
         let how = ManagerConfig { recycling_method };
-        let manager = Manager::from_config(config.clone(), tls, how);
+        let manager = Manager::from_connect(config.clone(), connect, how);
         let check_client = Hook::async_fn(|client, _| {
             Box::pin(async move {
                 match client.batch_execute(CHECK_CLIENT).await {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    IdempotencyKey, KeyKind, KeyRecord, Promise, PromiseId, RunEvent, RunId, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, KeyKind, KeyRecord, Promise, PromiseId, RunEvent, RunId, StepId, Timestamp, Version,
+    WorkspaceId,
 };
 use hapax_engine::store::{RunLog, RunView, StoredKey};
 use tokio_postgres::Row;
@@ -38,12 +39,13 @@ pub(crate) async fn find_log(
     workspace: WorkspaceId,
     run: RunId,
 ) -> Result<Option<RunLog>, Fault> {
-    const PARTS: [&str; 5] = [
+    const PARTS: [&str; 6] = [
         include_str!("../sql/find_run.sql"),
         include_str!("../sql/list_steps_of_log.sql"),
         include_str!("../sql/list_children_of_log.sql"),
         include_str!("../sql/list_promises_of_log.sql"),
         include_str!("../sql/list_signals_of_log.sql"),
+        include_str!("../sql/list_reruns_of_log.sql"),
     ];
     let (workspace, run) = (workspace.as_str(), uuid(run));
     // Prepared beforehand, so that everything below goes out in this order and without waiting.
@@ -51,18 +53,19 @@ pub(crate) async fn find_log(
         held.prepare_cached(sql).await?;
     }
     let of_run: [&(dyn ToSql + Sync); 2] = [&workspace, &run];
-    let (begun, view, steps, children, promises, signals, committed) = futures_util::join!(
+    let (begun, view, steps, children, promises, signals, reruns, committed) = futures_util::join!(
         held.batch_execute(BEGIN_SNAPSHOT),
         query(&held, PARTS[0], &of_run),
         query(&held, PARTS[1], &of_run),
         query(&held, PARTS[2], &of_run),
         query(&held, PARTS[3], &of_run),
         query(&held, PARTS[4], &of_run),
+        query(&held, PARTS[5], &of_run),
         held.batch_execute("COMMIT"),
     );
     begun?;
     let (view, steps, children) = (view?, steps?, children?);
-    let (promises, signals) = (promises?, signals?);
+    let (promises, signals, reruns) = (promises?, signals?, reruns?);
     committed?;
     let Some(RunView { head, input, .. }) = rows::at_most_one(&view, rows::view)? else { return Ok(None) };
     Ok(Some(RunLog {
@@ -72,6 +75,9 @@ pub(crate) async fn find_log(
         promises: rows::collect(&promises, promise)?,
         signals: rows::collect(&signals, rows::signal)?,
         children: rows::collect(&children, rows::child)?,
+        attempts_before: rows::collect(&reruns, |mut row| {
+            Ok((StepId::from_stored(row.text()?), row.get::<i32>()?.cast_unsigned()))
+        })?,
     }))
 }
 

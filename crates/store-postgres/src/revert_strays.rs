@@ -54,6 +54,7 @@ impl Verb for RevertStrays {
             at: now,
             by: None,
             what: Noted::StrayReverted { status: self.claim.revert_to.to_string() },
+            evidence: None,
         }));
         Ok(strays.into_iter().map(|(id, _)| id).collect())
     }

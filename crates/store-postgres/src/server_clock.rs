@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use hapax_engine::clock::{Clock, Sleep, since_boot};
+use hapax_engine::limits::LONGEST_NAP;
 use hapax_engine::model::Timestamp;
 use tokio_postgres::Client;
 
@@ -69,9 +70,8 @@ impl Clock for ServerClock {
     }
 
     fn sleep_until(&self, at: Timestamp) -> Sleep {
-        // One more millisecond, because instants are cut to whole ones; and never so long that a step of the server's
-        // clock would be slept through.
+        // One more millisecond, because instants are cut to whole ones. Those who wait for longer than a nap look again.
         let wait = at.since(self.now()) + Duration::from_millis(1);
-        Box::pin(tokio::time::sleep(wait.min(Duration::from_secs(3600))))
+        Box::pin(tokio::time::sleep(wait.min(LONGEST_NAP)))
     }
 }

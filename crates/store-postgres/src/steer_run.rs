@@ -48,6 +48,7 @@ impl Verb for SteerRun {
         session.write_head(written.clone());
         session.insert_event(workspace, self.run, &steered.event);
         insert_notes(session, self.note.as_slice()).await?;
+        insert_notes(session, &steered.notes).await?;
         session.has_woken |= written.head.state.wake_at().is_some();
         if let Some(result) = &steered.result {
             insert_result(session, workspace, self.run, result)?;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{
     Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    Timestamp, Version, WorkspaceId,
+    TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
     AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
@@ -42,7 +42,8 @@ use crate::start_within::Guests;
 use crate::transact::{Record, Works};
 use crate::user_tables::UserTables;
 use crate::{
-    claim_posts, finish_post, list_doubts, list_notes, list_posts, list_runs, purge, read, renew_leases,
+    claim_posts, finish_post, journal, list_doubts, list_notes, list_posts, list_runs, purge, read,
+    renew_leases,
 };
 
 /// Keeps everything in one schema of a PostgreSQL database, for any number of nodes.
@@ -485,6 +486,11 @@ impl Store for PostgresStore {
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         let numbers = self.numbers.clone();
         self.read(|held| list_notes::list_notes(held, numbers, request)).await
+    }
+
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        let (numbers, workspace) = (self.numbers.clone(), workspace.cloned());
+        self.read(|held| journal::count_tallies(held, numbers, workspace)).await
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {

@@ -1,4 +1,4 @@
-SELECT place, run, generation, step, at, fence, owner, actor, role, body
+SELECT place, run, generation, step, at, fence, owner, actor, role, origin, body, effect, effect_class, attempt, occurrence
 FROM hapax_notes INDEXED BY hapax_notes_of_people
 WHERE workspace = ?1 AND actor IS NOT NULL AND place > ?2
 ORDER BY place

@@ -1,8 +1,8 @@
 //! The numbers that stand for enums in columns. They are on disk: never change one, only add.
 
 use hapax_engine::model::{
-    Asked, Ending, EventKind, HookStatus, ItemKind, KeyKind, OperationStatus, PostStatus, Priority,
-    PromiseStatus, Recovery, Role, RunStatus, StepKind, StepStatus, Timestamp,
+    Asked, EffectClass, Ending, EventKind, HookStatus, ItemKind, KeyKind, Occurrence, OperationStatus,
+    PostStatus, Priority, PromiseStatus, Recovery, Role, RunStatus, StepKind, StepStatus, Timestamp,
 };
 
 use crate::fault::Fault;
@@ -168,6 +168,33 @@ impl Code for PostStatus {
     }
 }
 
+impl Code for EffectClass {
+    const WHAT: &'static str = "the class of an effect";
+    const ALL: &'static [Self] = &EffectClass::ALL;
+
+    fn code(self) -> i64 {
+        match self {
+            EffectClass::Idempotent => 0,
+            EffectClass::Claimed => 1,
+            EffectClass::Transactional => 2,
+        }
+    }
+}
+
+/// The numbers rise with what is known: the highest of an attempt counts.
+impl Code for Occurrence {
+    const WHAT: &'static str = "what is known of an attempt";
+    const ALL: &'static [Self] = &Occurrence::ALL;
+
+    fn code(self) -> i64 {
+        match self {
+            Occurrence::MayHaveHappened => 0,
+            Occurrence::DidNotHappen => 1,
+            Occurrence::Happened => 2,
+        }
+    }
+}
+
 impl Code for Role {
     const WHAT: &'static str = "the role of a person";
     const ALL: &'static [Self] = &[Role::Operator, Role::Manager];
@@ -317,6 +344,8 @@ mod tests {
         check::<PromiseStatus>();
         check::<HookStatus>();
         check::<PostStatus>();
+        check::<EffectClass>();
+        check::<Occurrence>();
         check::<Role>();
         check::<RequestStatus>();
         check::<ItemKind>();

@@ -8,8 +8,8 @@ use rusqlite::{Connection, params};
 use crate::codes::{Code, count, millis};
 use crate::fault::Fault;
 use crate::job::Verb;
-use crate::journal::insert_notes;
-use crate::operations::{actor, operation_bytes};
+use crate::journal::{insert_notes, origin_text, person};
+use crate::operations::operation_bytes;
 use crate::read::find_workspace;
 use crate::rows::{self, broken};
 use crate::session::Session;
@@ -39,9 +39,10 @@ pub(crate) fn insert_entity_notes(session: &mut Session<'_, '_>, notes: &[Entity
             millis(note.at),
             note.by.as_ref().map(|by| by.name.as_str()),
             note.by.as_ref().map(|by| by.role.code()),
+            origin_text(note.by.as_ref())?,
             body,
         ])?;
-        insert_notes(session, note.audited().as_slice())?;
+        insert_notes(session, note.journalled().as_slice())?;
     }
     Ok(())
 }
@@ -68,8 +69,9 @@ pub(crate) fn list_entity_notes(
             entity: request.entity.clone(),
             operation: operation.map(|id| OperationId::from_u128(u128::from_be_bytes(id))),
             at: row.at()?,
-            by: actor(&mut row)?,
+            by: person(&mut row)?,
             what: serde_json::from_str(row.text()?).map_err(broken)?,
+            evidence: None,
         };
         Ok(PlacedEntityNote { place, note })
     })

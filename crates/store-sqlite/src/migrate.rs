@@ -12,6 +12,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0002_requests_catalog", include_str!("../migrations/0002_requests_catalog.sql")),
     ("0003_promise_keys_webhooks", include_str!("../migrations/0003_promise_keys_webhooks.sql")),
     ("0004_entities_operations", include_str!("../migrations/0004_entities_operations.sql")),
+    ("0005_evidence_audit", include_str!("../migrations/0005_evidence_audit.sql")),
 ];
 
 /// The version this program writes.

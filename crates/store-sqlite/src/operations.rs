@@ -245,7 +245,7 @@ fn state(status: OperationStatus, at: Timestamp, value: Option<&str>) -> Result<
 /// A person's name and role.
 pub(crate) fn actor(row: &mut Columns<'_>) -> Result<Option<Actor>, Fault> {
     Ok(match (row.get::<Option<String>>()?, row.get::<Option<i64>>()?) {
-        (Some(name), Some(role)) => Some(Actor { name, role: Code::from_code(role)? }),
+        (Some(name), Some(role)) => Some(Actor::new(name, Code::from_code(role)?)),
         _ => None,
     })
 }

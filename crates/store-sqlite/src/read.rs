@@ -2,8 +2,8 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    IdempotencyKey, KeyKind, KeyRecord, Name, Promise, PromiseId, RunEvent, RunId, RunResult, StepStatus,
-    Timestamp, Version, WorkspaceId,
+    IdempotencyKey, KeyKind, KeyRecord, Name, Promise, PromiseId, RunEvent, RunId, RunResult, StepId,
+    StepStatus, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{RunLog, RunView, StoredKey};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -79,7 +79,10 @@ pub(crate) fn find_log(
     promises.extend(rows::collect(list.query(of_run)?, promises::promise)?);
     let mut list = connection.prepare_cached(include_str!("../sql/list_signals_of_run.sql"))?;
     let signals = rows::collect(list.query(of_run)?, rows::signal)?;
-    Ok(Some(RunLog { head, input, steps, promises, signals, children }))
+    let mut list = connection.prepare_cached(include_str!("../sql/list_reruns.sql"))?;
+    let found = list.query(params![workspace.0, bytes(run), head.generation.get()])?;
+    let attempts_before = rows::collect(found, |mut row| Ok((StepId::from_stored(row.text()?), row.get()?)))?;
+    Ok(Some(RunLog { head, input, steps, promises, signals, children, attempts_before }))
 }
 
 fn find_result(

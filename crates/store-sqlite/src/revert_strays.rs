@@ -70,6 +70,7 @@ impl Verb for RevertRows {
                 at: session.now,
                 by: None,
                 what: Noted::StrayReverted { status: claim.revert_to.to_string() },
+                evidence: None,
             });
         }
         insert_entity_notes(session, &notes)?;

@@ -42,6 +42,7 @@ impl Verb for SteerRun {
         session.write_head(workspace, &steered.head)?;
         session.insert_event(workspace, self.run, &steered.event)?;
         insert_notes(session, self.note.as_slice())?;
+        insert_notes(session, &steered.notes)?;
         if let Some(result) = &steered.result {
             insert_result(session, workspace, self.run, result)?;
             announce_ending(session, &steered.head, &self.announce)?;

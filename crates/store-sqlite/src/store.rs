@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{
     Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    Timestamp, Version, WorkspaceId,
+    TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
     AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
@@ -35,7 +35,7 @@ use crate::options::SqliteOptions;
 use crate::readers::Readers;
 use crate::writer::Writer;
 use crate::writer_thread::{self, Message, Pen};
-use crate::{list_doubts, list_notes, list_posts, list_runs, read};
+use crate::{journal, list_doubts, list_notes, list_posts, list_runs, read};
 
 /// Keeps everything in one SQLite file.
 #[derive(Debug)]
@@ -321,6 +321,11 @@ impl Store for SqliteStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.readers.read(move |connection| list_notes::list_notes(connection, &request)).await
+    }
+
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        let workspace = workspace.cloned();
+        self.readers.read(move |connection| journal::count_tallies(connection, workspace.as_ref())).await
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {

@@ -133,16 +133,30 @@ impl Report {
         write("postgres.log", &self.database_log)?;
         let calls: Vec<String> = self.evidence.calls.iter().map(|call| call.tell()).collect();
         write("provider.txt", &calls.join("\n"))?;
-        let mut told = Vec::new();
-        for violation in &self.violations {
-            let Some(op) = violation.op.as_deref().filter(|op| !op.is_empty()) else { continue };
-            if told.len() >= MAX_STORIES || told.contains(&op) {
-                continue;
-            }
-            told.push(op);
+        for op in self.list_told() {
             write(&format!("story-{op}.txt"), &self.story(op))?;
         }
         Ok(())
+    }
+
+    /// The operations whose stories are told: of each check in turn, so that one with many violations leaves room for the others.
+    fn list_told(&self) -> Vec<&str> {
+        let mut rank: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut ranked: Vec<(usize, &str)> = Vec::new();
+        for violation in &self.violations {
+            let Some(op) = violation.op.as_deref().filter(|op| !op.is_empty()) else { continue };
+            let place = rank.entry(violation.check).or_default();
+            ranked.push((*place, op));
+            *place += 1;
+        }
+        ranked.sort_by_key(|(place, _)| *place);
+        let mut told = Vec::new();
+        for (_, op) in ranked {
+            if told.len() < MAX_STORIES && !told.contains(&op) {
+                told.push(op);
+            }
+        }
+        told
     }
 
     /// Everything that is known of one business operation.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::documents;
 use crate::http::{self, Answer, Request};
-use crate::limits::{CLIENT_PAUSE, CLIENT_TIMEOUT, REQUEST_HELD};
+use crate::limits::{CLIENT_PAUSE, CLIENT_TIMEOUT, REQUEST_HELD, START_WITHIN};
 use crate::nodes::{Node, NodeOptions};
 use crate::provider::Provider;
 use crate::proxy::Link;
@@ -145,6 +145,26 @@ impl World {
         let source = Request::post("/api/v1/webhook-sources", &documents::source());
         expect_success(&self.send(0, &source).await?)?;
         self.source = format!("/api/v1/webhooks/storm/{}", documents::SOURCE);
+        self.until_source_is_known().await
+    }
+
+    /// A new source is known on other nodes after about a second, and strangers are told nothing. So wait until each node believes us.
+    async fn until_source_is_known(&self) -> Result<()> {
+        for node in 0..self.nodes.len() {
+            let event = format!("evt-hello-{node}");
+            let body = json!({ "type": "hello" });
+            let is_known = async || {
+                let hello = webhook::signed(&self.source, &self.webhook_secret, &event, &body);
+                self.send(node, &hello).await.is_ok_and(|answer| answer.is_success())
+            };
+            while !is_known().await {
+                ensure!(
+                    self.began_at.elapsed() < START_WITHIN * 2,
+                    "node {node} does not know the webhook source"
+                );
+                tokio::time::sleep(CLIENT_PAUSE).await;
+            }
+        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use hapax::{Actor, Ctx, EngineOptions, Failure, Hapax, RetryPolicy, Role as Rank, WorkspaceId};
 use hapax_api::Role;
-use hapax_documents::{Hands, Secrets};
+use hapax_documents::{Hands, Secret, Secrets};
 use hapax_outgoing::{Outgoing, Rules};
 use hapax_server::directory::NewCredential;
 use hapax_server::drain::{Drain, drain};
@@ -35,9 +35,9 @@ struct Safe;
 
 #[async_trait]
 impl Secrets for Safe {
-    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure> {
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
         match (workspace.as_str(), name) {
-            (WORKSPACE, "stripe-webhook") => Ok(SECRET.to_owned()),
+            (WORKSPACE, "stripe-webhook") => Ok(SECRET.to_owned().into()),
             _ => Err(Failure::permanent(format!("there is no secret {name:?}"))),
         }
     }
@@ -151,7 +151,7 @@ fn register_order(hapax: &Hapax, stripe: String, shipped: Shipped) -> Result<()>
 
 async fn admin_key(server: &Server) -> Result<String> {
     let workspace = WorkspaceId::new(WORKSPACE)?;
-    let by = Actor { name: "example".into(), role: Rank::Manager };
+    let by = Actor::new("example", Rank::Manager);
     server.directory().ensure_workspace(&workspace, None, by.clone()).await?;
     let new = NewCredential { name: "example".into(), role: Role::Admin, requester: None, lives_for: None };
     Ok(server.directory().create_credential(&workspace, new, by).await?.1.reveal().to_owned())

@@ -111,7 +111,7 @@ async fn in_store(options: &Options, store: &StoreOptions) -> Result<()> {
     let ruling = Ruling {
         resolution,
         by: options.person.actor(),
-        seconded_by: second.map(|name| Actor { name, role: Role::Operator }),
+        seconded_by: second.map(|name| Actor::new(name, Role::Operator)),
         reason: options.person.reason.clone(),
     };
     let doubt = DoubtRef {

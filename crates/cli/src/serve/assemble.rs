@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::secrets::NamedSecrets;
 use super::settings::Settings;
 use super::ways_out::ways_out;
+use crate::limits::ABANDON_WITHIN;
 
 /// A server, and the engine under it, which lives as long as this does.
 pub(crate) struct Assembly {
@@ -46,6 +47,12 @@ pub(crate) async fn assemble(
         entity_tables: settings.entity_tables.clone(),
     };
     engine.register_action("echo", |call: StepCall| async move { Answer::done(call.input::<Value>()?) })?;
-    let server = Server::launch((*engine).clone(), hands, options).await?;
-    Ok(Assembly { server, engine })
+    match Server::launch((*engine).clone(), hands, options).await {
+        Ok(server) => Ok(Assembly { server, engine }),
+        Err(error) => {
+            // It may be tried again, with another engine; this one must drive nothing until then.
+            let _ = tokio::time::timeout(ABANDON_WITHIN, engine.close()).await;
+            Err(error.into())
+        }
+    }
 }

@@ -9,10 +9,21 @@ use tokio::net::{TcpListener, TcpSocket};
 use super::settings::Settings;
 use crate::limits::LISTEN_BACKLOG;
 
-/// Addresses that are ours; nobody is answered there yet.
+/// Addresses that are ours; nobody is answered there before they are listened on.
 pub(crate) struct Bound {
-    main: (SocketAddr, TcpSocket),
-    metrics: Option<(SocketAddr, TcpSocket)>,
+    main: Place,
+    metrics: Option<Place>,
+}
+
+struct Place {
+    address: SocketAddr,
+    socket: Socket,
+}
+
+enum Socket {
+    Taken(TcpSocket),
+    /// Connections that nobody has accepted wait here, whoever accepts next.
+    Listening(std::net::TcpListener),
 }
 
 impl Bound {
@@ -24,26 +35,43 @@ impl Bound {
 
     /// With the port that was taken where any would do.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        let metrics = self.metrics.as_ref().map(|(address, _)| *address);
-        std::iter::once(self.main.0).chain(metrics).collect()
+        let metrics = self.metrics.as_ref().map(|place| place.address);
+        std::iter::once(self.main.address).chain(metrics).collect()
     }
 
-    /// Listens from now on: for requests, and for those who read metrics.
-    pub(crate) fn listen(self) -> Result<(TcpListener, Option<TcpListener>)> {
-        let listen = |(address, socket): (SocketAddr, TcpSocket)| {
-            socket.listen(LISTEN_BACKLOG).with_context(|| format!("{address} cannot be listened on"))
+    /// Listens from now on: for requests, and for those who read metrics. May be called again, once whoever listened before has stopped.
+    pub(crate) fn listen(self) -> Result<(Self, TcpListener, Option<TcpListener>)> {
+        let (main, listener) = self.main.listen()?;
+        let (metrics, for_metrics) = match self.metrics.map(Place::listen).transpose()? {
+            Some((place, listener)) => (Some(place), Some(listener)),
+            None => (None, None),
         };
-        Ok((listen(self.main)?, self.metrics.map(listen).transpose()?))
+        Ok((Bound { main, metrics }, listener, for_metrics))
     }
 }
 
-fn bind(wanted: SocketAddr) -> Result<(SocketAddr, TcpSocket)> {
+impl Place {
+    fn listen(self) -> Result<(Self, TcpListener)> {
+        let Place { address, socket } = self;
+        let listening = || {
+            let socket = match socket {
+                Socket::Taken(socket) => socket.listen(LISTEN_BACKLOG)?.into_std()?,
+                Socket::Listening(socket) => socket,
+            };
+            let listener = TcpListener::from_std(socket.try_clone()?)?;
+            Ok::<_, std::io::Error>((Place { address, socket: Socket::Listening(socket) }, listener))
+        };
+        listening().with_context(|| format!("{address} cannot be listened on"))
+    }
+}
+
+fn bind(wanted: SocketAddr) -> Result<Place> {
     let bound = || {
         let socket = if wanted.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // The connections of a server that ended a moment ago do not keep the next one from its address.
         socket.set_reuseaddr(true)?;
         socket.bind(wanted)?;
-        Ok::<_, std::io::Error>((socket.local_addr()?, socket))
+        Ok::<_, std::io::Error>(Place { address: socket.local_addr()?, socket: Socket::Taken(socket) })
     };
     bound().with_context(|| format!("{wanted} cannot be listened on"))
 }

@@ -62,9 +62,14 @@ fn render() -> String {
          2. the file `acme/bank-key` in `secrets-dir`;\n\
          3. the variable `HAPAX_SECRET__SHARED__BANK_KEY`;\n\
          4. the file `_shared/bank-key` in `secrets-dir`.\n\n\
-         What stands under `_shared` every workspace may use, and send wherever its documents say. Variables are for workspaces whose names are\n\
+         What stands under `_shared` every workspace may use. Variables are for workspaces whose names are\n\
          made of lower-case letters, digits and single hyphens, so that no two of them share one; others have files. A line end at the end of a file is\n\
          dropped. A file that others on the machine can read is warned about. `hapax dev` looks in `secrets/` in its folder; its workspace is `dev`.\n\n\
+         Bind a secret to its destinations, so that a document can send it nowhere else: put them into the file `acme/bank-key.destinations`, one on\n\
+         each line, or into the variable `HAPAX_DESTINATIONS_ACME__BANK_KEY`, with commas. A destination is `api.example.com`, `*.example.com` or\n\
+         `https://api.example.com:8443/v1`: https unless it says http, and paths below the given one. A step that would send the secret elsewhere fails with\n\
+         `secret_not_for_destination` before anything is sent. A secret without destinations goes wherever documents say, and `hapax serve` warns about it.\n\
+         Uploads that name secrets need the role admin, and the audit log lists the names.\n\n\
          ## Logs and traces\n\n\
          These are said by flag or in the environment only. [operations.md](operations.md#logs) tells what they are about.\n\n\
          | flag | environment | what it does |\n|---|---|---|\n",

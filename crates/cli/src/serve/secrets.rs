@@ -1,22 +1,28 @@
-//! Secrets that documents name: from the environment, or from a folder with one file for each. Each belongs to a workspace.
+//! Secrets that documents name: from the environment, or from a folder with one file for each. Each belongs to a workspace, and may be
+//! bound to the destinations it is sent to.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hapax::{Failure, WorkspaceId};
-use hapax_documents::Secrets;
+use hapax_documents::{Destination, Secret, Secrets, UNKNOWN_SECRET, parse_destinations};
 
 use crate::api_key::is_open_to_others;
 use crate::bounded_file;
-use crate::limits::{MAX_SECRET_BYTES, MAX_SECRET_WARNINGS};
+use crate::limits::{MAX_SECRET_BYTES, MAX_SECRET_WARNINGS, MAX_SHOWN_SECRETS};
 use crate::output::say;
 
 /// What stands in the place of a workspace for secrets that all of them may use.
 const SHARED: &str = "_shared";
+/// How the file with the destinations of a secret ends.
+const DESTINATIONS: &str = ".destinations";
+/// What the variables of secrets and of their destinations begin with.
+const SECRET: &str = "HAPAX_SECRET_";
+const DESTINATIONS_OF: &str = "HAPAX_DESTINATIONS_";
 
 /// `HAPAX_SECRET_<WORKSPACE>__<NAME>` in the environment, then `<folder>/<workspace>/<name>`; then the same for all workspaces.
 pub(super) struct NamedSecrets(Arc<Sources>);
@@ -29,6 +35,22 @@ struct Sources {
 }
 
 impl NamedSecrets {
+    /// Warns of secrets that the operator did not bind to destinations: whoever uploads documents can send them anywhere.
+    pub(super) fn warn_of_unbound(&self) {
+        let unbound = self.0.list_unbound(std::env::vars_os().map(|(name, _)| name));
+        if unbound.is_empty() {
+            return;
+        }
+        let shown: Vec<&str> = unbound.iter().map(String::as_str).take(MAX_SHOWN_SECRETS).collect();
+        let more = if unbound.len() > shown.len() { ", …" } else { "" };
+        say(&format!(
+            "hapax: warning: {} secret(s) can be sent to any host by whoever uploads documents: {}{more}; \
+             bind each to its hosts in NAME{DESTINATIONS} beside it, or in {DESTINATIONS_OF}WORKSPACE__NAME",
+            unbound.len(),
+            shown.join(", ")
+        ));
+    }
+
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self::within(folder, |name| std::env::var_os(name))
     }
@@ -40,7 +62,7 @@ impl NamedSecrets {
 
 #[async_trait]
 impl Secrets for NamedSecrets {
-    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure> {
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
         let (sources, workspace, name) = (self.0.clone(), workspace.to_string(), name.to_owned());
         // Files are read, and one of them may be on a network.
         let got = tokio::task::spawn_blocking(move || sources.get(&workspace, &name)).await;
@@ -49,49 +71,90 @@ impl Secrets for NamedSecrets {
 }
 
 impl Sources {
-    fn get(&self, workspace: &str, name: &str) -> Result<String, Failure> {
-        if !is_plain(name) {
+    fn get(&self, workspace: &str, name: &str) -> Result<Secret, Failure> {
+        if !is_plain(name) || name.ends_with(DESTINATIONS) {
             return Err(Failure::permanent("the name of a secret is made of letters, digits, - and _")
-                .with_code("unknown_secret"));
+                .with_code(UNKNOWN_SECRET));
         }
         // A workspace of this name would own what all may use.
         let own = Some(workspace).filter(|workspace| *workspace != SHARED && is_plain(workspace));
         for owner in own.into_iter().chain([SHARED]) {
-            if let Some(secret) = self.find(owner, name)? {
-                return Ok(secret);
+            if let Some(value) = self.find(owner, name)? {
+                let secret = Secret::from(value);
+                return Ok(match self.find_destinations(owner, name)? {
+                    Some(destinations) => secret.bound_to(destinations),
+                    None => secret,
+                });
             }
         }
         // It may be put there a moment later, so the step is tried again.
-        let offered = match own.and_then(|own| variable(own, name)) {
+        let offered = match own.and_then(|own| variable(SECRET, own, name)) {
             Some(variable) => format!("set {variable}, or put it into"),
             None => "put it into".to_owned(),
         };
         Err(Failure::retryable(format!(
             "the workspace {workspace} has no secret {name:?}: {offered} {workspace}/{name} in the folder of secrets"
         ))
-        .with_code("unknown_secret"))
+        .with_code(UNKNOWN_SECRET))
     }
 
     fn find(&self, owner: &str, name: &str) -> Result<Option<String>, Failure> {
         // Whoever put it there may mend it, so the step is tried again.
         let unusable = |why: &str| Failure::retryable(format!("the secret {name:?} of {owner} {why}"));
-        if let Some(secret) = variable(owner, name).and_then(|variable| (self.environment)(&variable)) {
+        if let Some(secret) = variable(SECRET, owner, name).and_then(|variable| (self.environment)(&variable))
+        {
             return secret.into_string().map(Some).map_err(|_| unusable("is not UTF-8"));
         }
-        let Some(folder) = &self.folder else { return Ok(None) };
-        let path = folder.join(owner).join(name);
-        let is_absent =
-            |error: &io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
-        if std::fs::metadata(&path).is_err_and(|error| is_absent(&error)) {
+        let Some(path) = self.folder.as_ref().map(|folder| folder.join(owner).join(name)) else {
             return Ok(None);
-        }
-        let text = bounded_file::read_text(&path, MAX_SECRET_BYTES)
-            .map_err(|error| unusable(&format!("cannot be used: {}", error.root_cause())))?;
+        };
+        let Some(text) = read_if_there(&path).map_err(|why| unusable(&why))? else { return Ok(None) };
         if is_open_to_others(&path) {
             self.warn(path);
         }
         // Editors end files with a line end, which is never meant.
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+    }
+
+    /// Where the secret may be sent, if the operator says so. A list that cannot be read binds the secret to nothing: it is not sent.
+    fn find_destinations(&self, owner: &str, name: &str) -> Result<Option<Vec<Destination>>, Failure> {
+        let unusable = |why: String| {
+            let text = format!("the destinations of the secret {name:?} of {owner} cannot be used: {why}");
+            Failure::retryable(text).with_code("bad_destinations")
+        };
+        let read = |text: String| parse_destinations(&text).map_err(|bad| unusable(bad.to_string()));
+        let said = variable(DESTINATIONS_OF, owner, name).and_then(|variable| (self.environment)(&variable));
+        if let Some(said) = said {
+            let said = said.into_string().map_err(|_| unusable("they are not UTF-8".into()))?;
+            return read(said).map(Some);
+        }
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let path = folder.join(owner).join(format!("{name}{DESTINATIONS}"));
+        read_if_there(&path).map_err(unusable)?.map(read).transpose()
+    }
+
+    /// Secrets that a document may send anywhere, as `<workspace>/<name>` or by their variable; at most `MAX_SECRET_WARNINGS`.
+    fn list_unbound(&self, variables: impl Iterator<Item = OsString>) -> Vec<String> {
+        let mut unbound = BTreeSet::new();
+        for owner in self.folder.iter().flat_map(|folder| entries(folder)) {
+            let names = entries(&owner).into_iter().filter(|path| path.is_file());
+            for path in names.take(MAX_SECRET_WARNINGS) {
+                let (Some(owner), Some(name)) = (name_of(&owner), name_of(&path)) else { continue };
+                let is_secret = is_plain(name) && !name.ends_with(DESTINATIONS);
+                if is_secret && matches!(self.find_destinations(owner, name), Ok(None)) {
+                    unbound.insert(format!("{owner}/{name}"));
+                }
+            }
+        }
+        for variable in variables.filter_map(|variable| variable.into_string().ok()) {
+            let Some(rest) = variable.strip_prefix(SECRET).filter(|rest| rest.contains("__")) else {
+                continue;
+            };
+            if (self.environment)(&format!("{DESTINATIONS_OF}{rest}")).is_none() {
+                unbound.insert(variable);
+            }
+        }
+        unbound.into_iter().take(MAX_SECRET_WARNINGS).collect()
     }
 
     /// Once for each file, however often it is read.
@@ -107,6 +170,27 @@ impl Sources {
     }
 }
 
+/// The text of a file, unless there is none.
+fn read_if_there(path: &Path) -> Result<Option<String>, String> {
+    let is_absent =
+        |error: &io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+    if std::fs::metadata(path).is_err_and(|error| is_absent(&error)) {
+        return Ok(None);
+    }
+    let text = bounded_file::read_text(path, MAX_SECRET_BYTES);
+    text.map(Some).map_err(|error| format!("cannot be used: {}", error.root_cause()))
+}
+
+/// What is in a folder; nothing if it cannot be read.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).take(MAX_SECRET_WARNINGS).collect()
+}
+
+fn name_of(path: &Path) -> Option<&str> {
+    path.file_name().and_then(|name| name.to_str())
+}
+
 /// A name of one file or folder, and no way out of where it is looked for.
 fn is_plain(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -114,19 +198,18 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// The variable of a secret; none for a workspace that might have to share it with another of nearly the same name.
-fn variable(owner: &str, name: &str) -> Option<String> {
+fn variable(prefix: &str, owner: &str, name: &str) -> Option<String> {
     let is_kept_apart = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
     };
     let spelled = |text: &str| text.to_ascii_uppercase().replace(['-', '.'], "_");
     (owner == SHARED || owner.split('-').all(is_kept_apart))
-        .then(|| format!("HAPAX_SECRET_{}__{}", spelled(owner), spelled(name)))
+        .then(|| format!("{prefix}{}__{}", spelled(owner), spelled(name)))
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
 
     use super::*;
 
@@ -138,7 +221,39 @@ mod tests {
     }
 
     async fn get(secrets: &NamedSecrets, workspace: &str, name: &str) -> Result<String, Failure> {
-        secrets.get_secret(&WorkspaceId::new(workspace).unwrap(), name).await
+        secrets.get_secret(&WorkspaceId::new(workspace).unwrap(), name).await.map(Secret::into_value)
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_bound_to_what_stands_beside_it_and_unbound_ones_are_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("acme/bank", "s3cret"),
+            ("acme/bank.destinations", "https://bank.example/v1\n"),
+            ("acme/mail", "s3cret"),
+            ("acme/broken", "s3cret"),
+            ("acme/broken.destinations", "ftp://x"),
+            ("_shared/mail", "s3cret"),
+            ("_shared/mail.destinations", "mail.example"),
+        ] {
+            put(folder.path(), name, text);
+        }
+        let secrets = NamedSecrets::within(Some(folder.path().to_owned()), |name| match name {
+            "HAPAX_SECRET_ACME__TAX" | "HAPAX_SECRET_ACME__FEE" => Some("s3cret".into()),
+            "HAPAX_DESTINATIONS_ACME__TAX" => Some("tax.example, https://fee.example/".into()),
+            _ => None,
+        });
+        let acme = WorkspaceId::new("acme").unwrap();
+        let is_bound =
+            async |name: &str| secrets.get_secret(&acme, name).await.map(|secret| secret.is_bound());
+        assert_eq!(is_bound("bank").await, Ok(true));
+        assert_eq!(is_bound("mail").await, Ok(false), "what is bound is the secret of all, and not its own");
+        assert_eq!(is_bound("tax").await, Ok(true));
+        assert_eq!(is_bound("broken").await.unwrap_err().code(), Some("bad_destinations"));
+        assert_eq!(is_bound("bank.destinations").await.unwrap_err().code(), Some("unknown_secret"));
+        let variables = ["HAPAX_SECRET_ACME__TAX", "HAPAX_SECRET_ACME__FEE", "HAPAX_SECRETS_DIR", "PATH"];
+        let unbound = secrets.0.list_unbound(variables.iter().map(OsString::from));
+        assert_eq!(unbound, ["HAPAX_SECRET_ACME__FEE", "acme/mail"]);
     }
 
     /// RELIABILITY, tenancy: no workspace is given what another calls by the same name, nor what lies about in the folder.

@@ -12,7 +12,10 @@ use hapax::EngineOptions;
 use hapax::model::{Name, TableRef, WorkspaceId};
 use hapax_documents::Span;
 use hapax_outgoing::{Place, Rules};
+use hapax_server::body_budget::BodyBudget;
 use hapax_server::http_idempotency::Policy;
+use hapax_server::http_idempotency::limits::{MAX_HOLD, MIN_HOLD};
+use hapax_server::limits::{MAX_BODY_BYTES_IN_MEMORY, MIN_BODY_BYTES_IN_MEMORY};
 use hapax_server::listen::ListenOptions;
 use hapax_server::proxies::Proxies;
 use hapax_server::sealing::SealingKey;
@@ -100,7 +103,7 @@ pub(crate) struct ServeOptions {
     /// Delete ended runs this long after their end, and operations on entities that a newer one of their step took the place of; kept for ever if absent. Keys of runs stay.
     #[arg(long, value_name = "SPAN", env = "HAPAX_KEEP_RUNS")]
     pub(crate) keep_runs: Option<String>,
-    /// How long a lease on a run lasts without renewal [default: 30s].
+    /// How long a lease on a run, or the hold on a request under a key, lasts without renewal: what a node that died was working on is taken up after this [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_LEASE")]
     pub(crate) lease: Option<String>,
     /// How many runs to drive at once [default: 10000].
@@ -109,6 +112,9 @@ pub(crate) struct ServeOptions {
     /// Most connections at once [default: 4096].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<usize>,
+    /// Most megabytes of request bodies in memory at once, a quarter of it for one address and half of it for one workspace; beyond it requests are answered with 503 [default: 128].
+    #[arg(long, value_name = "MEGABYTES", env = "HAPAX_BODY_MEMORY")]
+    pub(crate) body_memory: Option<usize>,
     /// Most requests of one credential in a second, with as many at once; more are answered with 429. No limit if absent.
     #[arg(long, value_name = "COUNT", env = "HAPAX_REQUESTS_PER_SECOND")]
     pub(crate) requests_per_second: Option<u32>,
@@ -127,7 +133,10 @@ pub(crate) struct ServeOptions {
     /// Tables of the database that entity workflows may use, each for one workspace: WORKSPACE:TABLE; separated by commas. None if absent.
     #[arg(long, value_name = "TABLES", env = "HAPAX_ENTITY_TABLES", value_delimiter = ',')]
     pub(crate) entity_tables: Option<Vec<String>>,
-    /// How long requests and runs in flight may take to end when the server stops [default: 30s].
+    /// Write the key of the first start into this file, for its owner alone, instead of printing it.
+    #[arg(long, value_name = "FILE", env = "HAPAX_KEY_FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// How long everything in flight, requests and runs together, may take to end when the server stops [default: 30s].
     #[arg(long, value_name = "SPAN", env = "HAPAX_DRAIN")]
     pub(crate) drain: Option<String>,
 }
@@ -170,9 +179,12 @@ pub(crate) struct Settings {
     pub(crate) entity_tables: EntityTables,
     pub(crate) engine: EngineOptions,
     pub(crate) max_connections: Option<usize>,
+    /// In bytes.
+    pub(crate) body_memory: usize,
     pub(crate) requests_per_second: Option<NonZeroU32>,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) drain: Duration,
+    pub(crate) key_file: Option<PathBuf>,
     pub(crate) is_dev: bool,
 }
 
@@ -246,8 +258,19 @@ impl Settings {
             ..defaults
         };
         engine.check()?;
+        // What a node that died was working on is taken over when its runs are.
+        let keys = Policy { hold_for: engine.lease_for.clamp(MIN_HOLD, MAX_HOLD), ..keys };
         let max_connections = said.max_connections.or(file.max_connections);
         ensure!(max_connections != Some(0), "max-connections is 0, so nobody could ever ask");
+        let body_memory = match said.body_memory.or(file.body_memory) {
+            Some(megabytes) => megabytes.saturating_mul(1024 * 1024),
+            None => MAX_BODY_BYTES_IN_MEMORY,
+        };
+        ensure!(
+            body_memory >= MIN_BODY_BYTES_IN_MEMORY,
+            "body-memory: a quarter of it must hold the largest body twice; give it {} at least",
+            MIN_BODY_BYTES_IN_MEMORY.div_ceil(1024 * 1024)
+        );
         let behind_proxy = said.behind_proxy.or(file.behind_proxy).unwrap_or(false);
         let proxies = match said.trusted_proxies.or(file.trusted_proxies) {
             Some(networks) => Proxies::within(&networks).context("trusted-proxies")?,
@@ -274,9 +297,11 @@ impl Settings {
             entity_tables: entity_tables(&said.entity_tables.or(file.entity_tables).unwrap_or_default())?,
             engine,
             max_connections,
+            body_memory,
             requests_per_second: requests_per_second.flatten(),
             metrics_listen,
             drain: span("drain", said.drain.or(file.drain))?.unwrap_or(Duration::from_secs(30)),
+            key_file: said.key_file.or(file.key_file),
             is_dev: false,
         })
     }
@@ -299,6 +324,7 @@ impl Settings {
             max_connections: self.max_connections.unwrap_or(defaults.max_connections),
             drain_timeout: self.drain,
             proxies: Arc::new(self.proxies.clone()),
+            body_budget: Arc::new(BodyBudget::new(self.body_memory)),
             ..defaults
         }
     }
@@ -392,6 +418,20 @@ mod tests {
 
     fn gathered(said: ServeOptions) -> Result<Settings> {
         Settings::gather(said)
+    }
+
+    /// Issue 17 B14: requests under a key were held for a minute by a node that had died, whatever the lease.
+    #[test]
+    fn what_a_dead_node_worked_on_is_taken_over_when_its_runs_are() {
+        let hold = |lease: Option<&str>| {
+            gathered(ServeOptions { lease: lease.map(Into::into), ..ServeOptions::default() })
+                .unwrap()
+                .keys
+                .hold_for
+        };
+        assert_eq!(hold(None), EngineOptions::default().lease_for);
+        assert_eq!(hold(Some("5s")), Duration::from_secs(5));
+        assert_eq!(hold(Some("2h")), MAX_HOLD);
     }
 
     fn with_file(text: &str, said: ServeOptions) -> Result<Settings> {

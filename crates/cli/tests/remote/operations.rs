@@ -55,6 +55,7 @@ async fn vanish(server: &TestServer, id: &str, end: OperationEnd) -> String {
         at,
         by: None,
         what: Noted::Held { attempt: 1, last_heard_at: at.to_string() },
+        evidence: None,
     };
     let finish = FinishOperation {
         workspace,

@@ -129,10 +129,10 @@ async fn a_doubt_is_decided_through_the_server_and_on_record() {
     );
     assert_eq!(server.hapax(&["ledger", "--run", &run]).await.ok().out, ledger.out);
     let table = server.hapax(&["ledger", "-o", "table"]).await.ok().out;
-    assert!(table.contains("duplicates") && table.contains(&format!("{run}:wire")), "{table}");
+    assert!(table.contains("may have happened twice") && table.contains(&format!("{run}:wire")), "{table}");
     let counts = server.hapax(&["ledger", "--summary", "--json"]).await.ok().json();
     assert_eq!(
-        (&counts["claimed"]["effects"], &counts["claimed"]["duplicates"]),
+        (&counts["claimed"]["effects"], &counts["claimed"]["happenedTwice"]),
         (&json!(1), &json!(0)),
         "{counts}"
     );

@@ -124,7 +124,7 @@ impl TestServer {
 
     pub async fn key(&self, workspace: &str, role: Role) -> String {
         let workspace = WorkspaceId::new(workspace).unwrap();
-        let by = Actor { name: "test".into(), role: Rank::Manager };
+        let by = Actor::new("test", Rank::Manager);
         let directory = self.server.directory();
         directory.ensure_workspace(&workspace, None, by.clone()).await.unwrap();
         let new = NewCredential { name: role.as_str().into(), role, requester: None, lives_for: None };

@@ -125,6 +125,18 @@ impl Dev {
         serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
     }
 
+    /// Sends JSON to a path of the API with the key, and reads the JSON that comes back.
+    pub fn post(&self, path: &str, body: &str) -> Value {
+        self.call(path, &format!("-H 'Content-Type: application/json' -d '{body}'"))
+    }
+
+    /// Megabytes of memory that the process has now.
+    pub fn resident_megabytes(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is in there");
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() / 1024
+    }
+
     /// Creates a run of the sample.
     pub fn create_run(&self, key: &str, delay_ms: u64) -> Value {
         let definition = self.told("sampleDefinition");

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hapax_engine::limits::MAX_ATTEMPTS;
+use hapax_engine::limits::{MAX_ATTEMPTS, MAX_NAME_CHARS};
 use hapax_engine::model::{EffectClass, OnDoubt, OnExhausted};
 
 use super::{Decoder, Fields, Place};
 use crate::fields;
-use crate::limits::{MAX_HEADERS, MAX_HTTP_TIMEOUT};
-use crate::model::{Effect, Probe, Request, Retry, Status, Undo};
+use crate::hands::FENCE_HEADER;
+use crate::limits::{MAX_HEADERS, MAX_HOSTS, MAX_HTTP_TIMEOUT, MAX_KEPT_RESPONSE_CHARS};
+use crate::model::{Effect, HostFromData, KeepResponse, Probe, Request, Retry, Status, Undo};
 use crate::node::Kind;
 use crate::problem::{below, excerpt};
 use crate::span::Span;
-use crate::template::Template;
+use crate::template::{Template, has_dot_segment};
 
 /// Headers that are for the caller to set.
 const CALLERS_OWN: &[&str] = &[
@@ -56,6 +57,15 @@ impl Decoder<'_> {
             let message = "it is not idempotent, and nothing keeps it from happening twice; add \"effect\": \"claimed\"";
             self.error(place, "unprotected_effect", message);
         }
+        let place = fields.take("rejectsStaleFences");
+        let rejects_stale_fences = self.flag(place.clone());
+        if let Some(place) = &place
+            && rejects_stale_fences
+            && !is_claimed
+        {
+            let message = "only a claimed effect waits for earlier holders; add \"effect\": \"claimed\", or leave this out";
+            self.error(place, "not_claimed", message);
+        }
         let retry = fields.take("retry").map(|place| self.retry(&place));
         let endings = [("fail", OnExhausted::Fail), ("pause", OnExhausted::Pause)];
         let place = fields.take("onExhausted");
@@ -75,6 +85,7 @@ impl Decoder<'_> {
             class,
             on_doubt,
             non_idempotent,
+            rejects_stale_fences,
             retry: transpose(retry)?,
             on_exhausted,
             timeout,
@@ -145,8 +156,19 @@ impl Decoder<'_> {
             }
             Some(text.to_string())
         });
-        let url = self.need(fields, "url").and_then(|place| self.url(&place, more));
+        let from_data = fields.take("hostFromData");
+        let host_from_data = from_data.clone().map(|place| self.host_from_data(&place));
+        let allows_hosts = host_from_data.is_some();
+        let url = self.need(fields, "url").and_then(|place| self.url(&place, more, allows_hosts));
         let headers = fields.take("headers").map(|place| self.headers(&place, more));
+        let sends_secrets =
+            headers.iter().flatten().flat_map(BTreeMap::values).any(|value| !value.secrets().is_empty());
+        if let (Some(place), Some(Some(HostFromData::Any)), true) =
+            (&from_data, &host_from_data, sends_secrets)
+        {
+            let message = "data would choose where a secret goes; list the hosts: [\"api.example.com\", \"*.example.com\"]";
+            self.error(place, "secret_to_any_host", message);
+        }
         let body = fields.take("body");
         if let Some(body) = &body {
             self.look_for_secrets(body);
@@ -162,25 +184,73 @@ impl Decoder<'_> {
         });
         let success = fields.take("success").map(|place| self.statuses(&place));
         let retryable = fields.take("retryable").map(|place| self.statuses(&place));
+        let keep_response = fields.take("keepResponse").and_then(|place| self.keep_response(&place));
         let (success, retryable) = (transpose(success)?, transpose(retryable)?);
+        let host_from_data = transpose(host_from_data)?;
         Some(Request {
             method: method?,
             url: url?,
+            host_from_data,
             headers: headers.unwrap_or(Some(BTreeMap::new()))?,
             body,
             key_header,
             success,
             retryable,
+            keep_response,
         })
     }
 
-    fn url(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<Template> {
+    /// `true`, or the hosts that data may choose.
+    fn host_from_data(&mut self, place: &Place<'_>) -> Option<HostFromData> {
+        if let Kind::Bool(allowed) = &place.node.kind {
+            if !allowed {
+                let message = "leave it out, or say true or which hosts data may choose";
+                self.error(place, "unknown_value", message);
+            }
+            return allowed.then_some(HostFromData::Any);
+        }
+        let items = self.list(place)?;
+        if items.is_empty() || items.len() > MAX_HOSTS {
+            self.error(place, "out_of_range", format!("it lists 1 to {MAX_HOSTS} hosts"));
+            return None;
+        }
+        let hosts: Vec<Option<String>> = items.iter().map(|item| self.host(item)).collect();
+        hosts.into_iter().collect::<Option<_>>().map(HostFromData::Listed)
+    }
+
+    fn host(&mut self, place: &Place<'_>) -> Option<String> {
+        let host = self.text(place)?.to_ascii_lowercase();
+        let plain = host.strip_prefix("*.").unwrap_or(&host);
+        let is_plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'[' | b']' | b':');
+        if plain.is_empty() || !plain.bytes().all(is_plain) || host.len() > MAX_NAME_CHARS {
+            let message = "a host is a name without scheme, port and path, or \"*.\" and a domain";
+            self.error(place, "bad_host", message);
+            return None;
+        }
+        Some(host)
+    }
+
+    /// `false`, `true`, or how many characters.
+    fn keep_response(&mut self, place: &Place<'_>) -> Option<KeepResponse> {
+        match &place.node.kind {
+            Kind::Bool(true) => None,
+            Kind::Bool(false) => Some(KeepResponse(0)),
+            _ => {
+                let chars = self.number(place, 0, MAX_KEPT_RESPONSE_CHARS as u64)?;
+                usize::try_from(chars).ok().map(KeepResponse)
+            }
+        }
+    }
+
+    /// The URL. Unless `allows_hosts`, its scheme and host are fixed text, and what data gives comes after them.
+    fn url(&mut self, place: &Place<'_>, more: &[&'static str], allows_hosts: bool) -> Option<Template> {
         let text = self.text(place)?;
         let fixed = text.split("{{").next().unwrap_or_default();
         let rest = fixed.strip_prefix("https://").or_else(|| fixed.strip_prefix("http://"));
-        match rest {
-            // An expression decides, and what it gives is looked at then.
-            _ if fixed.is_empty() && !text.is_empty() => {}
+        let is_fixed = fixed.len() == text.len();
+        let host_from_data = match rest {
+            None if fixed.is_empty() && !is_fixed => true,
             None => {
                 self.error(place, "bad_url", "a URL begins with https:// or http://");
                 return None;
@@ -191,22 +261,41 @@ impl Decoder<'_> {
                     let message = "a URL holds no password; send a header with secret://name";
                     self.error(place, "inline_secret", message);
                 }
-                let is_fixed = fixed.len() == text.len();
-                if host.is_empty() && is_fixed {
+                if host.is_empty() && (is_fixed || host.len() < rest.len()) {
                     self.error(place, "bad_url", "the URL has no host");
                 }
-                // Of one that goes on with an expression the host is known once something else has ended it.
-                if (is_fixed || host.len() < rest.len())
+                // The host is known once something else has ended it.
+                let is_known = is_fixed || host.len() < rest.len();
+                if is_known
                     && let Some(Err(why)) = self.known.addresses.as_ref().map(|judge| judge.judge(fixed))
                 {
                     self.error(place, "address_not_allowed", format!("nothing may be sent there: {why}"));
                 }
+                !is_known
             }
+        };
+        if host_from_data && !allows_hosts {
+            let message = "data would choose the host; end the host with / before the first expression, or allow it: \
+                           \"hostFromData\": [\"api.example.com\"]";
+            self.error(place, "host_from_data", message);
+        }
+        if !host_from_data && allows_hosts {
+            self.warn(
+                place,
+                "host_is_fixed",
+                "no expression is in the host, so \"hostFromData\" does nothing",
+            );
         }
         if text.chars().any(|c| c.is_control()) {
             self.error(place, "bad_url", "a URL is one line without control characters");
         }
-        self.template(place, more)
+        let template = self.template(place, more)?;
+        let outline = template.outline("x");
+        if outline.contains('\\') || has_dot_segment(&outline) {
+            let message = "a URL holds no \\\\ and no path segment that is . or ..";
+            self.error(place, "bad_url", message);
+        }
+        Some(template)
     }
 
     fn headers(&mut self, place: &Place<'_>, more: &[&'static str]) -> Option<BTreeMap<String, Template>> {
@@ -222,6 +311,13 @@ impl Decoder<'_> {
             if name.eq_ignore_ascii_case(KEY_HEADER) {
                 let message = "the key of the effect is sent in this header; give \"keyHeader\" if it belongs in another";
                 self.error(&place, "reserved_header", message);
+            }
+            if name.eq_ignore_ascii_case(FENCE_HEADER) {
+                self.error(
+                    &place,
+                    "reserved_header",
+                    "the number of the holder is sent in this header; leave it out",
+                );
             }
             if headers.keys().any(|other: &String| other.eq_ignore_ascii_case(name)) {
                 self.error(&place, "duplicate_key", "the header is here twice");
@@ -290,6 +386,8 @@ impl Decoder<'_> {
         let request = self.request(&mut fields, &["key"]);
         let timeout = fields.take("timeout");
         let timeout = self.http_timeout(timeout);
+        let settle = fields.take("settle");
+        let settle = self.span(settle);
         let answer = &["key", "response"];
         let happened = self.need(&mut fields, "happened").and_then(|place| self.expression(&place, answer));
         let did_not = fields.take("didNotHappen").map(|place| self.expression(&place, answer));
@@ -297,7 +395,7 @@ impl Decoder<'_> {
         let output = self.maybe_template(output, answer);
         self.finish(fields, "a probe", &[fields::REQUEST, fields::PROBE]);
         let did_not_happen = transpose(did_not)?;
-        Some(Probe { request: request?, timeout, happened: happened?, did_not_happen, output })
+        Some(Probe { request: request?, timeout, settle, happened: happened?, did_not_happen, output })
     }
 
     fn undo(&mut self, place: &Place<'_>) -> Option<Undo> {

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use super::{ActionRequest, AfterEffect, EntityDocument, RunOf, StepAction, Validation};
 use crate::hands::{HttpAnswer, HttpCall, HttpFault, WorkspaceHands};
 use crate::limits::MAX_REJECTION_CHARS;
+use crate::run::excerpt::AnswerExcerpt;
 use crate::run::http::{failure_of, judge, prepare};
 use crate::scope::Scope;
 use crate::template::Template;
+use crate::turns::evaluate_fairly;
 
 /// What the expressions of a step see.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -97,12 +99,24 @@ impl EntityDocument {
         prepare(hands, &action.request, &call.scope(), key, action.timeout).await
     }
 
-    /// What the answer, or the lack of one, makes of the operation.
+    /// What the answer to `sent`, or the lack of one, makes of the operation.
     pub fn judge_http(
         &self,
         step: &str,
         requester: Option<&Name>,
         call: &EntityCall,
+        sent: &HttpCall,
+        answer: Result<HttpAnswer, HttpFault>,
+    ) -> OperationEnd {
+        self.judge_answer(step, requester, call, &sent.excerpt, answer)
+    }
+
+    fn judge_answer(
+        &self,
+        step: &str,
+        requester: Option<&Name>,
+        call: &EntityCall,
+        excerpt: &AnswerExcerpt,
         answer: Result<HttpAnswer, HttpFault>,
     ) -> OperationEnd {
         let action = match self.get_request(step, requester) {
@@ -114,12 +128,12 @@ impl EntityDocument {
         let in_doubt = declared.and_then(|field| field.find(requester)) != Some(&true);
         let answer = match answer {
             Ok(answer) => answer,
-            Err(fault) => return OperationEnd::Failed(failure_of(fault, in_doubt)),
+            Err(fault) => return OperationEnd::Failed(failure_of(fault, excerpt, in_doubt)),
         };
-        match judge(&action.request, &answer, in_doubt) {
+        match judge(&action.request, excerpt, &answer, in_doubt) {
             Ok(response) => read_done(action, call, response),
             Err(failure) if is_rejection(action, answer.status) => {
-                OperationEnd::Rejected(told_by_service(&answer, &failure))
+                OperationEnd::Rejected(told_by_service(excerpt, &answer, &failure))
             }
             Err(failure) => OperationEnd::Failed(failure),
         }
@@ -136,8 +150,10 @@ impl EntityDocument {
     ) -> OperationEnd {
         match self.plan_http(step, requester, call, key, hands).await {
             Ok(sent) => {
+                let excerpt = sent.excerpt.clone();
                 let answer = hands.send(sent).await;
-                self.judge_http(step, requester, call, answer)
+                let judge = || self.judge_answer(step, requester, call, &excerpt, answer.clone());
+                evaluate_fairly(hands.workspace(), judge).await
             }
             Err(failure) => OperationEnd::Failed(failure),
         }
@@ -179,7 +195,8 @@ impl EntityDocument {
         match self.get_after_effect(step, requester, ended)? {
             AfterEffect::Target(name) => Ok(PlannedAfterEffect::Target(name.clone())),
             AfterEffect::Workflow(run) => {
-                let input = input_of(run, &scope, payload.clone())?;
+                let plan = || input_of(run, &scope, payload.clone());
+                let input = evaluate_fairly(hands.workspace(), plan).await?;
                 Ok(PlannedAfterEffect::Workflow { workflow: run.workflow.clone(), input })
             }
             AfterEffect::Http(http) => {
@@ -188,19 +205,20 @@ impl EntityDocument {
         }
     }
 
-    /// Was the request of an after-effect taken? If not, the class of the failure says whether the outbox may try again; it may after
+    /// Was `sent`, the request of an after-effect, taken? If not, the class of the failure says whether the outbox may try again; it may after
     /// a broken answer, since the key makes it one effect.
     pub fn judge_after_effect(
         &self,
         step: &str,
         requester: Option<&Name>,
         ended: Ended,
+        sent: &HttpCall,
         answer: Result<HttpAnswer, HttpFault>,
     ) -> Result<(), Failure> {
         match self.get_after_effect(step, requester, ended)? {
             AfterEffect::Http(http) => match answer {
-                Ok(answer) => judge(&http.request, &answer, false).map(drop),
-                Err(fault) => Err(failure_of(fault, false)),
+                Ok(answer) => judge(&http.request, &sent.excerpt, &answer, false).map(drop),
+                Err(fault) => Err(failure_of(fault, &sent.excerpt, false)),
             },
             AfterEffect::Target(_) | AfterEffect::Workflow(_) => {
                 Err(not_here(step, "sends no request afterwards"))
@@ -292,7 +310,7 @@ fn is_rejection(action: &ActionRequest, status: u16) -> bool {
 }
 
 /// The reason in the words of the service, if it gives one as a problem (RFC 9457).
-fn told_by_service(answer: &HttpAnswer, failure: &Failure) -> Failure {
+fn told_by_service(excerpt: &AnswerExcerpt, answer: &HttpAnswer, failure: &Failure) -> Failure {
     let kind = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let is_problem = kind.is_some_and(|(_, kind)| kind.to_ascii_lowercase().contains("problem+json"));
     let problem: Value = match is_problem {
@@ -301,7 +319,7 @@ fn told_by_service(answer: &HttpAnswer, failure: &Failure) -> Failure {
     };
     let text = |field: &str| problem.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let message = text("detail").or_else(|| text("title")).unwrap_or(failure.message());
-    let message: String = message.chars().take(MAX_REJECTION_CHARS).collect();
+    let message: String = excerpt.clean(message, answer).chars().take(MAX_REJECTION_CHARS).collect();
     let code = text("code").filter(|code| Name::new("code", code).is_ok());
     Failure::permanent(message).with_code(code.or(failure.code()).unwrap_or("rejected"))
 }

@@ -23,11 +23,57 @@ pub(super) const MADE: &str = "@made";
 thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(0) };
     static SPENT: Cell<bool> = const { Cell::new(false) };
+    /// What all evaluations of one call of [`within_fuel`] may still burn together.
+    static TOGETHER: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// Did one of them need more than that?
+    static OVER: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Runs `evaluate`, whose expressions may burn `fuel` together, and tells whether that was enough. If not, an expression failed for it.
+pub(crate) fn within_fuel<T>(fuel: u64, evaluate: impl FnOnce() -> T) -> (T, bool) {
+    let _reset = Reset((TOGETHER.replace(fuel), OVER.replace(false)));
+    let value = evaluate();
+    (value, !OVER.get())
+}
+
+/// Puts back what was there before, also if an evaluation panics.
+struct Reset((u64, bool));
+
+impl Drop for Reset {
+    fn drop(&mut self) {
+        TOGETHER.set(self.0.0);
+        OVER.set(self.0.1);
+    }
+}
+
+/// Begins an evaluation: it may burn what one may, as far as there is so much left.
 pub(super) fn fill() {
-    LEFT.set(MAX_EXPRESSION_FUEL);
-    SPENT.set(false);
+    let left = MAX_EXPRESSION_FUEL.min(TOGETHER.get());
+    LEFT.set(left);
+    SPENT.set(left == 0);
+    OVER.set(OVER.get() || left == 0);
+}
+
+/// Ends an evaluation: what it burnt is no longer there for the next.
+pub(super) fn settle() {
+    let filled = MAX_EXPRESSION_FUEL.min(TOGETHER.get());
+    if SPENT.get() && filled < MAX_EXPRESSION_FUEL {
+        OVER.set(true);
+    }
+    let burnt = if SPENT.get() { filled } else { filled - LEFT.get() };
+    TOGETHER.set(TOGETHER.get().saturating_sub(burnt));
+}
+
+/// Pays for data that is made ready for an evaluation, out of what all of them have together. False if there is nothing left to pay with.
+pub(super) fn prepare(amount: u64) -> bool {
+    if TOGETHER.get() == u64::MAX {
+        return true;
+    }
+    match TOGETHER.get().checked_sub(amount) {
+        Some(left) => TOGETHER.set(left),
+        None => OVER.set(true),
+    }
+    !OVER.get()
 }
 
 pub(super) fn is_spent() -> bool {

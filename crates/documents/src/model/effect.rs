@@ -23,6 +23,9 @@ pub struct Effect {
     /// Does it happen anew each time it is run, whatever key it is given?
     #[serde(skip_serializing_if = "is_false")]
     pub non_idempotent: bool,
+    /// Does the provider reject requests of earlier holders, by the header `Hapax-Fence`?
+    #[serde(skip_serializing_if = "is_false")]
+    pub rejects_stale_fences: bool,
     /// How often it is tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
@@ -100,6 +103,9 @@ pub struct Request {
     pub method: String,
     /// Where to.
     pub url: Template,
+    /// Whether data may choose the host, and which hosts it may choose. Absent: the host is fixed text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_from_data: Option<HostFromData>,
     /// Headers; only here may `secret://name` stand.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Template>,
@@ -115,6 +121,54 @@ pub struct Request {
     /// Statuses after which to try again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retryable: Option<Vec<Status>>,
+    /// How much of an answer that is no success is kept in the failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_response: Option<KeepResponse>,
+}
+
+/// Which hosts data may choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostFromData {
+    /// Any that the rules for outgoing requests let through.
+    Any,
+    /// One of these: host names, or `*.` and a domain for all hosts below it.
+    Listed(Vec<String>),
+}
+
+impl HostFromData {
+    /// Whether data may choose `host`, which is in lower case.
+    pub fn allows(&self, host: &str) -> bool {
+        let is_meant = |listed: &String| match listed.strip_prefix('*') {
+            Some(domain) => host.len() > domain.len() && host.ends_with(domain),
+            None => host == listed,
+        };
+        match self {
+            HostFromData::Any => true,
+            HostFromData::Listed(hosts) => hosts.iter().any(is_meant),
+        }
+    }
+}
+
+impl Serialize for HostFromData {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            HostFromData::Any => serializer.serialize_bool(true),
+            HostFromData::Listed(hosts) => hosts.serialize(serializer),
+        }
+    }
+}
+
+/// How much of an answer is kept in the failure it leads to, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepResponse(pub usize);
+
+impl Serialize for KeepResponse {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            0 => serializer.serialize_bool(false),
+            chars => serializer.serialize_u64(chars as u64),
+        }
+    }
 }
 
 /// A status, or all of a class.
@@ -155,6 +209,9 @@ pub struct Probe {
     /// How long to wait for the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
+    /// How long after the doubt arose "did not happen" does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Span>,
     /// It happened if this holds.
     pub happened: Expression,
     /// It did not if this holds.

@@ -13,6 +13,7 @@ use crate::hands::{Hands, TaskCall};
 use crate::limits::HTTP_GRACE;
 use crate::model::{Effect, Step, Task, Undo};
 use crate::scope::Scope;
+use crate::turns::evaluate_fairly;
 
 impl<'a> Runner<'a> {
     pub(super) async fn task(self, step: &Step, task: &Task, scope: &Scope) -> Result<Value, Failure> {
@@ -21,12 +22,13 @@ impl<'a> Runner<'a> {
         let is_kept = is_kept(&task.effect);
         let code = |attempt: Attempt| async move {
             let input = match &task.input {
-                Some(input) => input.render(scope)?,
+                Some(input) => evaluate_fairly(self.ctx.workspace(), || input.render(scope)).await?,
                 None => json!({}),
             };
             let call = TaskCall::of(&task.task, input, &attempt);
             let result = hands.call_task(call).await?;
-            mapped(step, scope, [("result", result)], is_kept)
+            let results = [("result", result)];
+            evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_kept)).await
         };
         let mut taken = self.ctx.step(&name, code);
         if let Some(timeout) = task.effect.timeout {
@@ -49,11 +51,17 @@ impl<'a> Runner<'a> {
         taken = taken.retry(effect.policy());
         if effect.class == EffectClass::Claimed {
             taken = taken.claimed().on_doubt(effect.on_doubt);
+            if effect.rejects_stale_fences {
+                taken = taken.provider_rejects_stale_fences();
+            }
         }
         if let Some(probe) = effect.probe.as_deref() {
             taken =
                 taken.probe(move |key| async move { Ok::<_, Failure>(self.probe(probe, key, scope).await) });
             taken = taken.probe_timeout(span_of(probe.timeout) + HTTP_GRACE);
+            if let Some(settle) = probe.settle {
+                taken = taken.probe_settle(settle.get());
+            }
         }
         if effect.non_idempotent {
             taken = taken.non_idempotent();
@@ -88,14 +96,14 @@ pub(super) fn is_kept(effect: &Effect) -> bool {
 pub(super) fn mapped<const N: usize>(
     step: &Step,
     scope: &Scope,
-    results: [(&'static str, Value); N],
+    results: &[(&'static str, Value); N],
     is_kept: bool,
 ) -> Result<Value, Failure> {
     let Some(output) = &step.output else {
-        let [(_, first), ..] = &results[..] else { return Ok(Value::Null) };
+        let [(_, first), ..] = results.as_slice() else { return Ok(Value::Null) };
         return Ok(first.clone());
     };
-    let scope = results.into_iter().fold(scope.clone(), |scope, (name, value)| scope.with(name, value));
+    let scope = results.iter().fold(scope.clone(), |scope, (name, value)| scope.with(name, value.clone()));
     output.render(&scope).map_err(|failed| match is_kept {
         true => Failure::unknown(format!("it happened, and its answer could not be used: {}", failed.0))
             .with_code("expression_failed")
@@ -122,7 +130,7 @@ impl Undoing {
         match &*self.undo {
             Undo::Task { task, input, .. } => {
                 let input = match input {
-                    Some(input) => input.render(&scope)?,
+                    Some(input) => evaluate_fairly(&self.workspace, || input.render(&scope)).await?,
                     None => output,
                 };
                 let call = TaskCall::of(task, input, &attempt);

@@ -11,16 +11,15 @@ use serde_json::{Map, Value, json};
 
 use super::Runner;
 use super::effect::{is_kept, mapped};
-use crate::decode::KEY_HEADER;
+use super::excerpt::{AnswerExcerpt, NOT_KEPT};
+use crate::decode::{KEY_HEADER, is_telling};
 use crate::expression::Failed;
 use crate::hands::{HttpAnswer, HttpCall, HttpFault, WorkspaceHands};
-use crate::limits::{
-    DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES, MAX_URL_BYTES,
-};
+use crate::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES};
 use crate::model::{Http, Probe, Request, Status, Step};
-use crate::problem::excerpt;
 use crate::scope::Scope;
 use crate::span::Span;
+use crate::turns::evaluate_fairly;
 
 const SUCCESS: &[Status] = &[Status::Class(2)];
 /// After these the same request may go well. The key makes it one effect.
@@ -28,8 +27,6 @@ const RETRYABLE: &[Status] =
     &[Status::Exactly(408), Status::Exactly(425), Status::Exactly(429), Status::Class(5)];
 /// Of these it is certain that nothing was done; a provider that answers with another may have done it all the same.
 const CERTAINLY_NOT_DONE: &[Status] = &[Status::Exactly(425), Status::Exactly(429)];
-/// Headers of answers that are not for the history.
-const NOT_KEPT: &[&str] = &["set-cookie", "www-authenticate", "proxy-authenticate", "authorization"];
 
 impl Runner<'_> {
     pub(super) async fn http(self, step: &Step, http: &Http, scope: &Scope) -> Result<Value, Failure> {
@@ -41,7 +38,8 @@ impl Runner<'_> {
         let code = |attempt: Attempt| async move {
             let response = ask(hands, &http.request, scope, &attempt, timeout, is_kept).await?;
             let body = response.get("body").cloned().unwrap_or(Value::Null);
-            mapped(step, scope, [("result", body), ("response", response)], is_kept)
+            let results = [("result", body), ("response", response)];
+            evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_kept)).await
         };
         let taken = self.ctx.step(&name, code).timeout(span_of(timeout) + HTTP_GRACE);
         self.arranged(taken, step, &http.effect, scope).await
@@ -58,17 +56,20 @@ impl Runner<'_> {
         let Ok(answer) = self.own_hands().send(call).await else { return Probed::Unknown };
         let response = response_of(&answer);
         let scope = scope.with("response", response.clone());
-        if probe.happened.holds(&scope) == Ok(true) {
-            let output = match &probe.output {
-                Some(output) => output.render(&scope).ok(),
-                None => response.get("body").cloned(),
-            };
-            return output.map_or(Probed::Unknown, Probed::Happened);
-        }
-        match probe.did_not_happen.as_ref().map(|did_not| did_not.holds(&scope)) {
-            Some(Ok(true)) => Probed::DidNotHappen,
-            _ => Probed::Unknown,
-        }
+        let judge = || {
+            if probe.happened.holds(&scope) == Ok(true) {
+                let output = match &probe.output {
+                    Some(output) => output.render(&scope).ok(),
+                    None => response.get("body").cloned(),
+                };
+                return output.map_or(Probed::Unknown, Probed::Happened);
+            }
+            match probe.did_not_happen.as_ref().map(|did_not| did_not.holds(&scope)) {
+                Some(Ok(true)) => Probed::DidNotHappen,
+                _ => Probed::Unknown,
+            }
+        };
+        evaluate_fairly(self.ctx.workspace(), judge).await
     }
 }
 
@@ -86,33 +87,31 @@ pub(super) async fn ask(
     is_claimed: bool,
 ) -> Result<Value, Failure> {
     let call = prepare(hands, request, scope, attempt.idempotency_key(), timeout).await?;
+    let excerpt = call.excerpt.clone();
     match hands.send(call.held_by(attempt.hold().clone(), attempt.fence())).await {
-        Ok(answer) => judge(request, &answer, is_claimed),
-        Err(fault) => Err(failure_of(fault, is_claimed)),
+        Ok(answer) => judge(request, &excerpt, &answer, is_claimed),
+        Err(fault) => Err(failure_of(fault, &excerpt, is_claimed)),
     }
 }
 
 /// What the lack of an answer tells about the effect.
-pub(crate) fn failure_of(fault: HttpFault, is_claimed: bool) -> Failure {
+pub(crate) fn failure_of(fault: HttpFault, excerpt: &AnswerExcerpt, is_claimed: bool) -> Failure {
+    let told = |why: &str| excerpt.describe_fault(&why.chars().take(300).collect::<String>());
     match fault {
-        HttpFault::Refused { why } => Failure::permanent(excerpt_of(&why)).with_code("http_refused"),
-        HttpFault::NotSent { why } => Failure::retryable(excerpt_of(&why)).with_code("http_not_sent"),
+        HttpFault::Refused { why } => Failure::permanent(told(&why)).with_code("http_refused"),
+        HttpFault::NotSent { why } => Failure::retryable(told(&why)).with_code("http_not_sent"),
         HttpFault::NoLongerHeld => {
             Failure::retryable("this process no longer holds the right to it, so it was not sent")
                 .with_code(NO_LONGER_HELD)
         }
-        HttpFault::Unknown { why } => Failure::unknown(excerpt_of(&why)).with_code("http_no_answer"),
+        HttpFault::Unknown { why } => Failure::unknown(told(&why)).with_code("http_no_answer"),
         HttpFault::TooLarge { limit } => {
-            let text = format!("the answer is larger than {limit} bytes");
+            let text = told(&format!("the answer is larger than {limit} bytes"));
             let failure =
                 if is_claimed { Failure::unknown(text).finally() } else { Failure::permanent(text) };
             failure.with_code("http_too_large")
         }
     }
-}
-
-fn excerpt_of(why: &str) -> String {
-    why.chars().take(300).collect()
 }
 
 /// Fills in the templates of a request. Whatever is wrong with it here, it has not been sent.
@@ -123,37 +122,35 @@ pub(crate) async fn prepare(
     key: &str,
     timeout: Option<Span>,
 ) -> Result<HttpCall, Failure> {
-    let url = request.url.render_url(scope)?;
-    let is_web = url.starts_with("https://") || url.starts_with("http://");
-    if !is_web || url.len() > MAX_URL_BYTES || url.chars().any(|c| c.is_control() || c == ' ') {
-        let text = format!(
-            "{:?} is not a URL that can be called",
-            excerpt(url.split(['?', '@']).next().unwrap_or_default())
-        );
-        return Err(Failure::permanent(text).with_code("bad_url"));
-    }
-    let mut secrets = BTreeMap::new();
+    let workspace = hands.workspace();
+    let render = || request.url.render_url(scope, request.host_from_data.as_ref());
+    let url = evaluate_fairly(workspace, render).await?;
+    let mut secrets: BTreeMap<&str, String> = BTreeMap::new();
     for name in request.headers.values().flat_map(|value| value.secrets()) {
         if !secrets.contains_key(name) {
-            secrets.insert(name, hands.get_secret(name).await?);
+            secrets.insert(name, hands.get_secret(name).await?.for_url(name, &url)?);
         }
     }
-    let mut headers = Vec::with_capacity(request.headers.len() + 2);
-    for (name, value) in &request.headers {
-        let known =
-            |name: &str| secrets.get(name).cloned().ok_or_else(|| Failed(format!("no secret {name:?}")));
-        let value = value.render_secret(scope, known)?;
-        if value.chars().any(|c| c.is_control()) {
-            let text = format!("the header {name} would hold a line break or another control character");
-            return Err(Failure::permanent(text).with_code("bad_header"));
+    let render = || {
+        let mut headers = Vec::with_capacity(request.headers.len() + 2);
+        for (name, value) in &request.headers {
+            let known =
+                |name: &str| secrets.get(name).cloned().ok_or_else(|| Failed(format!("no secret {name:?}")));
+            let value = value.render_secret(scope, known)?;
+            if value.chars().any(|c| c.is_control()) {
+                let text = format!("the header {name} would hold a line break or another control character");
+                return Err(Failure::permanent(text).with_code("bad_header"));
+            }
+            headers.push((name.clone(), value));
         }
-        headers.push((name.clone(), value));
-    }
-    headers.push((request.key_header.clone().unwrap_or_else(|| KEY_HEADER.to_string()), key.to_string()));
-    let body = match &request.body {
-        Some(body) => Some(body_of(body.render(scope)?, &mut headers)),
-        None => None,
+        let body = request.body.as_ref().map(|body| body.render(scope)).transpose()?;
+        Ok::<_, Failure>((headers, body))
     };
+    let (mut headers, body) = evaluate_fairly(workspace, render).await?;
+    let confidential = headers.iter().filter(|(name, _)| is_telling(name)).map(|(_, value)| value.clone());
+    let excerpt = AnswerExcerpt::new(request, &url, secrets.into_values().chain(confidential));
+    headers.push((request.key_header.clone().unwrap_or_else(|| KEY_HEADER.to_string()), key.to_string()));
+    let body = body.map(|body| body_of(body, &mut headers));
     Ok(HttpCall {
         method: request.method.clone(),
         url,
@@ -162,6 +159,7 @@ pub(crate) async fn prepare(
         timeout: span_of(timeout),
         max_response_bytes: MAX_RESPONSE_BYTES,
         hold: Hold::unlimited(),
+        excerpt,
     })
 }
 
@@ -178,12 +176,18 @@ fn body_of(body: Value, headers: &mut Vec<(String, String)>) -> Vec<u8> {
     }
 }
 
-pub(crate) fn judge(request: &Request, answer: &HttpAnswer, is_claimed: bool) -> Result<Value, Failure> {
+/// What the answer tells about the effect.
+pub(crate) fn judge(
+    request: &Request,
+    excerpt: &AnswerExcerpt,
+    answer: &HttpAnswer,
+    is_claimed: bool,
+) -> Result<Value, Failure> {
     let covers = |statuses: &[Status]| statuses.iter().any(|status| status.covers(answer.status));
     if covers(request.success.as_deref().unwrap_or(SUCCESS)) {
         return Ok(response_of(answer));
     }
-    let text = format!("the answer was {}", answer.status);
+    let text = excerpt.describe(answer);
     let failure = match &request.retryable {
         // Whoever writes the document knows what these mean.
         Some(statuses) if covers(statuses) => Failure::retryable(text),
@@ -254,6 +258,8 @@ mod tests {
             key_header: None,
             success: None,
             retryable,
+            host_from_data: None,
+            keep_response: None,
         }
     }
 
@@ -264,8 +270,10 @@ mod tests {
 
     #[test]
     fn statuses_tell_what_became_of_the_effect() {
-        let class =
-            |status, claimed| judge(&request(None), &answer(status, &[]), claimed).map_err(|f| f.class());
+        let class = |status, claimed| {
+            judge(&request(None), &AnswerExcerpt::default(), &answer(status, &[]), claimed)
+                .map_err(|f| f.class())
+        };
         for claimed in [false, true] {
             assert!(class(200, claimed).is_ok() && class(204, claimed).is_ok());
             for status in [301, 400, 402, 404, 409, 422] {
@@ -284,15 +292,26 @@ mod tests {
             );
         }
         let known = request(Some(vec![Status::Exactly(503)]));
-        assert_eq!(judge(&known, &answer(503, &[]), true).unwrap_err().class(), FailureClass::Retryable);
-        assert_eq!(judge(&known, &answer(429, &[]), false).unwrap_err().class(), FailureClass::Permanent);
-        assert_eq!(judge(&known, &answer(500, &[]), true).unwrap_err().code(), Some("http_500"));
+        assert_eq!(
+            judge(&known, &AnswerExcerpt::default(), &answer(503, &[]), true).unwrap_err().class(),
+            FailureClass::Retryable
+        );
+        assert_eq!(
+            judge(&known, &AnswerExcerpt::default(), &answer(429, &[]), false).unwrap_err().class(),
+            FailureClass::Permanent
+        );
+        assert_eq!(
+            judge(&known, &AnswerExcerpt::default(), &answer(500, &[]), true).unwrap_err().code(),
+            Some("http_500")
+        );
     }
 
     #[test]
     fn retry_after_is_passed_on() {
         let wait = |headers: &[(&str, &str)]| {
-            judge(&request(None), &answer(429, headers), false).unwrap_err().wait_asked()
+            judge(&request(None), &AnswerExcerpt::default(), &answer(429, headers), false)
+                .unwrap_err()
+                .wait_asked()
         };
         assert_eq!(wait(&[("Retry-After", "7")]), Some(Duration::from_secs(7)));
         let date = ("date", "Wed, 21 Oct 2015 07:28:00 GMT");

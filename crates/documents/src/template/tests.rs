@@ -4,7 +4,7 @@ use super::*;
 
 fn scope() -> Scope {
     Scope::new(
-        json!({ "n": 7, "name": "Ada", "list": [1, 2], "evil": "a/../b?x=1#y", "secret": "secret://key" }),
+        json!({ "n": 7, "name": "Ada", "list": [1, 2], "evil": "a/b?x=1#y", "dots": "..", "none": "", "secret": "secret://key" }),
         json!({}),
     )
 }
@@ -58,10 +58,56 @@ fn null_does_not_stand_in_a_text() {
 
 #[test]
 fn data_changes_nothing_in_a_url_but_its_own_place() {
-    let url = |source: &str| compile(json!(source)).ok().unwrap().render_url(&scope()).unwrap();
-    assert_eq!(url("https://api/orders/{{ input.evil }}/x"), "https://api/orders/a%2F..%2Fb%3Fx%3D1%23y/x");
+    let allowed = HostFromData::Listed(vec!["base".into(), "*.shop.example".into()]);
+    let rendered =
+        |source: &str, from_data| compile(json!(source)).ok().unwrap().render_url(&scope(), from_data);
+    let url = |source: &str| rendered(source, Some(&allowed)).unwrap();
+    let fixed = |source: &str| rendered(source, None).map_err(|bad| bad.code);
+    let data = |source: &str| rendered(source, Some(&allowed)).map_err(|bad| bad.code);
+    assert_eq!(
+        fixed("https://api/orders/{{ input.evil }}/x").unwrap(),
+        "https://api/orders/a%2Fb%3Fx%3D1%23y/x"
+    );
+    assert_eq!(fixed("https://api/?q={{ input.dots }}&r={{ input.none }}").unwrap(), "https://api/?q=..&r=");
+    assert_eq!(fixed("https://api/a{{ input.none }}").unwrap(), "https://api/a");
+    assert_eq!(fixed("https://api/v{{ input.dots }}").unwrap(), "https://api/v..");
+    assert_eq!(fixed("https://api/fixed").unwrap(), "https://api/fixed");
     assert_eq!(url("{{ 'https://base/' + string(input.n) }}/x"), "https://base/7/x");
-    assert_eq!(url("https://api/fixed"), "https://api/fixed");
+    assert_eq!(
+        url("https://{{ input.name }}.shop.example:8443/{{ input.n }}"),
+        "https://Ada.shop.example:8443/7"
+    );
+    for (source, code) in [
+        ("https://api/a/{{ input.dots }}", "bad_path_segment"),
+        ("https://api/a/{{ input.dots }}/b", "bad_path_segment"),
+        ("https://api/a/{{ input.none }}{{ input.dots }}", "bad_path_segment"),
+        ("https://api/a/.{{ '.' }}/b", "bad_path_segment"),
+        ("https://api/a/%2{{ 'e' }}%2E/b", "bad_path_segment"),
+        ("https://api/a/{{ '../b' }}", "bad_path_segment"),
+        ("https://api/a/{{ 'b/..' }}/c", "bad_path_segment"),
+        ("https://api/a/{{ '..\\\\b' }}", "bad_path_segment"),
+        ("https://api/a/{{ '..;x' }}/c", "bad_path_segment"),
+        ("https://api/a/{{ input.none }}", "bad_path_segment"),
+        ("https://api/{{ input.none }}/b", "bad_path_segment"),
+        ("https://api{{ input.name }}/", "host_from_data"),
+        ("{{ 'https://base' }}", "host_from_data"),
+    ] {
+        assert_eq!(fixed(source), Err(code), "{source}");
+    }
+    for (source, code) in [
+        ("https://{{ 'evil.net/' }}.shop.example/", "bad_url"),
+        ("https://{{ 'x@evil.net' }}/", "bad_url"),
+        ("https://{{ input.none }}.shop.example/", "bad_url"),
+        ("{{ 'https://base@evil.net' }}/x", "bad_url"),
+        ("{{ 'https://evil.net\\\\@base' }}/x", "bad_url"),
+        ("{{ 'https://base/?x=' }}/y", "bad_url"),
+        ("{{ 'ftp://base' }}/x", "bad_url"),
+        ("{{ 'https://evil.net' }}/x", "host_not_allowed"),
+        ("{{ 'https://shop.example' }}/x", "host_not_allowed"),
+        ("{{ 'https://base/a/../b' }}", "bad_path_segment"),
+    ] {
+        assert_eq!(data(source), Err(code), "{source}");
+    }
 }
 
 #[test]
@@ -73,6 +119,12 @@ fn only_what_the_document_says_is_a_secret() {
     assert_eq!(header("Bearer secret://stripe-key"), "Bearer <stripe-key>");
     assert_eq!(header("Bearer {{ input.secret }}"), "Bearer secret://key");
     assert_eq!(compile(json!({ "a": "x secret://k" })).unwrap_err()[0].refused.code, "secret_not_here");
+}
+
+#[test]
+fn the_secrets_that_a_text_names_are_found() {
+    let text = r#"{"a":"Bearer secret://b-1.x","c":"secret://a secret://b-1.x","d":"secret://"}"#;
+    assert_eq!(named_secrets(text).into_iter().collect::<Vec<_>>(), ["a", "b-1.x"]);
 }
 
 /// RELIABILITY, expressions: huge outputs.

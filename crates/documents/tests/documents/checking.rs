@@ -323,7 +323,62 @@ fn requests_are_looked_at_closely() {
     ] {
         assert_eq!(problems(&with_step(http(more.clone()))), [expected], "{more}");
     }
-    assert!(problems(&with_step(http(json!({ "url": "{{ input.base }}/x" })))).is_empty());
+}
+
+/// Data fills a path segment or a query value. It chooses the host only where the document says so.
+#[test]
+fn a_host_that_data_would_choose_is_refused_unless_the_document_allows_it() {
+    let told = |more: Value| problems(&with_step(http(more)));
+    let secret = json!({ "Authorization": "Bearer secret://s" });
+    for url in [
+        "{{ input.base }}/x",
+        "{{ input.url }}",
+        "https://{{ input.host }}/x",
+        "https://api.example.com{{ input.rest }}",
+        "https://api.example.com:{{ input.port }}/x",
+        "https://api{{ input.n }}.example.com/",
+    ] {
+        assert_eq!(told(json!({ "url": url })), ["host_from_data at /steps/0/url"], "{url}");
+        assert!(told(json!({ "url": url, "hostFromData": true })).is_empty(), "{url}");
+        let listed = json!(["api.example.com", "*.Example.com"]);
+        assert!(told(json!({ "url": url, "hostFromData": listed, "headers": secret })).is_empty(), "{url}");
+        assert_eq!(
+            told(json!({ "url": url, "hostFromData": true, "headers": secret })),
+            ["secret_to_any_host at /steps/0/hostFromData"],
+            "{url}"
+        );
+    }
+    for url in ["https://x/{{ input.a }}", "https://x?q={{ input.a }}", "https://x/a.{{ input.a }}..b"] {
+        assert!(told(json!({ "url": url })).is_empty(), "{url}");
+        assert_eq!(
+            told(json!({ "url": url, "hostFromData": true })),
+            ["host_is_fixed at /steps/0/url"],
+            "{url}"
+        );
+    }
+    for url in
+        ["https://x/../y", "https://x/{{ input.a }}/./y", "https://x/%2E%2e/y", "https://x\\{{ input.a }}/y"]
+    {
+        assert!(told(json!({ "url": url })).contains(&"bad_url at /steps/0/url".to_string()), "{url}");
+    }
+    for (given, expected) in [
+        (json!(false), "unknown_value at /steps/0/hostFromData"),
+        (json!([]), "out_of_range at /steps/0/hostFromData"),
+        (json!(["https://x/"]), "bad_host at /steps/0/hostFromData/0"),
+        (json!(["*"]), "bad_host at /steps/0/hostFromData/0"),
+        (json!("x"), "wrong_type at /steps/0/hostFromData"),
+    ] {
+        assert_eq!(told(json!({ "url": "{{ input.a }}", "hostFromData": given })), [expected]);
+    }
+    for (kept, expected) in [
+        (json!(2001), &["out_of_range at /steps/0/keepResponse"][..]),
+        (json!("all"), &["wrong_type at /steps/0/keepResponse"]),
+        (json!(true), &[]),
+        (json!(false), &[]),
+        (json!(100), &[]),
+    ] {
+        assert_eq!(told(json!({ "keepResponse": kept })), expected, "{kept}");
+    }
 }
 
 /// RELIABILITY, expressions: each wrong one is told when the document is checked, with its place.
@@ -485,10 +540,14 @@ fn an_address_that_may_not_be_called_is_told_wherever_it_stands() {
         Ok(_) => Vec::new(),
         Err(problems) => problems.iter().map(|found| format!("{} at {}", found.code, found.path)).collect(),
     };
-    for open in
-        ["https://x/", "https://x/{{ input.inside }}", "https://inside{{ input.a }}/", "{{ input.inside }}"]
-    {
-        assert_eq!(told(&with_step(http(json!({ "url": open })))), Vec::<String>::new(), "{open}");
+    for (open, more) in [
+        ("https://x/", json!({})),
+        ("https://x/{{ input.inside }}", json!({})),
+        ("https://inside{{ input.a }}/", json!({ "hostFromData": true })),
+        ("{{ input.inside }}", json!({ "hostFromData": true })),
+    ] {
+        let step = extended(http(json!({ "url": open })), more);
+        assert_eq!(told(&with_step(step)), Vec::<String>::new(), "{open}");
     }
     for closed in [
         "https://inside",

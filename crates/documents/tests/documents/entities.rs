@@ -574,11 +574,13 @@ async fn a_request_carries_the_key_and_its_answer_becomes_result_and_data() {
 }
 
 /// S1.31, S1.32: what the service will not do is a rejection, what went wrong is a failure, and what is not known stays so.
-#[test]
-fn answers_tell_what_became_of_the_action() {
+#[tokio::test]
+async fn answers_tell_what_became_of_the_action() {
     let payment = example("payment.yaml");
-    let judged =
-        |step: &str, answer| payment.judge_http(step, None, &call(json!({ "failure_reason": "r" })), answer);
+    let hands = World::default().echo();
+    let sent = payment.plan_http("capture", None, &call(json!({})), "k", own(&hands)).await.unwrap();
+    let given = call(json!({ "failure_reason": "r" }));
+    let judged = |step: &str, answer| payment.judge_http(step, None, &given, &sent, answer);
     let json = "application/json";
     for status in [400, 402, 404, 422] {
         let OperationEnd::Rejected(failure) = judged("capture", answered(status, json, json!({}))) else {
@@ -594,6 +596,17 @@ fn answers_tell_what_became_of_the_action() {
         panic!("a problem is a rejection")
     };
     assert_eq!((failure.message(), failure.code()), ("The card has expired.", Some("card_expired")));
+    let OperationEnd::Rejected(failure) = judged(
+        "capture",
+        answered(402, json, json!({ "error": "card declined", "auth": "s3cr3t-of-acme-payments" })),
+    ) else {
+        panic!("402 is a rejection")
+    };
+    assert_eq!(
+        failure.message(),
+        "POST https://payments.example/v1/authorizations/au_1/capture was answered 402: \
+         {\"auth\":\"[redacted]\",\"error\":\"card declined\"}"
+    );
     let class = |step, answer| match judged(step, answer) {
         OperationEnd::Failed(failure) => failure.class(),
         other => panic!("{other:?}"),
@@ -634,11 +647,12 @@ async fn after_effects_are_filled_in_from_what_the_outbox_carries() {
     let planned =
         payment.plan_after_effect("capture", None, Ended::Success, &payload, "op_1:after", own(&hands)).await;
     let PlannedAfterEffect::Http(call) = planned.unwrap() else { panic!("a request") };
-    assert_eq!(call.body.unwrap(), br#"{"capture":"cap_1","payment":"p/1"}"#);
+    assert_eq!(call.body.as_deref().unwrap(), br#"{"capture":"cap_1","payment":"p/1"}"#);
     assert!(call.headers.contains(&("Idempotency-Key".to_string(), "op_1:after".to_string())));
     let json = "application/json";
     let taken = |status| {
-        payment.judge_after_effect("capture", None, Ended::Success, answered(status, json, json!({})))
+        let answer = answered(status, json, json!({}));
+        payment.judge_after_effect("capture", None, Ended::Success, &call, answer)
     };
     assert_eq!(taken(204), Ok(()));
     assert_eq!(

@@ -5,6 +5,7 @@ mod entities;
 mod entity_properties;
 mod events;
 mod examples;
+mod flooding;
 mod replaying;
 mod requesting;
 mod round_trip;

@@ -1,7 +1,9 @@
 //! Requests as steps: what is sent, what its answer means, and what is done when there is none.
 
 use crate::support::{Running, World, answer, steps};
+use hapax_documents::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE};
 use hapax_documents::{HttpFault, register};
+use hapax_engine::limits::{DENIAL_PAUSE, IN_FLIGHT_MARGIN};
 use hapax_engine::model::{RunStatus, StepStatus, Version, WorkspaceId};
 use hapax_engine::testing::Lab;
 use serde_json::{Value, json};
@@ -80,6 +82,74 @@ async fn steps_probes_and_compensations_are_given_the_secrets_of_their_own_works
             assert!(asked.headers.contains(&("Authorization".into(), given.clone())), "{}", asked.what);
         }
     }
+}
+
+/// `DELETE …/accounts/{a}/cards/{b}` with `b = ".."` must not delete the account.
+#[tokio::test]
+async fn a_value_that_would_change_the_path_is_refused_and_nothing_is_sent() {
+    for (b, code) in [("..", "bad_path_segment"), (".", "bad_path_segment"), ("", "bad_path_segment")] {
+        let world = World::default();
+        let document = steps(json!([{
+            "name": "a", "type": "http", "method": "DELETE",
+            "url": "https://pay.example/v1/accounts/{{ input.a }}/cards/{{ input.b }}",
+            "headers": { "Authorization": "secret://pay" }, "effect": "claimed",
+            "probe": { "method": "GET", "url": "https://pay.example/v1/{{ input.b }}/cards", "happened": "true" },
+        }]));
+        let running = Running::start(document, world.echo(), json!({ "a": "acct_1", "b": b })).await;
+        assert_eq!(running.failed_with().await, code);
+        assert!(world.asked().is_empty(), "{:?}", world.asked());
+    }
+}
+
+/// A secret that the operator bound goes nowhere else, whatever a document says.
+#[tokio::test]
+async fn a_bound_secret_is_sent_to_its_destinations_alone() {
+    let step = |url: &str| {
+        let headers = json!({ "Authorization": "Bearer secret://bound" });
+        steps(json!([{ "name": "a", "type": "http", "method": "GET", "url": url, "headers": headers }]))
+    };
+    let world = World::default();
+    let running = Running::start(step("https://bank.example/v1/x"), world.echo(), json!({})).await;
+    running.output().await;
+    assert_eq!(world.asked()[0].headers[0].1, "Bearer s3cr3t-of-bound");
+    for url in ["https://evil.example/v1/x", "https://bank.example/v2", "http://bank.example/v1/x"] {
+        let world = World::default();
+        let running = Running::start(step(url), world.echo(), json!({})).await;
+        assert_eq!(running.failed_with().await, "secret_not_for_destination", "{url}");
+        assert!(world.asked().is_empty(), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn the_reason_a_provider_gives_is_kept_without_secrets() {
+    let document = |more: Value| {
+        let mut step = json!({
+            "name": "a", "type": "http", "method": "POST", "url": "https://pay.example/charges?card={{ input.card }}",
+            "headers": { "Authorization": "Bearer secret://pay", "X-Api-Token": "{{ input.token }}" },
+        });
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        steps(json!([step]))
+    };
+    let failed = async |more| {
+        let body = json!({ "error": "card declined", "seen": "Bearer s3cr3t-of-pay", "token": "t0k3n-9" });
+        let world = World::default();
+        let hands = world.hands(|_, _| Ok(Value::Null), move |_, _| answer(402, body.clone()));
+        let input = json!({ "card": "4242", "token": "t0k3n-9" });
+        let running = Running::start(document(more), hands, input).await;
+        assert_eq!(running.failed_with().await, "http_402");
+        let log = running.lab.engine().get_log(running.run.id()).await.unwrap();
+        assert!(!format!("{log:?}").contains("s3cr3t"), "secrets are in no record");
+        running.failure().await.unwrap().message().to_string()
+    };
+    assert_eq!(
+        failed(json!({})).await,
+        "POST https://pay.example/charges was answered 402: \
+         {\"error\":\"card declined\",\"seen\":\"[redacted]\",\"token\":\"[redacted]\"}"
+    );
+    assert_eq!(
+        failed(json!({ "keepResponse": false })).await,
+        "POST https://pay.example/charges was answered 402"
+    );
 }
 
 #[tokio::test]
@@ -179,7 +249,18 @@ async fn a_claimed_request_that_got_no_answer_is_in_doubt_until_its_probe_knows(
         },
     );
     let running = Running::start(wire(None), hands, json!({})).await;
+    // Not at once: the provider may still be at work. And it is asked again to be sure.
+    assert_eq!(running.settle().await, RunStatus::Waiting);
+    let posts = || world.asked().iter().filter(|asked| asked.what.starts_with("POST")).count();
+    assert_eq!(posts(), 1);
+    running.lab.advance(DEFAULT_HTTP_TIMEOUT + HTTP_GRACE + IN_FLIGHT_MARGIN).await;
+    assert_eq!(running.settle().await, RunStatus::Waiting);
+    assert_eq!(posts(), 1);
+    running.lab.advance(DENIAL_PAUSE).await;
     assert_eq!(running.output().await, json!({ "id": "w_2" }));
+    let fence = world.asked().into_iter().find(|asked| asked.what.starts_with("POST")).unwrap();
+    let fence = fence.headers.into_iter().find(|(name, _)| name == "Hapax-Fence");
+    assert_eq!(fence.map(|(_, fence)| fence), Some("1".to_owned()), "the provider can tell holders apart");
     // Nobody knows: people are asked, and never is it sent again by itself.
     let world = World::default();
     let hands = world.hands(

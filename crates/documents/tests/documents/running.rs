@@ -421,13 +421,14 @@ async fn an_expression_that_fails_fails_its_step_for_good() {
         assert!(world.asked().is_empty(), "{step}");
         running.check().await;
     }
-    for (url, headers, code) in [
-        ("{{ input.url }}", json!({}), "bad_url"),
-        ("https://x/", json!({ "X-A": "{{ input.lines }}" }), "bad_header"),
-        ("https://x/", json!({ "Authorization": "secret://lost" }), "unknown_secret"),
+    for (url, more, code) in [
+        ("{{ input.url }}", json!({ "hostFromData": true }), "bad_url"),
+        ("https://x/", json!({ "headers": { "X-A": "{{ input.lines }}" } }), "bad_header"),
+        ("https://x/", json!({ "headers": { "Authorization": "secret://lost" } }), "unknown_secret"),
     ] {
         let world = World::default();
-        let step = json!({ "name": "a", "type": "http", "method": "GET", "url": url, "headers": headers });
+        let mut step = json!({ "name": "a", "type": "http", "method": "GET", "url": url });
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let input = json!({ "url": "file:///etc/passwd", "lines": "a\r\nHost: b" });
         let running = Running::start(steps(json!([step])), world.echo(), input).await;
         assert_eq!(running.failed_with().await, code);

@@ -15,10 +15,11 @@ use super::tracked::{DoubtedStep, Progress, Tracked};
 use super::{Attempt, recorded_outcome, refused};
 use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, MAX_PROBE_TRIES, PROBE_EVERY};
 use crate::model::{
-    AttemptsMade, DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed, Promise,
-    PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, Settlement, StepId, StepKind,
-    StepState, StepTransition, Timestamp, decide_retry,
+    AttemptsMade, Denial, DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed,
+    Promise, PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, SettleTime, Settlement,
+    StepId, StepKind, StepState, StepTransition, Timestamp, decide_denial, decide_retry,
 };
+use crate::patience::answer_within;
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
 use crate::runtime::desk::{Desk, Entered};
@@ -37,12 +38,22 @@ pub(super) struct Claim<'a, T> {
     pub(super) probe: Option<ProbeCode<'a, T>>,
     /// How long one question of it may take.
     pub(super) probe_timeout: Option<Duration>,
+    /// How long after a doubt arose the probe's "did not happen" does not count.
+    pub(super) probe_settle: Option<Duration>,
     pub(super) on_doubt: OnDoubt,
+    /// Does the provider reject requests of earlier holders by their fence?
+    pub(super) rejects_stale_fences: bool,
 }
 
 impl<T> Default for Claim<'_, T> {
     fn default() -> Self {
-        Claim { probe: None, probe_timeout: None, on_doubt: OnDoubt::default() }
+        Claim {
+            probe: None,
+            probe_timeout: None,
+            probe_settle: None,
+            on_doubt: OnDoubt::default(),
+            rejects_stale_fences: false,
+        }
     }
 }
 
@@ -69,11 +80,13 @@ pub(super) struct Claimed<'a, 'c, T> {
     pub(super) undo: Option<&'a Undo>,
     key: EffectKey,
     attempts: u32,
-    /// How many of them were made before people let it begin anew.
-    before: u32,
     began: Timestamp,
-    /// May an earlier attempt have happened, as far as anybody knows?
-    may_have_happened: bool,
+    /// Attempts before a retry of the run dropped the record: they are counted, but they are not of this policy.
+    before: u32,
+    /// When the last attempt came into doubt.
+    doubted_at: Timestamp,
+    /// Did its holder vanish? Then a request of it may still be on its way.
+    holder_vanished: bool,
 }
 
 /// What comes next.
@@ -132,8 +145,8 @@ enum Settled<T> {
     Happened(T, Payload),
     /// It is to be tried again at this instant.
     Retry(Timestamp),
-    /// People say that it did not happen.
-    DidNotHappen,
+    /// People say that it did not happen: it is to be tried at this instant.
+    DidNotHappen(Timestamp),
     Compensate(Payload),
     Failed(Failure),
     /// What people said is of no use.
@@ -160,8 +173,19 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         began: Timestamp,
     ) -> Self {
         let key = EffectKey::new(activation.facts.id, activation.generation, &effect.id);
-        let (before, may_have_happened) = (0, false);
-        Claimed { effect, activation, claim, undo, key, attempts, before, began, may_have_happened }
+        let before = activation.desk().attempts_before(&effect.id);
+        let attempts = attempts.max(before);
+        let (doubted_at, holder_vanished) = (began, false);
+        Claimed { effect, activation, claim, undo, key, attempts, before, began, doubted_at, holder_vanished }
+    }
+
+    fn settle_time(&self) -> SettleTime {
+        SettleTime::new(self.effect.timeout, self.claim.probe_settle, self.claim.rejects_stale_fences)
+    }
+
+    /// The first instant at which the effect may be run again.
+    fn retry_from(&self) -> Timestamp {
+        self.settle_time().retry_from(self.doubted_at, self.holder_vanished)
     }
 
     /// Leaves the outcome to people, and waits for what they decide. `failure` is put on record first, unless it is there already.
@@ -169,11 +193,12 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         loop {
             if let Some(failure) = failure.take() {
                 self.replayed().await;
-                self.doubt(failure);
+                self.doubted_at = self.activation.now();
+                self.doubt(self.doubted_at, failure);
             }
             match self.settle().await {
                 Settled::Happened(value, output) => return Ruled::Happened(value, output),
-                Settled::DidNotHappen | Settled::Retry(_) => return Ruled::DidNotHappen,
+                Settled::DidNotHappen(_) | Settled::Retry(_) => return Ruled::DidNotHappen,
                 Settled::Compensate(output) => return Ruled::Failed(self.compensate(output).await),
                 Settled::Failed(failure) => return Ruled::Failed(failure),
                 Settled::Again(unusable) => failure = Some(unusable),
@@ -208,17 +233,25 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 (self.attempts, self.began) = (record.attempts, record.started_at);
                 match record.state {
                     StepState::Pending { due_at, failure } => {
-                        self.may_have_happened = failure.class() == FailureClass::Unknown;
                         if self.decide(&failure) == RetryDecision::Pause {
                             // People have resumed the run that paused for it.
                             self.begin_anew();
                         }
                         Next::Try(Some(due_at))
                     }
-                    StepState::InDoubt { .. } => Next::Held,
-                    _ => Next::Doubt(
-                        Failure::unknown("its worker vanished in the middle of it").with_code("crashed"),
-                    ),
+                    StepState::InDoubt { since, failure } => {
+                        // A doubt that people were asked about more than once may have begun with a vanished holder.
+                        let is_first_round = self.is_first_round();
+                        self.holder_vanished = failure.code() == Some(CRASHED) || !is_first_round;
+                        self.doubted_at = since;
+                        Next::Held
+                    }
+                    _ => {
+                        self.holder_vanished = true;
+                        Next::Doubt(
+                            Failure::unknown("its worker vanished in the middle of it").with_code(CRASHED),
+                        )
+                    }
                 }
             }
             Entered::Fresh => Next::Try(None),
@@ -231,15 +264,16 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 },
                 Next::Doubt(failure) => {
                     self.replayed().await;
-                    self.doubt(failure);
+                    self.doubted_at = self.activation.now();
+                    self.doubt(self.doubted_at, failure);
                     Next::Held
                 }
                 Next::Held => match self.settle_tracked(tracked).await {
                     Settled::Happened(value, output) => return Ok((value, output)),
                     Settled::Retry(due_at) => Next::Try(Some(due_at)),
-                    Settled::DidNotHappen => {
+                    Settled::DidNotHappen(due_at) => {
                         self.begin_anew();
-                        Next::Try(None)
+                        Next::Try(Some(due_at))
                     }
                     Settled::Compensate(output) => return Err(self.compensate(output).await),
                     Settled::Failed(failure) => return Err(failure),
@@ -301,10 +335,11 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             activation.wait_for(effect.id.clone(), Some(due_at), due).await;
         }
         activation.gate().await;
-        if self.attempts == 0 {
+        if self.attempts == self.before {
             self.began = activation.now();
         }
         self.attempts += 1;
+        self.holder_vanished = false;
         // From here on the run may not stop without knowing how it went: a claim that nobody acts on would be a doubt.
         let staying = activation.stay();
         effect.mark(activation, self.attempts, self.began);
@@ -318,9 +353,6 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             return Ok(Err(self.not_begun()));
         }
         cut_off.stage = Stage::Entered;
-        if self.may_have_happened {
-            effect.count_repeat(activation, self.attempts);
-        }
         let attempt = Attempt::new(self.key.clone(), self.attempts, activation, &effect.id);
         let outcome = effect.attempt(activation, code, attempt, self.began).await;
         cut_off.stage = Stage::Left;
@@ -384,18 +416,18 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     }
 
     /// Puts on record that nobody knows, and opens what people settle it by.
-    pub(super) fn doubt(&self, failure: Failure) {
+    pub(super) fn doubt(&self, since: Timestamp, failure: Failure) {
         let (effect, activation) = (self.effect, self.activation);
         Counters::add(&activation.engine.counters.doubts);
         tracing::warn!(key = %self.key, %failure, "effect in doubt");
         let about = self.doubted();
         let run = activation.facts.id;
         let id = about.next(activation.desk().last_doubt(&about));
-        let promise = Promise::pending(id, run, activation.now(), None);
+        let promise = Promise::pending(id, run, since, None);
         activation.desk().keep_promise(promise.clone());
         let note =
             activation.note(&effect.id, Noted::Doubted { attempt: self.attempts, failure: failure.clone() });
-        let state = StepState::InDoubt { since: activation.now(), failure };
+        let state = StepState::InDoubt { since, failure };
         activation.queue([
             Change::OpenPromise(Box::new(promise)),
             effect.change(StepTransition::Doubt, state, self.attempts, self.began),
@@ -408,6 +440,12 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         DoubtedAttempt::new(facts.id, *generation, &self.effect.id, self.attempts)
     }
 
+    /// Is the doubt as it was first put on record?
+    fn is_first_round(&self) -> bool {
+        let about = self.doubted();
+        self.activation.desk().last_doubt(&about).is_none_or(|last| last.id == about.round(1))
+    }
+
     /// Asks the provider, and where that does not help does as the step says, or waits for people.
     async fn settle(&mut self) -> Settled<T> {
         let (effect, activation) = (self.effect, self.activation);
@@ -416,13 +454,17 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         self.replayed().await;
         let last = activation.desk().last_doubt(&self.doubted()).map(|promise| promise.id.clone());
         let Some(promise) = last else {
-            return Settled::Again(Failure::unknown("the doubt had no promise").with_code("crashed"));
+            return Settled::Again(Failure::unknown("the doubt had no promise").with_code(CRASHED));
         };
-        let mut pause = PROBE_EVERY;
+        let denial_counts_from = self.settle_time().denial_counts_from(self.doubted_at, self.holder_vanished);
+        // If a crash forgets when it was denied, it must be denied twice again.
+        let (mut pause, mut denied_at) = (PROBE_EVERY, None);
         loop {
             let is_ruled = activation.desk().is_settled(&promise);
+            let mut ask_again_at = None;
             if !is_ruled && let Some(probe) = &self.claim.probe {
-                match self.ask(probe).await {
+                let (answer, asked_at) = self.ask(probe).await;
+                match answer {
                     Probed::Happened(value) => match Payload::of(&value) {
                         Ok(output) => {
                             let state = StepState::Completed { at: activation.now(), output: output.clone() };
@@ -433,21 +475,26 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                             tracing::error!(key = %self.key, %invalid, "the answer of the probe cannot be kept")
                         }
                     },
-                    Probed::DidNotHappen => {
-                        let failure = Failure::retryable("the provider says that it did not happen")
-                            .with_code("did_not_happen");
-                        return self.again(&promise, failure);
-                    }
-                    Probed::Unknown => {}
+                    Probed::DidNotHappen => match decide_denial(denial_counts_from, denied_at, asked_at) {
+                        Denial::Believed => {
+                            let failure = Failure::retryable("the provider says that it did not happen")
+                                .with_code("did_not_happen");
+                            return self.again(&promise, failure);
+                        }
+                        Denial::AskAgainAt(at) => {
+                            denied_at = denied_at.or(Some(asked_at)).filter(|at| *at >= denial_counts_from);
+                            ask_again_at = Some(at);
+                        }
+                    },
+                    Probed::Unknown => denied_at = None,
                 }
             }
             match self.claim.on_doubt {
-                _ if is_ruled => {}
+                _ if is_ruled || ask_again_at.is_some() => {}
                 OnDoubt::Hold => {}
                 // One that may have happened and can be undone is not given up without people.
                 OnDoubt::Retry if self.undo.is_some() && self.is_spent() => {}
                 OnDoubt::Retry => {
-                    self.may_have_happened = true;
                     let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
                     return self.again(&promise, failure);
                 }
@@ -457,8 +504,15 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     return Settled::Failed(self.give_up(failure));
                 }
             }
-            let until = self.claim.probe.as_ref().map(|_| activation.now().plus(pause));
-            pause = (pause * 2).min(MAX_PROBE_PAUSE);
+            let until = match (ask_again_at, &self.claim.probe) {
+                (Some(at), _) => Some(at),
+                (None, Some(_)) => {
+                    let at = activation.now().plus(pause);
+                    pause = (pause * 2).min(MAX_PROBE_PAUSE);
+                    Some(at)
+                }
+                (None, None) => None,
+            };
             let look =
                 |desk: &mut Desk, now: Timestamp| match desk.find_promise(&promise).map(|found| &found.state)
                 {
@@ -480,7 +534,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             Settled::Retry(due_at)
         };
         match self.decide(&failure) {
-            RetryDecision::At(due_at) => wait_until(due_at),
+            RetryDecision::At(due_at) => wait_until(due_at.max(self.retry_from())),
             RetryDecision::Pause if !self.activation.desk().is_to_end() => {
                 self.activation.pause_exhausted(&self.effect.id, &failure);
                 wait_until(now)
@@ -532,14 +586,15 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             },
             Resolution::DidNotHappen => {
                 let failure = Failure::retryable(format!("{} says that it did not happen", ruling.by.name));
-                let state = StepState::Pending { due_at: at, failure };
+                let due_at = at.max(self.retry_from());
+                let state = StepState::Pending { due_at, failure };
                 activation.queue([effect.change(
                     StepTransition::DidNotHappen,
                     state,
                     self.attempts,
                     self.began,
                 )]);
-                Settled::DidNotHappen
+                Settled::DidNotHappen(due_at)
             }
             Resolution::Compensate { output: given } => match (self.undo, output(given)) {
                 (Some(_), Ok((_, output))) => Settled::Compensate(output),
@@ -559,7 +614,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let Some(undo) = self.undo else { return self.give_up(abandoned()) };
         let _held = self.activation.hold_doubt();
         match undo.run(self.activation, &self.effect.id, &output, false).await {
-            Ok(_) => self.give_up(Failure::permanent("people had it undone").with_code("compensated")),
+            Ok(_) => self.give_up(
+                Failure::permanent("people had it undone").with_code("compensated").that_may_have_happened(),
+            ),
             Err(failure) => {
                 let text = format!("people had it undone, which failed: {failure}");
                 self.give_up(Failure::unknown(text).with_code("undo_failed"))
@@ -587,13 +644,14 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         ]);
     }
 
-    /// Asks the provider, more than once if it does not answer.
-    async fn ask(&self, probe: &ProbeCode<'_, T>) -> Probed<T> {
+    /// Asks the provider, more than once if it does not answer. Also gives when the question was sent that brought the answer.
+    async fn ask(&self, probe: &ProbeCode<'_, T>) -> (Probed<T>, Timestamp) {
         let (effect, activation) = (self.effect, self.activation);
         let (policy, since) = (RetryPolicy::default().max_attempts(MAX_PROBE_TRIES), activation.now());
         let mut asked = 0;
         loop {
             activation.durable().await;
+            let asked_at = activation.now();
             let failure = {
                 let _staying = activation.stay();
                 asked += 1;
@@ -601,12 +659,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     AssertUnwindSafe(async { probe(self.key.as_str().to_string()).await }).catch_unwind();
                 let patience = self.claim.probe_timeout.or(effect.timeout).unwrap_or(MAX_PROBE);
                 let clock = &activation.engine.clock;
-                let answer = tokio::select! {
-                    biased;
-                    answer = asking => answer.unwrap_or_else(|panic| Err(panicked(&*panic))),
-                    () = clock.sleep_until(clock.now().plus(patience)) => {
-                        Err(Failure::unknown(format!("the probe took longer than {patience:?}")))
-                    }
+                let answer = match answer_within(&**clock, patience, asking).await {
+                    Some(answer) => answer.unwrap_or_else(|panic| Err(panicked(&*panic))),
+                    None => Err(Failure::unknown(format!("the probe took longer than {patience:?}"))),
                 };
                 activation.its_turn(&effect.id).await;
                 let told = match &answer {
@@ -617,13 +672,13 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 };
                 activation.queue([activation.note(&effect.id, Noted::Probed { answer: told })]);
                 match answer {
-                    Ok(answer) => return answer,
+                    Ok(answer) => return (answer, asked_at),
                     Err(failure) => failure,
                 }
             };
             let made = AttemptsMade { count: asked, since };
             match decide_retry(&policy, made, &failure, activation.now(), fastrand::f64()) {
-                RetryDecision::GiveUp | RetryDecision::Pause => return Probed::Unknown,
+                RetryDecision::GiveUp | RetryDecision::Pause => return (Probed::Unknown, asked_at),
                 RetryDecision::At(at) => {
                     let due = move |_: &mut _, now: Timestamp| (now >= at).then_some(());
                     activation.wait_through(effect.id.clone(), Some(at), due).await;
@@ -632,6 +687,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         }
     }
 }
+
+/// Code of the failure of an attempt whose worker vanished.
+const CRASHED: &str = "crashed";
 
 fn abandoned() -> Failure {
     Failure::unknown("people gave it up").with_code("abandoned")
@@ -665,7 +723,7 @@ impl<T: Serialize + DeserializeOwned> Drop for CutOff<'_, '_, '_, T> {
             }
             Stage::Entered => {
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
-                self.claimed.doubt(failure);
+                self.claimed.doubt(activation.now(), failure);
                 self.tracked.set(Progress::InDoubt { attempts, began });
             }
             Stage::Left => {}

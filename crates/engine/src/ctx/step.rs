@@ -17,6 +17,7 @@ use super::scope::{Scope, Undo};
 use super::tracked::{Progress, Tracked};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::hold::Hold;
+use crate::limits::LAST_LOOK_FOR;
 use crate::model::{
     AttemptsMade, EffectClass, EffectKey, Failure, FailureClass, Fence, Name, Noted, OnDoubt, Payload,
     Probed, RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus,
@@ -211,6 +212,20 @@ impl<'a, T, C> Step<'a, T, C> {
         self
     }
 
+    /// How long after a doubt arose the probe's "did not happen" does not count: a request that timed out may still be at work. Unless said
+    /// otherwise a little longer than a try of the step may take. Whatever is said here, it must be answered twice.
+    pub fn probe_settle(mut self, settle: Duration) -> Self {
+        self.claim.get_or_insert_with(Claim::default).probe_settle = Some(settle);
+        self
+    }
+
+    /// Declares that the provider remembers the highest [`Attempt::fence`] it has seen and rejects requests with a lower one. After a
+    /// crash the effect may then be run again without waiting until a request of the vanished worker must be over.
+    pub fn provider_rejects_stale_fences(mut self) -> Self {
+        self.claim.get_or_insert_with(Claim::default).rejects_stale_fences = true;
+        self
+    }
+
     /// What to do with a [`claimed`](Step::claimed) effect in doubt that no probe could settle; it is held for people unless
     /// said otherwise.
     pub fn on_doubt(mut self, on_doubt: OnDoubt) -> Self {
@@ -313,7 +328,11 @@ impl Effect {
         E: Into<Failure>,
         T: Serialize + DeserializeOwned,
     {
-        let mut tries = Tries::default();
+        // Attempts before a retry of the run dropped the record: they are counted, but they are not of this policy.
+        let before = activation.desk().attempts_before(&self.id);
+        // An attempt that a crash cut off, of which no evidence is on record yet.
+        let mut cut_off = None;
+        let mut tries = Tries { made: before, before, ..Tries::default() };
         let mut is_fresh = false;
         // Set while the step is in doubt and people decide; the failure is yet to be put on record.
         let mut doubt: Option<Option<Failure>> = None;
@@ -352,6 +371,7 @@ impl Effect {
                     StepState::InDoubt { .. } => doubt = Some(None),
                     _ => {
                         let now = activation.now();
+                        cut_off = Some(record.attempts);
                         tries.may_have_happened = true;
                         tries.is_over = self.policy.is_over(record.started_at, now);
                     }
@@ -413,11 +433,12 @@ impl Effect {
                 && after_replay
                 && is_fresh
                 && undo.is_none()
-                && tries.made == 0
+                && tries.made == before
                 && self.policy.attempts() > 1
             {
                 // The holder before us vanished, perhaps in this very step: count that as a try.
-                tries.made = 1;
+                tries.made += 1;
+                cut_off = Some(tries.made);
                 tries.may_have_happened = true;
             }
             let began = *tries.began.get_or_insert_with(|| activation.now());
@@ -432,6 +453,9 @@ impl Effect {
                     false => return Err(self.fail(activation, failure, tries.made, began)),
                 }
                 continue;
+            }
+            if let Some(cut_off) = cut_off.take() {
+                activation.queue([activation.note_cut_off(&self.id, self.kind, cut_off)]);
             }
             tries.made += 1;
             let attempts = tries.made;
@@ -463,9 +487,6 @@ impl Effect {
                 self.gate_of(activation, heeds_stops).await;
             }
             track(Progress::MayHaveHappened { attempts, began });
-            if tries.may_have_happened {
-                self.count_repeat(activation, attempts);
-            }
             let attempt = Attempt::new(key.clone(), attempts, activation, &self.id);
             let failure = match self.attempt(activation, &mut code, attempt, began).await {
                 Ok(value) => match Payload::of(&value) {
@@ -536,21 +557,6 @@ impl Effect {
         EffectKey::new(activation.facts.id, activation.generation, &self.id)
     }
 
-    /// An entry is about to be made though an earlier one may have happened.
-    pub(super) fn count_repeat(&self, activation: &Activation, attempt: u32) {
-        let counters = &activation.engine.counters;
-        let is_claimed = self.kind.effect_class() == Some(EffectClass::Claimed);
-        Counters::add(if is_claimed {
-            &counters.repeated_claimed_effects
-        } else {
-            &counters.repeated_effects
-        });
-        tracing::info!(
-            key = %self.key(activation), run = %activation.facts.id, step = %self.id, attempt,
-            "effect entered again though it may have happened"
-        );
-    }
-
     /// One try: isolated from panics, cut off by its timeout, marked if it takes long. Its code is entered, and goes on after each of its
     /// awaits, only while the lease holds: one that could not be renewed in time may belong to another process by now.
     pub(super) async fn attempt<T, C, Fut, E>(
@@ -577,7 +583,7 @@ impl Effect {
         let mut running =
             pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
         let clock = &activation.engine.clock;
-        let (mut mark, mut cut_off) = (None, None);
+        let (mut mark, mut cut_off, mut last_look) = (None, None, None);
         let is_running = |record: &StepRecord| record.state.status() == StepStatus::Running;
         let mut marked = activation.desk().open.get(&self.id).is_some_and(is_running);
         let (mut is_entered, mut place) = (false, 0);
@@ -594,8 +600,16 @@ impl Effect {
                 return Poll::Ready(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
             }
             if let Some(timeout) = self.timeout {
-                let timer = cut_off.get_or_insert_with(|| clock.sleep_until(clock.now().plus(timeout)));
-                if timer.as_mut().poll(cx).is_ready() {
+                let timer = cut_off.get_or_insert_with(|| clock.sleep(timeout));
+                // When time is over the outcome gets one more look: see `patience`.
+                let is_over = last_look.is_some() || timer.as_mut().poll(cx).is_ready();
+                if is_over
+                    && last_look
+                        .get_or_insert_with(|| Box::pin(tokio::time::sleep(LAST_LOOK_FOR)))
+                        .as_mut()
+                        .poll(cx)
+                        .is_ready()
+                {
                     let text =
                         format!("the attempt took longer than {timeout:?}; its effect may have happened");
                     return Poll::Ready(Err(Failure::unknown(text).with_code("timed_out")));
@@ -603,7 +617,7 @@ impl Effect {
             }
             if !marked {
                 let after = activation.engine.options.mark_after;
-                let timer = mark.get_or_insert_with(|| clock.sleep_until(clock.now().plus(after)));
+                let timer = mark.get_or_insert_with(|| clock.sleep(after));
                 if timer.as_mut().poll(cx).is_ready() {
                     marked = true;
                     self.mark(activation, number, began);

@@ -98,7 +98,8 @@ impl Drop for Tracked<'_> {
             Progress::MayHaveHappened { attempts, began } if is_dropped_by_code => {
                 let claim = Claim::<serde_json::Value>::default();
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
-                Claimed::about(self.effect, activation, &claim, Some(undo), attempts, began).doubt(failure);
+                Claimed::about(self.effect, activation, &claim, Some(undo), attempts, began)
+                    .doubt(activation.now(), failure);
                 self.leave_in_doubt(undo, attempts, began);
             }
             Progress::Marked { attempts, began } if is_dropped_by_code => {

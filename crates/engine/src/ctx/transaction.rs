@@ -28,7 +28,8 @@ impl Ctx {
         self.check_effect(&name, EffectClass::Transactional, false)?;
         let step = activation.next_id(&name);
         // The policy counts from where people last let it begin anew.
-        let (mut before, mut resumed_at) = (0, None);
+        let mut before = activation.desk().attempts_before(&step);
+        let mut resumed_at = None;
         let (mut attempts, mut due_at, mut started_at) = match activation.enter(&step, StepKind::Transaction)
         {
             Entered::Done(record) => return recorded_outcome(activation, &step, record.state).await,
@@ -44,7 +45,7 @@ impl Ctx {
                 }
                 _ => (record.attempts, None, Some(record.started_at)),
             },
-            Entered::Fresh => (0, None, None),
+            Entered::Fresh => (activation.desk().attempts_before(&step), None, None),
         };
         let key = || EffectKey::new(activation.facts.id, activation.generation, &step);
         let run = activation.facts.id;

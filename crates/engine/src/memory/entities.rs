@@ -72,8 +72,8 @@ impl State {
     }
 
     fn append_entity_notes(&mut self, notes: Vec<EntityNote>) {
-        self.append_notes(notes.iter().filter_map(EntityNote::audited).collect::<Vec<_>>());
-        self.entity_notes.extend(notes);
+        self.append_notes(notes.iter().filter_map(EntityNote::journalled).collect::<Vec<_>>());
+        self.entity_notes.extend(notes.into_iter().map(|note| EntityNote { evidence: None, ..note }));
     }
 
     fn operation(&self, workspace: &WorkspaceId, id: OperationId) -> Option<Operation> {
@@ -257,6 +257,7 @@ impl EntityBook for MemoryStore {
             at: now,
             by: None,
             what: crate::model::Noted::StrayReverted { status: claim.revert_to.to_string() },
+            evidence: None,
         };
         state.append_entity_notes(reverted.iter().map(note).collect());
         Ok(reverted)

@@ -1,8 +1,13 @@
 //! The journal, and the steps in doubt.
 
+use std::collections::BTreeMap;
+
 use super::state::State;
 use crate::limits::MAX_PAGE;
-use crate::model::{Note, StepState};
+use crate::model::{
+    EffectClass, EffectKey, EffectTally, Note, Occurrence, RunHead, StepId, StepState, TallyCount,
+    WorkspaceId,
+};
 use crate::store::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
 
 impl State {
@@ -15,6 +20,49 @@ impl State {
         let later = self.notes().range(request.after.saturating_add(1)..);
         let fitting = later.filter(|(_, note)| fits(note)).take(request.limit.clamp(1, MAX_PAGE));
         fitting.map(|(place, note)| PlacedNote { place: *place, note: note.clone() }).collect()
+    }
+
+    /// Steps of a run's current generation whose records retries dropped, with the last attempt of those.
+    pub(super) fn list_reruns(&self, head: &RunHead) -> Vec<(StepId, u32)> {
+        let mut last: BTreeMap<StepId, u32> = BTreeMap::new();
+        let of_run = |note: &&Note| {
+            (&note.workspace, note.run, note.generation)
+                == (&head.facts.workspace, head.id(), head.generation)
+        };
+        for note in self.notes().values().filter(of_run).filter(|note| note.is_of_rerun()) {
+            if let (Some(step), Some(evidence)) = (&note.step, &note.evidence) {
+                let attempt = last.entry(step.clone()).or_default();
+                *attempt = evidence.attempt.max(*attempt);
+            }
+        }
+        last.into_iter().collect()
+    }
+
+    /// Effects that happened more than once, or may have.
+    pub(super) fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> Vec<TallyCount> {
+        let mut effects: BTreeMap<(&WorkspaceId, &EffectKey), (EffectClass, BTreeMap<u32, Occurrence>)> =
+            BTreeMap::new();
+        for note in self.notes().values() {
+            let Some(evidence) = &note.evidence else { continue };
+            if workspace.is_some_and(|wanted| *wanted != note.workspace) {
+                continue;
+            }
+            let known = effects
+                .entry((&note.workspace, &evidence.effect))
+                .or_insert_with(|| (evidence.class, BTreeMap::new()));
+            known.0 = known.0.min(evidence.class);
+            let occurrence = known.1.entry(evidence.attempt).or_insert(evidence.occurrence);
+            *occurrence = evidence.occurrence.max(*occurrence);
+        }
+        let mut counts: BTreeMap<(EffectClass, EffectTally), u64> = BTreeMap::new();
+        for (class, attempts) in effects.into_values() {
+            let tally = EffectTally::of(attempts.into_values());
+            if tally.is_repeated() {
+                *counts.entry((class, tally)).or_default() += 1;
+            }
+        }
+        let counts = counts.into_iter();
+        counts.map(|((class, tally), effects)| TallyCount { class, tally, effects }).collect()
     }
 
     pub(super) fn list_doubts(&self, request: &ListDoubts) -> Vec<StoredDoubt> {

@@ -33,6 +33,7 @@ impl State {
             signals: row.signals.values().cloned().collect(),
             steps,
             children,
+            attempts_before: self.list_reruns(&row.head),
         })
     }
 

@@ -54,7 +54,8 @@ impl State {
 
     /// Writes what a command changes in the run itself.
     pub(super) fn apply(&mut self, steered: Steered) {
-        let Steered { head, event, result, rerun } = steered;
+        let Steered { head, event, result, rerun, notes } = steered;
+        self.append_notes(notes);
         if let Some(row) = self.row_mut(head.id()) {
             for step in &rerun {
                 row.steps.remove(step);

@@ -1,9 +1,9 @@
 //! What the holder of a lease writes: any number of changes to one run, in one guarded write.
 
 use super::{
-    Asked, Drive, Ending, EventKind, Failure, Fence, NewRun, Note, Payload, Post, Promise, PromiseId,
-    RunEvent, RunHead, RunResult, RunState, RunTransition, StepId, StepKind, StepRecord, StepState,
-    StepStatus, StepTransition, Subscribers, Timestamp, Version, WriteToken,
+    Asked, Drive, Ending, EventKind, Evidence, Failure, Fence, NewRun, Note, Noted, Occurrence, OwnerId,
+    Payload, Post, Promise, PromiseId, RunEvent, RunHead, RunResult, RunState, RunTransition, StepId,
+    StepKind, StepRecord, StepState, StepStatus, StepTransition, Subscribers, Timestamp, Version, WriteToken,
 };
 use super::{Generation, RunId, WorkspaceId, quarantine_note};
 use crate::limits::MAX_STALLS;
@@ -90,6 +90,9 @@ pub struct StepChange {
 pub struct Advancing {
     write: Advance,
     now: Timestamp,
+    holder: Option<OwnerId>,
+    /// What the changed steps prove of attempts, with the generation of the step.
+    proven: Vec<(StepId, Generation, Evidence)>,
 }
 
 impl Advancing {
@@ -112,7 +115,11 @@ impl Advancing {
             input: None,
             result: None,
         };
-        Advancing { write, now }
+        let holder = match head.state {
+            RunState::Running(Drive::Leased(lease)) => Some(lease.owner),
+            _ => None,
+        };
+        Advancing { write, now, holder, proven: Vec::new() }
     }
 
     /// The run after the changes so far.
@@ -128,7 +135,42 @@ impl Advancing {
     /// The finished write.
     pub fn finish(mut self) -> Advance {
         self.write.head.changed_at = self.now;
+        for (step, generation, evidence) in std::mem::take(&mut self.proven) {
+            self.prove(step, generation, evidence);
+        }
         self.write
+    }
+
+    /// Adds evidence to the entry of the journal that tells of the attempt, or makes one for it.
+    fn prove(&mut self, step: StepId, generation: Generation, evidence: Evidence) {
+        let tells_of_it = |note: &&mut Note| {
+            let attempt = match note.what {
+                Noted::Failed { attempt, .. } | Noted::Doubted { attempt, .. } => attempt,
+                Noted::Claimed { attempt } if evidence.occurrence == Occurrence::MayHaveHappened => attempt,
+                _ => return false,
+            };
+            note.step.as_ref() == Some(&step)
+                && note.generation == generation
+                && attempt == evidence.attempt
+                && note.evidence.is_none()
+        };
+        if let Some(note) = self.write.notes.iter_mut().find(tells_of_it) {
+            note.evidence = Some(evidence);
+            return;
+        }
+        let Advance { head, notes, .. } = &mut self.write;
+        notes.push(Note {
+            workspace: head.facts.workspace.clone(),
+            run: head.facts.id,
+            generation,
+            step: Some(step),
+            at: self.now,
+            fence: head.fence,
+            owner: self.holder,
+            by: None,
+            what: Noted::Attempted { attempt: evidence.attempt, occurrence: evidence.occurrence },
+            evidence: Some(evidence),
+        });
     }
 
     /// Changes a step. A step that was not marked as begun begins in the same write, so that each attempt
@@ -163,6 +205,14 @@ impl Advancing {
         // That an attempt begins is no progress: a step that kills every worker is to end up with people.
         if change.transition != StepTransition::Begin {
             self.write.head.stalls = 0;
+        }
+        let (run, generation) = (self.write.head.facts.id, self.write.head.generation);
+        if let Some(evidence) = Evidence::of_change(run, generation, change.previous.as_ref(), &record) {
+            self.proven.retain(|(_, _, known)| {
+                (&known.effect, known.attempt) != (&evidence.effect, evidence.attempt)
+                    || known.occurrence > evidence.occurrence
+            });
+            self.proven.push((record.id.clone(), generation, evidence));
         }
         if record.state.status() == StepStatus::InDoubt && from != Some(StepStatus::InDoubt) {
             let Advance { head, announce, .. } = &self.write;

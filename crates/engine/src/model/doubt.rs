@@ -74,8 +74,37 @@ impl Resolution {
 pub struct Actor {
     /// Who.
     pub name: String,
-    /// In which role.
+    /// With which authority.
     pub role: Role,
+    /// Whence they acted, if they did so through a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+impl Actor {
+    /// A person of whom nothing else is known.
+    pub fn new(name: impl Into<String>, role: Role) -> Self {
+        Actor { name: name.into(), role, origin: None }
+    }
+}
+
+/// Whence a person acted through a server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    /// The id of the credential. Its name may change, and two may be named alike.
+    pub credential: String,
+    /// The role of the credential, as the server names it.
+    pub role: String,
+    /// The person for whom the credential spoke, as it named them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub person: Option<String>,
+    /// The address that the request came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The trace of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
 }
 
 /// What a person may decide.
@@ -229,7 +258,7 @@ mod tests {
     use super::*;
 
     fn ruling(resolution: Resolution, role: Role) -> Ruling {
-        let by = Actor { name: "ada".into(), role };
+        let by = Actor::new("ada", role);
         Ruling { resolution, by, seconded_by: None, reason: "the bank says so".into() }
     }
 
@@ -240,9 +269,9 @@ mod tests {
         let abandon = ruling(Resolution::Abandon, Role::Operator);
         assert_eq!(check_ruling(&abandon), Err(RulingRefused::NeedsManager("abandon")));
         assert_eq!(check_ruling(&ruling(Resolution::Abandon, Role::Manager)), Ok(()));
-        let other = Some(Actor { name: "grace".into(), role: Role::Operator });
+        let other = Some(Actor::new("grace", Role::Operator));
         assert_eq!(check_ruling(&Ruling { seconded_by: other, ..abandon.clone() }), Ok(()));
-        let herself = Some(Actor { name: " Ada".into(), role: Role::Manager });
+        let herself = Some(Actor::new(" Ada", Role::Manager));
         assert!(check_ruling(&Ruling { seconded_by: herself, ..abandon }).is_err());
     }
 
@@ -263,11 +292,11 @@ mod tests {
             check_ruling(&Ruling { reason: " ".into(), ..sound.clone() }),
             Err(RulingRefused::NoReason)
         );
-        let nobody = Actor { name: String::new(), role: Role::Manager };
+        let nobody = Actor::new(String::new(), Role::Manager);
         assert_eq!(check_ruling(&Ruling { by: nobody, ..sound.clone() }), Err(RulingRefused::Nobody));
         let endless = Ruling { reason: "x".repeat(Words::Reason.max_chars() + 1), ..sound.clone() };
         assert_eq!(check_ruling(&endless), Err(Invalid::Words(Words::Reason).into()));
-        let blank = Some(Actor { name: " ".into(), role: Role::Operator });
+        let blank = Some(Actor::new(" ", Role::Operator));
         assert_eq!(
             check_ruling(&Ruling { seconded_by: blank, ..sound }),
             Err(Invalid::Words(Words::Person).into())

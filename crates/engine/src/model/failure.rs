@@ -37,6 +37,8 @@ pub struct Failure {
     /// Trying again would not help.
     #[serde(default, rename = "final", skip_serializing_if = "std::ops::Not::not")]
     is_final: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    may_have_happened: bool,
 }
 
 impl Failure {
@@ -58,7 +60,15 @@ impl Failure {
     fn new(class: FailureClass, message: impl fmt::Display) -> Self {
         // NUL would make the record unstorable in PostgreSQL.
         let message = message.to_string().chars().filter(|c| *c != '\0').take(MAX_MESSAGE_CHARS).collect();
-        Failure { class, code: None, message, retry_after_ms: None, existing_promise: None, is_final: false }
+        Failure {
+            class,
+            code: None,
+            message,
+            retry_after_ms: None,
+            existing_promise: None,
+            may_have_happened: false,
+            is_final: false,
+        }
     }
 
     /// The key of a promise names another one, so this one was not made (S4.26).
@@ -75,6 +85,14 @@ impl Failure {
     #[must_use]
     pub fn with_code(mut self, code: &str) -> Self {
         self.code = Some(code.chars().filter(|c| *c != '\0').take(crate::limits::MAX_NAME_CHARS).collect());
+        self
+    }
+
+    /// The effect may have happened all the same. The class still decides what is done next; this decides what is counted. A provider that
+    /// answers 500 may be asked again, and may have charged the card.
+    #[must_use]
+    pub fn that_may_have_happened(mut self) -> Self {
+        self.may_have_happened = true;
         self
     }
 
@@ -107,6 +125,11 @@ impl Failure {
     /// What the failure tells about the effect.
     pub fn class(&self) -> FailureClass {
         self.class
+    }
+
+    /// May the effect have happened although it failed?
+    pub fn may_have_happened(&self) -> bool {
+        self.may_have_happened || self.class == FailureClass::Unknown
     }
 
     /// The stable code, if one was given.

@@ -1,28 +1,35 @@
 //! The ledger: for each effect, every time its code was entered, by whom, and what is known of it. Computed from the records of
-//! steps, the history and the journal, so that it costs an effect that goes well nothing.
+//! steps, the history and the journal, so that it costs an effect that goes well nothing. The counts come from the evidence in the
+//! journal alone ([`Evidence`]), as the metrics do.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::{
-    Actor, EffectClass, EffectKey, EventKind, Failure, FailureClass, Fence, Generation, Note, Noted,
-    Resolution, RunEvent, RunId, StepRecord, StepState, StepStatus,
+    Actor, EffectClass, EffectKey, EffectTally, EventKind, Evidence, Fence, Generation, Note, Noted,
+    Occurrence, RunEvent, RunId, StepRecord, StepState, StepStatus,
 };
 
 /// One effect.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LedgerEntry {
     /// What the provider knows it by.
     pub key: String,
-    /// Its run.
-    pub run: String,
+    /// Its run, if a run made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Its entity, if an operation on one made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entity: Option<LedgerEntity>,
     /// The step.
     pub step: String,
     /// How it is kept from happening twice.
     pub class: EffectClass,
-    /// Where it stands.
-    pub status: &'static str,
+    /// Where it stands; absent if a retry dropped its record, or if it is of an earlier generation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<&'static str>,
     /// Every attempt that was, or may have been, entered.
     pub attempts: Vec<LedgerAttempt>,
     /// What probes said.
@@ -33,12 +40,31 @@ pub struct LedgerEntry {
     pub rulings: Vec<LedgerRuling>,
     /// Outcomes that were refused, because their writer no longer held the run.
     pub refused_writes: u32,
-    /// Times the code was entered though an earlier entry may have happened.
-    pub duplicates: u32,
+    /// Attempts that are known to have happened.
+    pub happened: u32,
+    /// Attempts that may have happened.
+    pub may_have_happened: u32,
+    /// How often it is known to have happened beyond the first time.
+    pub happened_twice: u32,
+    /// How often more than that it may have happened beyond the first time.
+    pub may_have_happened_twice: u32,
+}
+
+/// What an operation acted on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LedgerEntity {
+    /// The type of the entity.
+    pub kind: String,
+    /// Which.
+    pub id: String,
+    /// The operation.
+    pub operation: String,
 }
 
 /// One time that an effect's code was, or may have been, entered.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LedgerAttempt {
     /// Which, from 1.
     pub number: u32,
@@ -68,8 +94,18 @@ pub enum LedgerOutcome {
     Failed,
     /// It may have happened.
     Unknown,
-    /// It is under way, or was when its worker vanished.
+    /// It is under way, or was when its worker vanished. It may have happened.
     Open,
+}
+
+impl LedgerOutcome {
+    fn occurrence(self) -> Occurrence {
+        match self {
+            LedgerOutcome::Completed => Occurrence::Happened,
+            LedgerOutcome::Failed => Occurrence::DidNotHappen,
+            LedgerOutcome::Unknown | LedgerOutcome::Open => Occurrence::MayHaveHappened,
+        }
+    }
 }
 
 /// A decision of people.
@@ -84,7 +120,7 @@ pub struct LedgerRuling {
     pub what: Noted,
 }
 
-/// The effects of one generation of a run. `notes` are of this run, oldest first.
+/// The effects of a run: those of its current generation, and those of which only the journal tells. `notes` are of this run, oldest first.
 pub fn ledger_of(
     run: RunId,
     generation: Generation,
@@ -92,57 +128,119 @@ pub fn ledger_of(
     events: &[RunEvent],
     notes: &[Note],
 ) -> Vec<LedgerEntry> {
-    let entry = |step: &StepRecord| {
-        let class = step.kind.effect_class()?;
+    let mut entries = Vec::new();
+    let mut recorded = Vec::new();
+    for step in steps {
+        let Some(class) = step.kind.effect_class() else { continue };
         let about: Vec<&Note> = notes
             .iter()
             .filter(|note| note.generation == generation && note.step.as_ref() == Some(&step.id))
             .collect();
-        let attempts: Vec<LedgerAttempt> =
-            (1..=step.attempts).map(|number| attempt_of(step, number, events, &about)).collect();
-        let probes = about.iter().filter_map(|note| match &note.what {
-            Noted::Probed { answer } => Some(answer.clone()),
-            _ => None,
-        });
-        let rulings = about.iter().filter_map(|note| {
-            let by = note.by.clone()?;
-            Some(LedgerRuling { by, at: note.at.to_string(), what: note.what.clone() })
-        });
-        let is_refused = |note: &&&Note| matches!(note.what, Noted::Refused { .. });
-        Some(LedgerEntry {
-            key: EffectKey::new(run, generation, &step.id).to_string(),
-            run: run.to_string(),
-            step: step.id.to_string(),
-            class,
-            status: step.state.status().as_str(),
-            duplicates: count_duplicates(&attempts, &about),
-            attempts,
-            probes: probes.collect(),
-            rulings: rulings.collect(),
-            refused_writes: u32::try_from(about.iter().filter(is_refused).count()).unwrap_or(u32::MAX),
-        })
-    };
-    steps.iter().filter_map(entry).collect()
+        let key = EffectKey::new(run, generation, &step.id);
+        entries.push(entry_of(run, &key, step.id.as_str(), class, Some(step), events, &about));
+        recorded.push(key);
+    }
+    let mut unrecorded: BTreeMap<&EffectKey, &Note> = BTreeMap::new();
+    for note in notes {
+        if let Some(evidence) = &note.evidence
+            && !recorded.contains(&evidence.effect)
+        {
+            unrecorded.entry(&evidence.effect).or_insert(note);
+        }
+    }
+    for (key, first) in unrecorded {
+        let Some((step, evidence)) = first.step.as_ref().zip(first.evidence.as_ref()) else { continue };
+        let is_about = |note: &&Note| note.generation == first.generation && note.step.as_ref() == Some(step);
+        let about: Vec<&Note> = notes.iter().filter(is_about).collect();
+        entries.push(entry_of(run, key, step.as_str(), evidence.class, None, events, &about));
+    }
+    entries
 }
 
-fn attempt_of(step: &StepRecord, number: u32, events: &[RunEvent], about: &[&Note]) -> LedgerAttempt {
-    let claim = about.iter().find(|note| note.what == (Noted::Claimed { attempt: number }));
-    let end = about.iter().find_map(|note| match &note.what {
-        Noted::Failed { attempt, failure } if *attempt == number => Some((*note, by_class(failure))),
-        Noted::Doubted { attempt, .. } if *attempt == number => Some((*note, LedgerOutcome::Unknown)),
+fn entry_of(
+    run: RunId,
+    key: &EffectKey,
+    step: &str,
+    class: EffectClass,
+    record: Option<&StepRecord>,
+    events: &[RunEvent],
+    about: &[&Note],
+) -> LedgerEntry {
+    let proven: Vec<(&Note, &Evidence)> =
+        about.iter().filter_map(|note| Some((*note, note.evidence.as_ref()?))).collect();
+    let last_proven = proven.iter().map(|(_, evidence)| evidence.attempt).max().unwrap_or(0);
+    let last = record.map_or(0, |record| record.attempts).max(last_proven);
+    let attempts: Vec<LedgerAttempt> =
+        (1..=last).map(|number| attempt_of(number, record, &proven, events, about)).collect();
+    let probes = about.iter().filter_map(|note| match &note.what {
+        Noted::Probed { answer } => Some(answer.clone()),
         _ => None,
     });
-    let is_last = number == step.attempts;
-    let (outcome, ended_at) = match (&step.state, &end) {
-        (StepState::Completed { at, .. }, _) if is_last => (LedgerOutcome::Completed, Some(*at)),
-        (StepState::Failed { at, failure }, None) if is_last => (by_class(failure), Some(*at)),
-        (_, Some((note, outcome))) => (*outcome, Some(note.at)),
-        (StepState::Running, None) if is_last => (LedgerOutcome::Open, None),
-        _ => (LedgerOutcome::Unknown, None),
+    let rulings = about.iter().filter_map(|note| {
+        let by = note.by.clone()?;
+        Some(LedgerRuling { by, at: note.at.to_string(), what: note.what.clone() })
+    });
+    let is_refused = |note: &&&Note| matches!(note.what, Noted::Refused { .. });
+    let tally = EffectTally::of(attempts.iter().map(|attempt| attempt.outcome.occurrence()));
+    LedgerEntry {
+        key: key.to_string(),
+        run: Some(run.to_string()),
+        entity: None,
+        step: step.to_string(),
+        class,
+        status: record.map(|record| record.state.status().as_str()),
+        happened: tally.happened,
+        may_have_happened: tally.may_have_happened,
+        happened_twice: tally.happened_twice(),
+        may_have_happened_twice: tally.may_have_happened_twice(),
+        attempts,
+        probes: probes.collect(),
+        rulings: rulings.collect(),
+        refused_writes: u32::try_from(about.iter().filter(is_refused).count()).unwrap_or(u32::MAX),
+    }
+}
+
+fn attempt_of(
+    number: u32,
+    record: Option<&StepRecord>,
+    proven: &[(&Note, &Evidence)],
+    events: &[RunEvent],
+    about: &[&Note],
+) -> LedgerAttempt {
+    let claim = about.iter().find(|note| note.what == (Noted::Claimed { attempt: number }));
+    let end = about.iter().find(|note| match &note.what {
+        Noted::Failed { attempt, .. } | Noted::Doubted { attempt, .. } => *attempt == number,
+        _ => false,
+    });
+    // Of equally strong evidence the first tells when it became known.
+    let strongest = proven.iter().filter(|(_, evidence)| evidence.attempt == number).fold(
+        None,
+        |best: Option<&(&Note, &Evidence)>, next| match best {
+            Some(best) if best.1.occurrence >= next.1.occurrence => Some(best),
+            _ => Some(next),
+        },
+    );
+    let record = record.filter(|record| record.attempts == number);
+    let recorded = record.and_then(|record| Occurrence::of_state(&record.state));
+    let occurrence = strongest.map(|(_, evidence)| evidence.occurrence).max(recorded);
+    let is_open = record.is_some_and(|record| record.state == StepState::Running);
+    let outcome = match occurrence {
+        Some(Occurrence::Happened) => LedgerOutcome::Completed,
+        Some(Occurrence::MayHaveHappened) if is_open => LedgerOutcome::Open,
+        Some(Occurrence::MayHaveHappened) => LedgerOutcome::Unknown,
+        // Of an attempt that another followed there is evidence unless it is known that it did not happen.
+        Some(Occurrence::DidNotHappen) | None => LedgerOutcome::Failed,
     };
-    let fence = claim.map(|note| note.fence).or(end.as_ref().map(|(note, _)| note.fence));
-    let fence = fence.or(is_last.then_some(step.fence));
-    let began_at = claim.map(|note| note.at).or((number == 1).then_some(step.started_at));
+    let recorded_at = record.and_then(|record| match &record.state {
+        StepState::Completed { at, .. } | StepState::Failed { at, .. } => Some(*at),
+        _ => None,
+    });
+    let noted_at = end.map(|note| note.at).or(strongest.map(|(note, _)| note.at));
+    let ended_at = recorded_at.or(noted_at).filter(|_| outcome != LedgerOutcome::Open);
+    let fence = claim.map(|note| note.fence).or(end.map(|note| note.fence));
+    let fence = fence.or(record.map(|record| record.fence)).or(strongest.map(|(note, _)| note.fence));
+    let began_at = claim.map(|note| note.at);
+    let began_at = began_at.or(record.filter(|_| number == 1).map(|record| record.started_at));
     LedgerAttempt {
         number,
         began_at: began_at.map(|at| at.to_string()),
@@ -150,14 +248,6 @@ fn attempt_of(step: &StepRecord, number: u32, events: &[RunEvent], about: &[&Not
         owner: fence.and_then(|fence| owner_of(fence, events)),
         fence: fence.map(Fence::get),
         outcome,
-    }
-}
-
-/// A failure that says that the effect did not happen, or one that leaves it open.
-fn by_class(failure: &Failure) -> LedgerOutcome {
-    match failure.class() {
-        FailureClass::Retryable | FailureClass::Permanent => LedgerOutcome::Failed,
-        FailureClass::Unknown => LedgerOutcome::Unknown,
     }
 }
 
@@ -170,40 +260,18 @@ fn owner_of(fence: Fence, events: &[RunEvent]) -> Option<String> {
     events.iter().find(is_grant)?.note.clone()
 }
 
-/// An entry is a duplicate if an earlier one may have happened, and neither a probe nor a person said that it did not.
-fn count_duplicates(attempts: &[LedgerAttempt], about: &[&Note]) -> u32 {
-    let mut denied = BTreeSet::new();
-    let mut doubted = None;
-    for note in about {
-        match &note.what {
-            Noted::Doubted { attempt, .. } => doubted = Some(*attempt),
-            Noted::Probed { answer } if answer == "did_not_happen" => denied.extend(doubted),
-            Noted::Resolved { resolution: Resolution::DidNotHappen, .. } => denied.extend(doubted),
-            _ => {}
-        }
-    }
-    let mut may_have_happened = false;
-    let mut duplicates = 0;
-    for attempt in attempts {
-        duplicates += u32::from(may_have_happened);
-        may_have_happened |= match attempt.outcome {
-            LedgerOutcome::Failed => false,
-            LedgerOutcome::Unknown => !denied.contains(&attempt.number),
-            LedgerOutcome::Completed | LedgerOutcome::Open => true,
-        };
-    }
-    duplicates
-}
-
 /// Counts over all effects of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ClassCount {
     /// Effects.
     pub effects: u64,
     /// Times their code was, or may have been, entered.
     pub entries: u64,
-    /// Of those, entries made though an earlier one may have happened.
-    pub duplicates: u64,
+    /// Times an effect is known to have happened beyond the first.
+    pub happened_twice: u64,
+    /// Times more than that an effect may have happened beyond the first.
+    pub may_have_happened_twice: u64,
     /// Effects in doubt now.
     pub in_doubt: u64,
     /// Outcomes refused.
@@ -215,8 +283,9 @@ impl ClassCount {
     pub fn add(&mut self, entry: &LedgerEntry) {
         self.effects += 1;
         self.entries += entry.attempts.len() as u64;
-        self.duplicates += u64::from(entry.duplicates);
-        self.in_doubt += u64::from(entry.status == StepStatus::InDoubt.as_str());
+        self.happened_twice += u64::from(entry.happened_twice);
+        self.may_have_happened_twice += u64::from(entry.may_have_happened_twice);
+        self.in_doubt += u64::from(entry.status == Some(StepStatus::InDoubt.as_str()));
         self.refused_writes += u64::from(entry.refused_writes);
     }
 }
@@ -225,59 +294,91 @@ impl ClassCount {
 mod tests {
     use super::*;
     use crate::model::tests::step;
-    use crate::model::{Payload, StepKind, Timestamp, WorkspaceId};
+    use crate::model::{Failure, Payload, StepId, StepKind, Timestamp, WorkspaceId};
 
     const NOW: Timestamp = Timestamp::from_millis(100);
+    const RUN: RunId = RunId::from_u128(1);
 
-    fn note(what: Noted) -> Note {
+    fn note(what: Noted, evidence: Option<(u32, Occurrence)>) -> Note {
+        let step = StepId::from_stored("wire");
+        let evidence = evidence.and_then(|(attempt, occurrence)| {
+            Evidence::of_step(RUN, Generation::default(), &step, StepKind::Claimed, attempt, occurrence)
+        });
         Note {
             workspace: WorkspaceId::default(),
-            run: RunId::from_u128(1),
+            run: RUN,
             generation: Generation::default(),
-            step: Some(crate::model::StepId::from_stored("wire")),
+            step: Some(step),
             at: NOW,
             fence: Fence::new(1),
             owner: None,
             by: None,
             what,
+            evidence,
         }
     }
 
-    fn entry(attempts: u32, kind: StepKind, notes: &[Noted]) -> LedgerEntry {
+    fn tried(attempt: u32, occurrence: Occurrence) -> Note {
+        note(Noted::Attempted { attempt, occurrence }, Some((attempt, occurrence)))
+    }
+
+    fn record(attempts: u32) -> StepRecord {
         let state = StepState::Completed { at: NOW, output: Payload::null() };
-        let record = StepRecord { attempts, kind, state, ..step("wire", 2, true) };
-        let notes: Vec<Note> = notes.iter().cloned().map(note).collect();
-        ledger_of(RunId::from_u128(1), Generation::default(), &[record], &[], &notes).remove(0)
+        StepRecord { attempts, kind: StepKind::Claimed, state, ..step("wire", 2, true) }
+    }
+
+    fn entry(attempts: u32, notes: &[Note]) -> LedgerEntry {
+        ledger_of(RUN, Generation::default(), &[record(attempts)], &[], notes).remove(0)
+    }
+
+    fn repeats(attempts: u32, notes: &[Note]) -> (u32, u32) {
+        let entry = entry(attempts, notes);
+        (entry.happened_twice, entry.may_have_happened_twice)
     }
 
     #[test]
-    fn an_effect_that_went_well_is_no_duplicate_and_needs_no_note() {
-        let entry = entry(1, StepKind::Effect, &[]);
-        assert_eq!((entry.duplicates, entry.attempts.len()), (0, 1));
+    fn an_effect_that_went_well_happened_once_and_needs_no_note() {
+        let entry = entry(1, &[]);
+        assert_eq!((entry.happened, entry.may_have_happened, entry.attempts.len()), (1, 0, 1));
+        assert_eq!((entry.happened_twice, entry.may_have_happened_twice), (0, 0));
         assert_eq!(entry.attempts[0].outcome, LedgerOutcome::Completed);
     }
 
     #[test]
-    fn what_may_have_happened_before_makes_a_duplicate() {
-        let failed = |attempt, failure| Noted::Failed { attempt, failure };
-        let refused = entry(2, StepKind::Effect, &[failed(1, Failure::retryable("busy"))]);
-        assert_eq!(refused.duplicates, 0, "the first did not happen");
-        let lost = entry(2, StepKind::Effect, &[failed(1, Failure::unknown("reset"))]);
-        assert_eq!(lost.duplicates, 1);
-        assert_eq!(
-            entry(3, StepKind::Effect, &[]).duplicates,
-            2,
-            "attempts cut off by crashes may have happened"
-        );
+    fn an_attempt_that_may_have_happened_makes_the_next_a_possible_repeat() {
+        let busy = Noted::Failed { attempt: 1, failure: Failure::retryable("busy") };
+        assert_eq!(repeats(2, &[note(busy, None)]), (0, 0), "the first did not happen");
+        let cut = Noted::Failed { attempt: 1, failure: Failure::unknown("reset") };
+        assert_eq!(repeats(2, &[note(cut, Some((1, Occurrence::MayHaveHappened)))]), (0, 1));
+        let crashes = [tried(1, Occurrence::MayHaveHappened), tried(2, Occurrence::MayHaveHappened)];
+        assert_eq!(repeats(3, &crashes), (0, 2), "attempts cut off by crashes may have happened");
     }
 
     #[test]
-    fn a_doubt_that_was_denied_makes_none() {
+    fn a_denial_takes_an_attempt_out_of_the_count_and_a_late_result_puts_it_back_as_known() {
         let doubted = Noted::Doubted { attempt: 1, failure: Failure::unknown("reset") };
-        let claims = [Noted::Claimed { attempt: 1 }, doubted, Noted::Claimed { attempt: 2 }];
-        assert_eq!(entry(2, StepKind::Claimed, &claims).duplicates, 1);
-        let mut denied = claims.to_vec();
-        denied.push(Noted::Probed { answer: "did_not_happen".into() });
-        assert_eq!(entry(2, StepKind::Claimed, &denied).duplicates, 0);
+        let mut notes = vec![note(doubted, Some((1, Occurrence::MayHaveHappened)))];
+        assert_eq!(repeats(2, &notes), (0, 1));
+        notes.push(note(
+            Noted::Probed { answer: "did_not_happen".into() },
+            Some((1, Occurrence::DidNotHappen)),
+        ));
+        assert_eq!(repeats(2, &notes), (0, 0));
+        let late = Noted::Refused { attempt: 1, occurrence: Some(Occurrence::Happened) };
+        notes.push(note(late, Some((1, Occurrence::Happened))));
+        assert_eq!(repeats(2, &notes), (1, 0));
+        notes.reverse();
+        assert_eq!(repeats(2, &notes), (1, 0), "whatever comes first");
+    }
+
+    #[test]
+    fn what_a_retry_dropped_stays_in_the_ledger() {
+        let dropped = Noted::Superseded { attempt: 1, occurrence: Occurrence::Happened };
+        let notes = [note(dropped, Some((1, Occurrence::Happened)))];
+        let gone = ledger_of(RUN, Generation::default(), &[], &[], &notes).remove(0);
+        assert_eq!((gone.status, gone.happened, gone.happened_twice), (None, 1, 0));
+        let again = entry(2, &notes);
+        assert_eq!((again.happened, again.happened_twice), (2, 1));
+        assert_eq!(again.attempts.len(), 2);
     }
 }

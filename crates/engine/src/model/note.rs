@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Actor, Failure, Fence, Generation, OwnerId, Resolution, RunId, StepId, Timestamp, WorkspaceId};
+use super::{
+    Actor, Evidence, Failure, Fence, Generation, Occurrence, OwnerId, Resolution, RunId, StepId, Timestamp,
+    WorkspaceId,
+};
 
 /// One entry of the journal.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +28,8 @@ pub struct Note {
     pub by: Option<Actor>,
     /// What happened.
     pub what: Noted,
+    /// What it proves of one attempt at an effect, if it proves anything. The counts of repeated effects are computed from this.
+    pub evidence: Option<Evidence>,
 }
 
 impl Note {
@@ -40,7 +45,13 @@ impl Note {
             owner: None,
             by: Some(by),
             what,
+            evidence: None,
         }
+    }
+
+    /// Does it say that a retry of the run dropped the record of a step?
+    pub fn is_of_rerun(&self) -> bool {
+        matches!(self.what, Noted::Superseded { .. })
     }
 }
 
@@ -67,15 +78,32 @@ pub enum Noted {
         /// Why.
         failure: Failure,
     },
+    /// Something became known of an attempt that no other entry tells.
+    Attempted {
+        /// Which attempt.
+        attempt: u32,
+        /// What.
+        occurrence: Occurrence,
+    },
+    /// A retry of the run dropped the record of a step, which runs again. Attempts are counted on from here.
+    Superseded {
+        /// The last attempt of the dropped record.
+        attempt: u32,
+        /// What was known of it.
+        occurrence: Occurrence,
+    },
     /// The provider was asked.
     Probed {
         /// What it said: `happened`, `did_not_happen` or `unknown`.
         answer: String,
     },
-    /// An outcome was refused, because its writer no longer held the run.
+    /// An outcome was refused, because its writer no longer held the run. What it proves of the attempt counts all the same.
     Refused {
         /// Which attempt.
         attempt: u32,
+        /// What the writer knew of it; absent if nobody said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        occurrence: Option<Occurrence>,
     },
     /// A person decided.
     Resolved {

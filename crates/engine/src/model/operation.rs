@@ -1,8 +1,9 @@
 //! Operations: each one requested transition of an entity, from the claim to what became of it.
 
 use super::{
-    Actor, ClaimTo, EffectKey, EntityRef, Failure, Fingerprint, Home, IdempotencyKey, Name, Noted,
-    OperationId, OwnerId, Payload, Recovery, RunId, Timestamp, Version, WorkspaceId,
+    Actor, ClaimTo, EffectKey, EntityRef, Evidence, Failure, Fence, Fingerprint, Generation, Home,
+    IdempotencyKey, Name, Note, Noted, OperationId, OwnerId, Payload, Recovery, RunId, Timestamp, Version,
+    WorkspaceId,
 };
 
 /// One requested transition of an entity.
@@ -255,18 +256,43 @@ pub struct EntityNote {
     pub by: Option<Actor>,
     /// What.
     pub what: Noted,
+    /// What it proves of one attempt at an effect. It is kept in the journal of the workspace ([`EntityNote::journalled`]), and lists of
+    /// notes about an entity do not show it.
+    pub evidence: Option<Evidence>,
 }
 
 impl EntityNote {
-    /// The same as an entry of the audit log, if a person did it. Stores append it to the journal in the same write.
-    pub fn audited(&self) -> Option<super::Note> {
-        let by = self.by.clone()?;
+    /// The same as an entry of the journal, if a person did it or if it is evidence. Stores append it in the same write.
+    pub fn journalled(&self) -> Option<Note> {
+        if self.by.is_none() && self.evidence.is_none() {
+            return None;
+        }
+        Some(Note { evidence: self.evidence.clone(), ..self.in_journal(self.by.clone()) })
+    }
+
+    /// The same as an entry of the audit log, if a person did it.
+    pub fn audited(&self) -> Option<Note> {
+        self.by.is_some().then(|| self.in_journal(self.by.clone()))
+    }
+
+    fn in_journal(&self, by: Option<Actor>) -> Note {
         let what = Noted::OnEntity {
             kind: self.entity.kind.to_string(),
             id: self.entity.id.to_string(),
             operation: self.operation.map(|operation| operation.to_string()),
             did: Box::new(self.what.clone()),
         };
-        Some(super::Note::on_workspace(self.workspace.clone(), by, self.at, what))
+        Note {
+            workspace: self.workspace.clone(),
+            run: RunId::NONE,
+            generation: Generation::default(),
+            step: None,
+            at: self.at,
+            fence: Fence::default(),
+            owner: None,
+            by,
+            what,
+            evidence: None,
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! What people may do to a run from outside.
 
 use super::{
-    Asked, Drive, Ending, EventKind, Failure, FailureClass, RunEvent, RunHead, RunId, RunResult, RunState,
-    RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp, Version,
+    Asked, Drive, Ending, EventKind, Evidence, Failure, FailureClass, Note, Noted, Occurrence, RunEvent,
+    RunHead, RunId, RunResult, RunState, RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus,
+    Timestamp, Version,
 };
 use crate::limits::MAX_MESSAGE_CHARS;
 
@@ -93,6 +94,8 @@ pub struct Steered {
     pub result: Option<RunResult>,
     /// Step records that no longer stand: they run again.
     pub rerun: Vec<StepId>,
+    /// What was known of the effects among them, for the journal.
+    pub notes: Vec<Note>,
 }
 
 /// Decides on `command`; `steps` are the records of the run (only a retry looks at them).
@@ -226,12 +229,37 @@ fn retry(
         return Err(Refusal::InDoubt(step.id.clone()));
     }
     let rerun: Vec<StepId> = steps.iter().filter(runs_again).map(|step| step.id.clone()).collect();
+    let mut notes: Vec<Note> =
+        steps.iter().filter(runs_again).filter_map(|step| superseded(head, step, now)).collect();
+    notes.sort_by(|a, b| a.step.cmp(&b.step));
     let mut steered = changed(head, EventKind::Retried, from.map(|id| format!("from {id}")), now);
     steered.head.state = RunState::Running(Drive::Ready { due_at: now });
     steered.head.asked = Asked::Nothing;
     steered.head.stalls = 0;
     steered.rerun = rerun;
+    steered.notes = notes;
     Ok(steered)
+}
+
+/// What is known of an effect whose record goes.
+fn superseded(head: &RunHead, step: &StepRecord, now: Timestamp) -> Option<Note> {
+    let (run, generation, attempt) = (head.id(), head.generation, step.attempts);
+    // One that was given up may have been entered before.
+    let occurrence = Occurrence::of_state(&step.state).unwrap_or(Occurrence::MayHaveHappened);
+    let evidence = Evidence::of_step(run, generation, &step.id, step.kind, attempt, occurrence)?;
+    let what = Noted::Superseded { attempt, occurrence: evidence.occurrence };
+    Some(Note {
+        workspace: head.facts.workspace.clone(),
+        run,
+        generation,
+        step: Some(step.id.clone()),
+        at: now,
+        fence: step.fence,
+        owner: None,
+        by: None,
+        what,
+        evidence: Some(evidence),
+    })
 }
 
 fn failed_at(step: &StepRecord) -> Option<Timestamp> {
@@ -246,7 +274,7 @@ fn changed(head: &RunHead, kind: EventKind, note: Option<String>, now: Timestamp
     next.version = head.version.next();
     next.changed_at = now;
     let event = RunEvent { version: next.version, at: now, fence: head.fence, kind, note };
-    Steered { head: next, event, result: None, rerun: Vec::new() }
+    Steered { head: next, event, result: None, rerun: Vec::new(), notes: Vec::new() }
 }
 
 #[cfg(test)]

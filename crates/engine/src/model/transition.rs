@@ -166,7 +166,7 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
     let attempt = before.as_ref().map_or(1, |before| before.attempt + 1);
     let mut note = |by, what| {
         let (workspace, entity) = (request.workspace.clone(), request.entity.clone());
-        notes.push(EntityNote { workspace, entity, operation: Some(id), at: now, by, what });
+        notes.push(EntityNote { workspace, entity, operation: Some(id), at: now, by, what, evidence: None });
     };
     if let Some(last) = last.filter(|last| request.irreversible && last.may_have_happened()) {
         let Some(word) = &request.overridden else { return OperationBegun::OverrideRequired(Box::new(last)) };

@@ -13,7 +13,8 @@ use super::stats::Counters;
 use super::waits::{DoubtHeld, Gate, InFlight, ItsTurn, Wait, WaitFor};
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
-    Failure, Generation, Name, Note, Noted, RunFacts, RunHead, StepId, StepKind, StepStatus, Timestamp,
+    Evidence, Failure, Generation, Name, Note, Noted, Occurrence, RunFacts, RunHead, StepId, StepKind,
+    StepStatus, Timestamp,
 };
 use crate::store::RunLog;
 
@@ -26,6 +27,23 @@ pub(crate) struct Activation {
     pub(crate) declared: Arc<Declared>,
     active: Mutex<Arc<Active>>,
     desk: Mutex<Desk>,
+}
+
+/// A computation of the code that is under way; over when it is dropped.
+pub struct Computing<'a> {
+    activation: &'a Activation,
+}
+
+impl std::fmt::Debug for Computing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Computing")
+    }
+}
+
+impl Drop for Computing<'_> {
+    fn drop(&mut self) {
+        self.activation.desk().computing -= 1;
+    }
 }
 
 impl Activation {
@@ -51,6 +69,7 @@ impl Activation {
         }
         desk.promises = log.promises.into_iter().map(|promise| (promise.id.clone(), promise)).collect();
         desk.signals = log.signals;
+        desk.attempts_before = log.attempts_before.into_iter().collect();
         desk.children = log.children.into_iter().filter_map(|(run, result)| Some((run, result?))).collect();
         Self::with_desk(engine, active, desk)
     }
@@ -220,6 +239,12 @@ impl Activation {
         InFlight { activation: self }
     }
 
+    /// Keeps the run as it is until the guard is dropped: nothing is released to its code, and it neither parks nor stops.
+    pub(crate) fn compute(&self) -> Computing<'_> {
+        self.desk().computing += 1;
+        Computing { activation: self }
+    }
+
     /// An entry of the journal about `step`, by this engine.
     pub(crate) fn note(&self, step: &StepId, what: Noted) -> Change {
         let fence = self.desk().head.fence;
@@ -233,7 +258,19 @@ impl Activation {
             owner: Some(self.engine.owner),
             by: None,
             what,
+            evidence: None,
         }))
+    }
+
+    /// An entry of the journal that an attempt was cut off: its worker vanished, and nothing else tells of it.
+    pub(crate) fn note_cut_off(&self, step: &StepId, kind: StepKind, attempt: u32) -> Change {
+        let occurrence = Occurrence::MayHaveHappened;
+        let mut note = self.note(step, Noted::Attempted { attempt, occurrence });
+        if let Change::Note(note) = &mut note {
+            note.evidence =
+                Evidence::of_step(self.facts.id, self.generation, step, kind, attempt, occurrence);
+        }
+        note
     }
 
     /// Collects changes; the driver writes them before it lets another effect begin.

@@ -168,6 +168,7 @@ fn doubt(write: &mut Advancing, record: &StepRecord, now: Timestamp) -> Result<(
         owner: None,
         by: None,
         what: Noted::Doubted { attempt: record.attempts, failure: failure.clone() },
+        evidence: None,
     });
     write.open_promise(promise);
     write.step(StepChange {

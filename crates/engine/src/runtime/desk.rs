@@ -51,6 +51,8 @@ pub(crate) struct Desk {
     /// While this names a step, no other may give the code its outcome: their order would not be the recorded one.
     pub(super) turn_of: Option<StepId>,
     pub(crate) open: HashMap<StepId, StepRecord>,
+    /// Attempts at steps whose records a retry of the run dropped; further ones are counted on from them.
+    pub(super) attempts_before: HashMap<StepId, u32>,
     pub(super) ordinals: HashMap<Name, u32>,
     pub(super) steps: u32,
     pub(crate) changes: Vec<Change>,
@@ -66,6 +68,8 @@ pub(crate) struct Desk {
     /// How many of those do not heed that the run is to stop.
     pub(crate) gated_through: usize,
     pub(crate) in_flight: usize,
+    /// Computations of the code that take their time. Until they end, the run is told nothing and does not park: as if they took none.
+    pub(crate) computing: usize,
     /// True while a write is under way that gives the lease back: what it does not tell of must not begin.
     pub(crate) leaving: bool,
     pub(super) promises: HashMap<PromiseId, Promise>,
@@ -122,6 +126,7 @@ impl Desk {
             asked_for: BTreeMap::new(),
             turn_of: None,
             open: HashMap::new(),
+            attempts_before: HashMap::new(),
             ordinals: HashMap::new(),
             steps: 0,
             changes: Vec::new(),
@@ -134,6 +139,7 @@ impl Desk {
             gated: 0,
             gated_through: 0,
             in_flight: 0,
+            computing: 0,
             leaving: false,
             promises: HashMap::new(),
             signals: Vec::new(),
@@ -334,6 +340,11 @@ impl Desk {
             record.kind == StepKind::Claimed && record.state.status() == StepStatus::Running
         };
         self.promises.values().any(is_open_doubt) || self.open.values().any(is_claimed)
+    }
+
+    /// Attempts at a step before a retry of the run dropped its record.
+    pub(crate) fn attempts_before(&self, step: &StepId) -> u32 {
+        self.attempts_before.get(step).copied().unwrap_or(0)
     }
 
     /// The last promise by which the doubt about an attempt is to be settled.

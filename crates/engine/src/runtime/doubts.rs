@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::{Engine, Error};
 use crate::model::{
-    DoubtRef, DoubtedAttempt, EffectKey, Failure, Generation, Note, Noted, Payload, PromiseId, PromiseRef,
-    PromiseState, Ruling, RunId, Settlement, StepId, StepRecord, StepState, Timestamp, Version, Wish,
-    WorkspaceId, can_be_carried_out, check_ruling,
+    DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, Note, Noted, Payload, PromiseId,
+    PromiseRef, PromiseState, Ruling, RunId, Settlement, StepId, StepRecord, StepState, Timestamp, Version,
+    Wish, WorkspaceId, can_be_carried_out, check_ruling,
 };
 use crate::store::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, RunLog, SettleOutcome, StoredDoubt};
 
@@ -83,14 +83,38 @@ impl Engine {
         });
         let mut doubts = Vec::new();
         for doubt in stored {
-            if let Some(log) =
-                self.inner.answer(self.inner.store.find_log(&doubt.workspace, doubt.run)).await?
-                && open_promise(&log, &doubt.step).is_some()
+            let run = self.inner.answer(self.inner.store.find_run(&doubt.workspace, doubt.run)).await?;
+            if let Some(run) = run
+                && self.is_open(&doubt, run.head.generation).await?
             {
-                doubts.push(self.shown(doubt, log.head.generation).await?);
+                doubts.push(self.shown(doubt, run.head.generation).await?);
             }
         }
         Ok(DoubtPage { doubts, next })
+    }
+
+    /// Has nobody ruled on it? Only the promises of its last rounds are read, however long the log of the run is.
+    async fn is_open(&self, doubt: &StoredDoubt, generation: Generation) -> Result<bool, Error> {
+        let about = DoubtedAttempt::new(doubt.run, generation, &doubt.step.id, doubt.step.attempts);
+        let find = async |round: u64| {
+            let id = about.round(round);
+            self.inner.answer(self.inner.store.find_promise(&doubt.workspace, &id)).await
+        };
+        // Rounds are numbered without gaps: one beyond the last is looked for in strides that double, then halve.
+        let (mut last, mut beyond) = (None, 1);
+        let mut known = 0;
+        while let Some(promise) = find(beyond).await? {
+            (known, last) = (beyond, Some(promise));
+            beyond *= 2;
+        }
+        while known + 1 < beyond {
+            let middle = known + (beyond - known) / 2;
+            match find(middle).await? {
+                Some(promise) => (known, last) = (middle, Some(promise)),
+                None => beyond = middle,
+            }
+        }
+        Ok(last.is_some_and(|promise| promise.state == PromiseState::Pending))
     }
 
     async fn shown(&self, doubt: StoredDoubt, generation: Generation) -> Result<Doubt, Error> {
@@ -142,6 +166,7 @@ impl Engine {
                 seconded_by: ruling.seconded_by.clone(),
                 reason: ruling.reason.clone(),
             },
+            evidence: Evidence::of_ruling(&ruling.resolution, run, log.head.generation, record),
         };
         let settlement = Settlement::Resolved(Payload::of(&ruling)?);
         match self.settle_promise(PromiseRef::Id(promise), Wish::new(settlement), None, Some(note)).await? {

@@ -20,7 +20,9 @@ use super::registry::{Workflow, WorkflowFuture};
 use super::stats::Counters;
 use crate::clock::Sleep;
 use crate::ctx::{Ctx, Scope, undo_all};
-use crate::model::{Advance, Failure, Note, Noted, Payload, RunHead, RunResult, StepRecord, Timestamp};
+use crate::model::{
+    Advance, Evidence, Failure, Note, Noted, Occurrence, Payload, RunHead, RunResult, StepRecord, Timestamp,
+};
 use crate::store::{AdvanceOutcome, StoreError};
 
 /// How a stretch of driving ended.
@@ -430,6 +432,9 @@ impl Driver {
                 matches!(closing, Closing::End(_)) && desk.asked_to_stop() == Some(Stop::Pause);
             return Some(if pauses_first { Closing::Pause(None) } else { closing.clone() });
         }
+        if desk.computing > 0 {
+            return None;
+        }
         if desk.replaying {
             // Whether the code is the one that made the records is not known before all of them were asked for.
             return None;
@@ -474,6 +479,9 @@ impl Driver {
             return false;
         }
         let mut desk = self.activation.desk();
+        if desk.computing > 0 {
+            return false;
+        }
         if desk.replaying {
             if self.turn.wanted.load(Ordering::SeqCst) {
                 return false;
@@ -620,10 +628,7 @@ async fn commit(
             Err(error) if error.is_retryable() && engine.clock.monotonic() + wait < active.deadline() => {
                 unknown |= matches!(error, StoreError::Unknown(_));
                 tracing::warn!(run = %active.run, %error, "write not confirmed; sending it again");
-                engine
-                    .clock
-                    .sleep_until(engine.clock.now().plus(wait.mul_f64(0.5 + fastrand::f64() / 2.0)))
-                    .await;
+                engine.clock.sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
                 wait = (wait * 2).min(Duration::from_secs(1));
             }
             Err(error) => return (advance, Err(error)),
@@ -646,7 +651,11 @@ fn note_refused(engine: &Arc<Inner>, advance: &Advance) {
         fence: advance.fence,
         owner: Some(engine.owner),
         by: None,
-        what: Noted::Refused { attempt: step.attempts },
+        what: Noted::Refused { attempt: step.attempts, occurrence: Occurrence::of_state(&step.state) },
+        evidence: Occurrence::of_state(&step.state).and_then(|occurrence| {
+            let Advance { head, .. } = advance;
+            Evidence::of_step(head.id(), head.generation, &step.id, step.kind, step.attempts, occurrence)
+        }),
     };
     let notes: Vec<Note> = refused.map(note).collect();
     if notes.is_empty() || !engine.options.ledger {

@@ -277,6 +277,7 @@ impl Engine {
             owner: None,
             by: Some(by),
             what,
+            evidence: None,
         };
         let is_cancel = matches!(command, Steer::Cancel { .. });
         match self.try_steer_noted(run, command, expected, Some(note)).await? {
@@ -342,6 +343,7 @@ impl Engine {
             owner: None,
             by: Some(by),
             what: Noted::Remarked { text: text.into() },
+            evidence: None,
         };
         self.inner.answer(self.inner.store.append_notes(vec![note.clone()])).await?;
         Ok(note)
@@ -375,7 +377,8 @@ impl Engine {
 
     /// Counts since the start.
     pub fn stats(&self) -> Stats {
-        self.inner.counters.read()
+        let stats = self.inner.counters.read();
+        Stats { clock_jumps: stats.clock_jumps + self.inner.clock.jumps(), ..stats }
     }
 
     /// How many runs are being driven here now.
@@ -388,9 +391,26 @@ impl Engine {
         self.inner.store.clone()
     }
 
+    /// How many runs callers of this process wait for.
+    pub fn runs_waited_for(&self) -> usize {
+        self.inner.waiters.len()
+    }
+
+    /// How long ago everything was deleted whose retention had ended. It grows beyond `purge_every` while housekeeping cannot keep up.
+    pub fn retention_behind(&self) -> Duration {
+        self.inner.retention_behind()
+    }
+
     /// Stops in good order: takes nothing new, lets effects in flight end for up to `grace`, writes what they did,
     /// gives the leases back, and closes the store.
     pub async fn shutdown(&self, grace: Duration) -> Result<(), Error> {
+        self.drain(grace).await;
+        self.close().await
+    }
+
+    /// The first half of [`Engine::shutdown`]: takes nothing new, lets effects in flight end for up to `grace`, writes what they did, and gives
+    /// the leases back. The store stays open, for whoever still answers others.
+    pub async fn drain(&self, grace: Duration) {
         let inner = &self.inner;
         inner.set_phase(Phase::Draining);
         let end = inner.clock.now().plus(grace);
@@ -402,16 +422,20 @@ impl Engine {
             // Posted again each time, because a run may have been granted to us while we were closing the door.
             inner.active.all().iter().for_each(|active| active.post(Mail::Release));
             if inner.active.len() == 0 && inner.held.len() == 0 {
-                break;
+                return;
             }
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = &mut out_of_time => break,
+                () = &mut out_of_time => return,
             }
         }
-        inner.kill();
-        Ok(inner.store.close().await?)
+    }
+
+    /// The second half: gives up what is still under way, and closes the store.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.inner.kill();
+        Ok(self.inner.store.close().await?)
     }
 
     /// Stops at once, as a crash would: nothing more is written or started. For tests.

@@ -256,6 +256,7 @@ impl Engine {
             at: inner.store.now(),
             by: Some(by),
             what,
+            evidence: None,
         };
         inner.answer(book.append_entity_notes(vec![note.clone()])).await?;
         Ok(note)
@@ -312,6 +313,7 @@ impl Engine {
             at: self.inner.store.now(),
             by: Some(ruling.by.clone()),
             what,
+            evidence: None,
         };
         match acting::finish(self, janitor::decided(&operation, view.as_ref(), end, note)).await? {
             Finished::Finished { operation, .. } | Finished::Again(operation) => {

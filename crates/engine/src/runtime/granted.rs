@@ -14,6 +14,7 @@ use super::inner::{Inner, Phase};
 use super::outside_lease;
 use super::registry::Workflow;
 use super::stats::Counters;
+use super::unserved;
 use crate::limits::{MAX_STALLED_PAUSE, RELEASE_TRIES};
 use crate::model::{Advancing, Payload, RunHead};
 use crate::store::{AdvanceOutcome, RunLog, StoreError};
@@ -85,14 +86,18 @@ async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, head: RunHead,
     if found.is_none()
         && let Some(loader) = inner.loader.get()
     {
-        loader.load(&facts.workspace, &facts.workflow).await;
+        if let Err(error) = loader.load(&facts.workspace, &facts.workflow).await {
+            tracing::error!(run = %active.run, workflow = %facts.workflow, %error, "a workflow could not be loaded");
+        }
         found = inner.registry.find(&facts.workspace, &facts.workflow);
     }
     let Some(workflow) = found else {
-        tracing::error!(run = %active.run, workflow = %head.facts.workflow, "granted a run whose workflow is not registered");
+        unserved::give_back(&inner, &active, &head).await;
         inner.active.remove(&active);
+        inner.changed.notify_waiters();
         return;
     };
+    inner.unserved.forget(&facts.workspace, &facts.workflow);
     let Ok(_outside) = outside_lease::take(&inner, &active).await else {
         inner.active.remove(&active);
         inner.changed.notify_waiters();

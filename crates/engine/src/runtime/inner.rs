@@ -19,13 +19,15 @@ use super::point::Point;
 use super::registry::{LoadWorkflow, Registry};
 use super::stats::Counters;
 use super::targets::Targets;
+use super::unserved::Unserved;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
 use crate::hold::Hold;
-use crate::limits::MAX_STORE_WAIT;
+use crate::limits::{LONGEST_NAP, MAX_STORE_WAIT};
 use crate::model::{
     Grant, Name, OwnerId, Payload, RunHead, RunId, Subscribers, Timestamp, Version, WorkspaceId,
 };
+use crate::patience::answer_within;
 use crate::store::{RunLog, Store, StoreError, StoreResult};
 
 /// How far the engine is on its way to the end.
@@ -66,12 +68,17 @@ pub(crate) struct Inner {
     /// The earliest timer known here, in milliseconds since the epoch.
     pub(crate) next_look_ms: AtomicI64,
     phase: AtomicU8,
+    /// When the last pass of housekeeping ended that left nothing to delete, in milliseconds since the epoch.
+    retention_kept_up_ms: AtomicI64,
+    /// Workflows whose runs were granted here and could not be driven, and how often in a row.
+    pub(crate) unserved: Unserved,
     /// Tells loops and shutdown that the phase or the set of active runs has changed.
     pub(crate) changed: Notify,
 }
 
 impl Inner {
     pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: EngineOptions) -> Self {
+        let kept_up_ms = store.now().as_millis();
         Inner {
             store,
             clock,
@@ -93,6 +100,8 @@ impl Inner {
             nudge: Notify::new(),
             next_look_ms: AtomicI64::new(i64::MAX),
             phase: AtomicU8::new(Phase::Running as u8),
+            retention_kept_up_ms: AtomicI64::new(kept_up_ms),
+            unserved: Unserved::default(),
             changed: Notify::new(),
         }
     }
@@ -109,6 +118,16 @@ impl Inner {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         self.changed.notify_waiters();
         self.nudge.notify_one();
+    }
+
+    /// How long ago everything was deleted whose retention had ended.
+    pub(crate) fn retention_behind(&self) -> Duration {
+        let kept_up = Timestamp::from_millis(self.retention_kept_up_ms.load(Ordering::Relaxed));
+        self.store.now().since(kept_up)
+    }
+
+    pub(crate) fn set_retention_kept_up(&self, at: Timestamp) {
+        self.retention_kept_up_ms.store(at.as_millis(), Ordering::Relaxed);
     }
 
     pub(crate) fn kill(&self) {
@@ -165,7 +184,8 @@ impl Inner {
     /// Waits until the store's clock shows `at`, whatever ours shows.
     pub(crate) fn sleep_until(&self, at: Timestamp) -> Sleep {
         let wait = at.since(self.store.now());
-        self.clock.sleep_until(self.clock.now().plus(wait))
+        // Those who wait for longer look again: the store's clock may be set meanwhile.
+        self.clock.sleep(wait.min(LONGEST_NAP))
     }
 
     /// Awaits an answer of the store, but not for ever: one that never comes is like one that was lost.
@@ -178,12 +198,10 @@ impl Inner {
         patience: Duration,
         call: impl Future<Output = StoreResult<T>>,
     ) -> StoreResult<T> {
-        let over = self.clock.sleep_until(self.clock.now().plus(patience));
-        tokio::select! {
-            biased;
-            answer = call => answer,
-            () = over => Err(StoreError::Unknown(format!("the store has not answered for {patience:?}"))),
-        }
+        let answer = answer_within(&*self.clock, patience, call).await;
+        answer.unwrap_or_else(|| {
+            Err(StoreError::Unknown(format!("the store has not answered for {patience:?}")))
+        })
     }
 
     /// Drives a run that we created and that is granted to us. It may be older than its confirmation, and may have been
@@ -285,7 +303,7 @@ impl Inner {
         loop {
             match self.answer(self.store.find_log(&active.workspace, active.run)).await {
                 Err(error) if error.is_retryable() && self.clock.monotonic() + wait < active.deadline() => {
-                    self.clock.sleep_until(self.clock.now().plus(wait)).await;
+                    self.clock.sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(1));
                 }
                 answer => return answer,

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::{Engine, Error};
-use crate::model::{ClassCount, EffectClass, LedgerEntry, Note, RunEvent, RunId, Version, ledger_of};
+use crate::model::{
+    ClassCount, EffectClass, LedgerEntry, Note, RepeatCount, RunEvent, RunId, Version, count_repeats,
+    ledger_of,
+};
 use crate::store::{ListRuns, RunLog};
 
 /// Runs whose effects are put together at once.
 const PAGE: usize = 100;
 
 impl Engine {
-    /// The effects of a run's current generation: every attempt, claim, probe, ruling and refused write.
+    /// The effects of a run: every attempt, claim, probe, ruling and refused write.
     pub async fn ledger(&self, run: RunId) -> Result<Vec<LedgerEntry>, Error> {
         let log = self.get_log(run).await?;
         self.ledger_of_log(&log).await
@@ -53,7 +56,13 @@ impl Engine {
         }
     }
 
-    /// Effects, entries and duplicates by class, over every run of the workspace.
+    /// How often effects happened twice, and how often they may have, by class; of the whole workspace.
+    pub async fn count_repeats(&self) -> Result<BTreeMap<EffectClass, RepeatCount>, Error> {
+        let tallies = self.inner.answer(self.inner.store.count_tallies(Some(&self.workspace))).await?;
+        Ok(count_repeats(&tallies))
+    }
+
+    /// Effects, entries and repeats by class, over every run of the workspace.
     pub async fn count_effects(&self) -> Result<BTreeMap<EffectClass, ClassCount>, Error> {
         let mut counts: BTreeMap<EffectClass, ClassCount> =
             EffectClass::ALL.into_iter().map(|class| (class, ClassCount::default())).collect();

@@ -1,8 +1,10 @@
 //! Delivers after-effects: claims those that are due, hands them to the target's code, and writes how it went.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,12 +15,13 @@ use super::inner::{Inner, Phase};
 use super::stats::Counters;
 use super::targets::{Delivery, Receive, Target, TargetOptions};
 use super::{Engine, Error};
-use crate::hold::Hold;
+use crate::hold::{Hold, NO_LONGER_HELD};
 use crate::limits::{MAX_DELIVERY, MAX_PAGE};
 use crate::model::{
     Actor, EffectKey, Failure, Name, Note, Noted, OperationId, Payload, Post, PostStatus, RunId, StepId,
     Timestamp, check_stated, decide_post,
 };
+use crate::patience::answer_within;
 use crate::store::{ClaimPosts, FinishPost, ListPosts, PostWish, Redeliver, RedeliverOutcome};
 
 impl Engine {
@@ -122,6 +125,7 @@ impl Engine {
             owner: None,
             by: Some(by),
             what: Noted::Redelivered { reason: reason.to_string() },
+            evidence: None,
         };
         let request = Redeliver { workspace, id: id.clone(), wish: PostWish::Again, note: Some(note) };
         let post = self.settle_post(request).await?;
@@ -230,19 +234,30 @@ async fn claim(inner: &Arc<Inner>) -> crate::store::StoreResult<Option<Timestamp
 }
 
 async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post, hold: Hold) {
-    let delivery = Delivery::of(&post, hold);
-    let receiving =
-        AssertUnwindSafe(async { (target.receive)(delivery, post.payload.clone()).await }).catch_unwind();
+    let delivery = Delivery::of(&post, hold.clone());
+    let mut receiving = pin!(
+        AssertUnwindSafe(async { (target.receive)(delivery, post.payload.clone()).await }).catch_unwind()
+    );
+    // The target's code is entered, and goes on after each of its awaits, only while the claim holds.
+    let receiving = poll_fn(|cx| match hold.ensure_still_held() {
+        Ok(()) => receiving.as_mut().poll(cx),
+        Err(failure) => Poll::Ready(Ok(Err(failure))),
+    });
     let patience = target.options.timeout;
-    let outcome = tokio::select! {
-        biased;
-        outcome = receiving => outcome.unwrap_or_else(|panic| {
-            Err(Failure::unknown(format!("the target panicked: {}", panic_text(&*panic))).with_code("panicked"))
-        }),
-        () = inner.clock.sleep_until(inner.clock.now().plus(patience)) => {
-            Err(Failure::unknown(format!("the delivery took longer than {patience:?}")).with_code("timed_out"))
-        }
-    };
+    let outcome =
+        match answer_within(&*inner.clock, patience, receiving).await {
+            Some(outcome) => outcome.unwrap_or_else(|panic| {
+                Err(Failure::unknown(format!("the target panicked: {}", panic_text(&*panic)))
+                    .with_code("panicked"))
+            }),
+            None => Err(Failure::unknown(format!("the delivery took longer than {patience:?}"))
+                .with_code("timed_out")),
+        };
+    if outcome.as_ref().is_err_and(|failure| failure.code() == Some(NO_LONGER_HELD)) {
+        // Whoever claims it next delivers it; what became of it is theirs to write.
+        tracing::warn!(key = %post.id, target = %post.target, attempt = post.attempts, "the claim of a delivery ended before it was sent");
+        return;
+    }
     match &outcome {
         Ok(()) => {
             Counters::add(&inner.counters.delivered);
@@ -281,7 +296,7 @@ async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post, hold: Hold) {
                 tracing::warn!(key = %finish.id, %error, "how a delivery went could not be written")
             }
         }
-        inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
+        inner.clock.sleep(wait).await;
         wait *= 2;
     }
 }

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use super::active::{Active, Mail};
 use super::inner::{Inner, Phase};
 use crate::lease::{Lease, LeaseError, LeaseToken};
+use crate::patience::answer_within;
 
 /// Held while a run is driven; dropped, it is given back.
 pub(crate) struct OutsideLease {
@@ -56,7 +57,7 @@ pub(crate) async fn take(inner: &Arc<Inner>, active: &Arc<Active>) -> Result<Opt
         tokio::select! {
             biased;
             () = changed => {}
-            () = inner.clock.sleep_until(inner.clock.now().plus(inner.options.poll_every)) => {}
+            () = inner.clock.sleep(inner.options.poll_every) => {}
         }
     }
 }
@@ -65,7 +66,7 @@ pub(crate) async fn take(inner: &Arc<Inner>, active: &Arc<Active>) -> Result<Opt
 async fn keep(inner: Arc<Inner>, active: Arc<Active>, hold: Hold) {
     let ttl = inner.options.lease_for;
     loop {
-        inner.clock.sleep_until(inner.clock.now().plus(ttl / 3)).await;
+        inner.clock.sleep(ttl / 3).await;
         let since = inner.clock.monotonic();
         match within(&inner, ttl / 3, hold.lease.renew(&hold.name, &hold.token, ttl)).await {
             Ok(true) => {
@@ -98,11 +99,8 @@ async fn within<T>(
     span: Duration,
     call: impl Future<Output = Result<T, LeaseError>>,
 ) -> Result<T, LeaseError> {
-    tokio::select! {
-        biased;
-        answer = call => answer,
-        () = inner.clock.sleep_until(inner.clock.now().plus(span)) => Err(LeaseError("no answer in time".into())),
-    }
+    let answer = answer_within(&*inner.clock, span, call).await;
+    answer.unwrap_or_else(|| Err(LeaseError("no answer in time".into())))
 }
 
 impl Drop for OutsideLease {

@@ -119,8 +119,9 @@ impl Workflow {
 /// Brings the code of workflows that nobody registered yet, such as those another process was given.
 #[async_trait::async_trait]
 pub trait LoadWorkflow: Send + Sync {
-    /// Registers the workflow if it can; called when a run of it was granted and its code is not there.
-    async fn load(&self, workspace: &WorkspaceId, workflow: &WorkflowRef);
+    /// Registers the workflow if there is one; called when a run of it was granted and its code is not there. Fails if that could not be
+    /// found out: the run is then left to others for a while.
+    async fn load(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Result<(), String>;
 }
 
 /// All registered workflows; read on every start, written rarely. One that a workspace registered for itself goes before one

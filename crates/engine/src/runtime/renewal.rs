@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use super::active::{Active, Mail};
 use super::inner::{Inner, Phase};
+use super::stats::Counters;
+use crate::clock::is_small_step;
 use crate::limits::{MAX_RENEWALS, MAX_STORE_WAIT};
 use crate::store::{HeldLease, RenewLeases};
 
 /// Renews all leases three times per lease; a run whose lease cannot be renewed stops itself before it ends.
 pub(crate) async fn renew(inner: Arc<Inner>) {
     let every = inner.options.lease_for / 3;
+    let mut watch = StoreClockWatch::new(&inner);
     loop {
         let changed = inner.changed.notified();
         // Looked at before the wait as well: the engine may have stopped before anybody listened.
@@ -18,12 +21,13 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
         }
         tokio::select! {
             biased;
-            () = inner.clock.sleep_until(inner.clock.now().plus(every)) => {}
+            () = inner.clock.sleep(every) => {}
             () = changed => {}
         }
         if inner.phase() == Phase::Killed {
             return;
         }
+        watch.look(&inner);
         let mut held = inner.active.all();
         held.retain(|active| is_worth_holding(&inner, active));
         for batch in held.chunks(MAX_RENEWALS) {
@@ -60,6 +64,31 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
         for active in held.iter().filter(|active| active.deadline() <= now) {
             tracing::warn!(run = %active.run, "the lease could not be kept; the run is given up here");
             active.post(Mail::LeaseLost);
+        }
+    }
+}
+
+/// Compares the store's clock with one that never jumps. Leases, timers and keys go by the store's clock, for all nodes alike.
+struct StoreClockWatch {
+    offset_ms: i64,
+}
+
+impl StoreClockWatch {
+    fn new(inner: &Inner) -> Self {
+        StoreClockWatch { offset_ms: Self::offset(inner) }
+    }
+
+    fn offset(inner: &Inner) -> i64 {
+        let since = i64::try_from(inner.clock.monotonic().as_millis()).unwrap_or(i64::MAX);
+        inner.store.now().as_millis().saturating_sub(since)
+    }
+
+    fn look(&mut self, inner: &Inner) {
+        let before = std::mem::replace(&mut self.offset_ms, Self::offset(inner));
+        if !is_small_step(before, self.offset_ms) {
+            Counters::add(&inner.counters.clock_jumps);
+            let jumped_ms = self.offset_ms.saturating_sub(before);
+            tracing::error!(jumped_ms, now = %inner.store.now(), "the clock of the store has jumped; keys and timers go by it");
         }
     }
 }

@@ -51,7 +51,7 @@ impl RunHandle {
     /// Waits for the run to end, however it does.
     pub async fn ending(&self) -> Result<RunResult, Error> {
         let inner = &self.engine.inner;
-        let mut told = inner.waiters.wait_for(self.run);
+        let mut waiter = inner.waiters.wait_for(self.run);
         let mut look_after = inner.options.poll_every;
         loop {
             // A run driven here tells us when it ends. One that is not may have ended before we asked, or may end
@@ -59,8 +59,6 @@ impl RunHandle {
             if !inner.active.contains(self.run)
                 && let Some(result) = self.engine.get(self.run).await?.result
             {
-                drop(told);
-                inner.waiters.tidy(self.run);
                 return Ok(result);
             }
             let look_at = inner.clock.now().plus(look_after);
@@ -68,9 +66,9 @@ impl RunHandle {
             look_after = (look_after * 2).min(inner.options.poll_every * 16);
             tokio::select! {
                 biased;
-                answer = &mut told => match answer {
-                    Ok(result) => return Ok(result),
-                    Err(_) => told = inner.waiters.wait_for(self.run),
+                told = waiter.told() => match told {
+                    Some(result) => return Ok(result),
+                    None => waiter = inner.waiters.wait_for(self.run),
                 },
                 () = inner.clock.sleep_until(look_at) => {}
             }

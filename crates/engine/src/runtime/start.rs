@@ -218,7 +218,7 @@ async fn send(engine: &Engine, new: &NewRun) -> Result<StartOutcome, StoreError>
         }
         if tries_left > 0 {
             tracing::warn!(run = %new.facts.id, "start not confirmed; sending it again");
-            inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
+            inner.clock.sleep(wait).await;
             wait *= 2;
         }
     }

@@ -36,11 +36,6 @@ stats! {
     resumed_in_memory,
     /// Effects begun.
     effects,
-    /// Idempotent effects entered though an earlier entry may have happened; their provider tells them apart by key. A step that
-    /// was read back knows only of its last attempt, so an earlier one that may have happened is not seen behind one that did not.
-    repeated_effects,
-    /// The same of claimed effects, whose steps asked for it (`OnDoubt::Retry`).
-    repeated_claimed_effects,
     /// Attempts that will be made again.
     retries,
     /// Effects that came to be in doubt.
@@ -53,6 +48,8 @@ stats! {
     undelivered,
     /// After-effects given up: the last of their attempts failed, or would never have gone well.
     given_up,
+    /// Jumps of a clock: of the store's against this machine's, and of this machine's wall clock.
+    clock_jumps,
     /// Writes refused because the lease was lost.
     fenced_writes,
     /// Writes sent again because the run had changed.
@@ -71,6 +68,8 @@ stats! {
     claims_lost,
     /// Claims that a janitor here gave back.
     janitor_releases,
+    /// Rows deleted here because their retention had ended.
+    purged,
 }
 
 impl Counters {

@@ -1,44 +1,93 @@
 //! Callers in this process that wait for the end of a run.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
 use crate::model::{RunId, RunResult};
 
+/// Cheap to clone; all copies know the same waiters.
+#[derive(Clone, Default)]
+pub(crate) struct Waiters(Arc<Mutex<Waiting>>);
+
 #[derive(Default)]
-pub(crate) struct Waiters {
-    waiting: Mutex<HashMap<RunId, Vec<oneshot::Sender<RunResult>>>>,
+struct Waiting {
+    next: u64,
+    by_run: HashMap<RunId, BTreeMap<u64, oneshot::Sender<RunResult>>>,
+}
+
+/// One caller that waits. However it stops waiting, nothing is left of it.
+pub(crate) struct Waiter {
+    waiters: Waiters,
+    run: RunId,
+    place: u64,
+    told: oneshot::Receiver<RunResult>,
 }
 
 impl Waiters {
-    pub(crate) fn wait_for(&self, run: RunId) -> oneshot::Receiver<RunResult> {
+    pub(crate) fn wait_for(&self, run: RunId) -> Waiter {
         let (tell, told) = oneshot::channel();
-        let mut waiting = self.waiting.lock().expect("no holder panics");
-        let callers = waiting.entry(run).or_default();
-        // Those who have given up must not pile up on a run that never ends.
-        callers.retain(|caller| !caller.is_closed());
-        callers.push(tell);
-        told
+        let mut waiting = self.0.lock().expect("no holder panics");
+        let place = waiting.next;
+        waiting.next += 1;
+        waiting.by_run.entry(run).or_default().insert(place, tell);
+        Waiter { waiters: self.clone(), run, place, told }
     }
 
     pub(crate) fn tell(&self, run: RunId, result: &RunResult) {
-        let callers = self.waiting.lock().expect("no holder panics").remove(&run);
-        for caller in callers.into_iter().flatten() {
+        let callers = self.0.lock().expect("no holder panics").by_run.remove(&run);
+        for caller in callers.into_iter().flat_map(BTreeMap::into_values) {
             // A caller that has given up is no loss.
             let _ = caller.send(result.clone());
         }
     }
 
-    /// Forgets the callers of `run` that have given up.
-    pub(crate) fn tidy(&self, run: RunId) {
-        let mut waiting = self.waiting.lock().expect("no holder panics");
-        if let Some(callers) = waiting.get_mut(&run) {
-            callers.retain(|caller| !caller.is_closed());
+    /// How many runs are waited for.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().expect("no holder panics").by_run.len()
+    }
+}
+
+impl Waiter {
+    /// Waits until it is told; `None` if nobody will tell any more.
+    pub(crate) async fn told(&mut self) -> Option<RunResult> {
+        (&mut self.told).await.ok()
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut waiting = self.waiters.0.lock().expect("no holder panics");
+        if let Some(callers) = waiting.by_run.get_mut(&self.run) {
+            callers.remove(&self.place);
             if callers.is_empty() {
-                waiting.remove(&run);
+                waiting.by_run.remove(&self.run);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Payload, Timestamp};
+
+    #[tokio::test]
+    async fn a_waiter_is_forgotten_however_it_ends() {
+        let waiters = Waiters::default();
+        let run = RunId::new(Timestamp::from_millis(0));
+        let (first, mut second) = (waiters.wait_for(run), waiters.wait_for(run));
+        drop(first);
+        assert_eq!(waiters.len(), 1);
+        let result = RunResult::Completed(Payload::of(&7).unwrap());
+        waiters.tell(run, &result);
+        assert_eq!(second.told().await, Some(result));
+        assert_eq!(waiters.len(), 0);
+        let third = waiters.wait_for(run);
+        drop(second);
+        assert_eq!(waiters.len(), 1, "another one that waits is not forgotten with it");
+        drop(third);
+        assert_eq!(waiters.len(), 0);
     }
 }

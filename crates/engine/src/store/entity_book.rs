@@ -93,7 +93,7 @@ pub trait EntityBook: Send + Sync {
     /// pass looks at so many, in the order of workspaces and, within one, of ids; where it stopped, the next goes on. Notes stay: they tell of the entity.
     async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations>;
 
-    /// Appends notes, and those of people ([`EntityNote::audited`]) to the journal as well.
+    /// Appends notes, and those of people and evidence ([`EntityNote::journalled`]) to the journal as well.
     async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()>;
 
     /// Notes about an entity, oldest first.

@@ -1,7 +1,7 @@
 //! What can be read from a store.
 
 use crate::model::{
-    IdempotencyKey, KeyKind, Name, Payload, Promise, RunHead, RunId, RunResult, RunStatus, Signal,
+    IdempotencyKey, KeyKind, Name, Payload, Promise, RunHead, RunId, RunResult, RunStatus, Signal, StepId,
     StepRecord, WorkspaceId,
 };
 
@@ -31,6 +31,8 @@ pub struct RunLog {
     pub signals: Vec<Signal>,
     /// Its children that waiting steps name, with what they ended with, if they ended.
     pub children: Vec<(RunId, Option<RunResult>)>,
+    /// Steps of its current generation whose records retries dropped, by id, with the highest attempt that was dropped.
+    pub attempts_before: Vec<(StepId, u32)>,
 }
 
 /// Which runs to list.

@@ -10,19 +10,21 @@ use serde::de::DeserializeOwned;
 
 use super::lab::Lab;
 use super::partition::Partition;
-use super::report::{CrashReport, EffectReport, Story};
+use super::report::{CrashReport, EffectReport, ExpectEnd, Story};
 use crate::ctx::Ctx;
-use crate::model::{EffectClass, Failure, Payload, RunId, RunStatus, StepStatus};
+use crate::model::{EffectClass, Failure, Payload, RunId, RunResult, RunStatus, StepStatus};
 use crate::runtime::{Inner, Point, PointWatcher};
 use crate::{Engine, EngineOptions, Error};
 
 const NAME: &str = "workflow";
+const DETERMINISM_VIOLATION: &str = "determinism_violation";
 
 type Register = Arc<dyn Fn(&Engine) -> Result<(), Error> + Send + Sync>;
 type Outside = Arc<dyn Fn(Engine, RunId) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// Runs `workflow` once to find its points, then once for each with a crash there, and once for each where a worker that was taken
-/// for dead comes back. Fails the test with the shortest story in which an effect happens twice or the run ends another way.
+/// for dead comes back. Fails the test with the shortest story in which an effect happens twice or the run ends another way, and if the
+/// run does not complete without a crash ([`CrashEverywhere::expect_failure`], [`CrashEverywhere::expect_waiting`]).
 ///
 /// Effects are told apart by what their steps declare. One that is neither claimed nor transactional is taken to be safe to
 /// run again if its code asks for its key ([`Attempt::idempotency_key`](crate::ctx::Attempt::idempotency_key)); one that may be
@@ -50,6 +52,7 @@ pub struct CrashEverywhere {
     input: Payload,
     outside: Option<Outside>,
     repeatable: BTreeSet<String>,
+    expected: ExpectEnd,
 }
 
 /// Where a crash is to be: the `nth` time that this point is reached.
@@ -86,6 +89,23 @@ struct Life {
     end: RunStatus,
     steps: BTreeMap<String, (EffectClass, StepStatus)>,
     in_doubt: BTreeSet<String>,
+    /// Why it failed, if it did.
+    failure: Option<String>,
+    /// How its code left its own history, if it did.
+    violation: Option<String>,
+    /// What it waits for, if it is open.
+    waits_for: Vec<String>,
+}
+
+impl Life {
+    /// What is known of the cause, for the end of a sentence.
+    fn why(&self) -> String {
+        match &self.failure {
+            Some(failure) => format!(": {failure}"),
+            None if self.waits_for.is_empty() => String::new(),
+            None => format!(": it waits for {}", self.waits_for.join(", ")),
+        }
+    }
 }
 
 impl CrashEverywhere {
@@ -103,7 +123,14 @@ impl CrashEverywhere {
     {
         let input = Payload::of(input).expect("an input that can be stored");
         let register: Register = Arc::new(move |engine| engine.register(NAME, workflow.clone()));
-        CrashEverywhere { register, also: Vec::new(), input, outside: None, repeatable: BTreeSet::new() }
+        CrashEverywhere {
+            register,
+            also: Vec::new(),
+            input,
+            outside: None,
+            repeatable: BTreeSet::new(),
+            expected: ExpectEnd::default(),
+        }
     }
 
     /// What else an engine needs, such as child workflows and targets.
@@ -131,10 +158,27 @@ impl CrashEverywhere {
         self
     }
 
-    /// Crashes it everywhere, and reports.
+    /// The run is expected to fail, or to be cancelled.
+    #[must_use]
+    pub fn expect_failure(mut self) -> Self {
+        self.expected = ExpectEnd::Failed;
+        self
+    }
+
+    /// The run is expected to wait for something that the test does not give.
+    #[must_use]
+    pub fn expect_waiting(mut self) -> Self {
+        self.expected = ExpectEnd::Waiting;
+        self
+    }
+
+    /// Crashes it everywhere, and reports. A run that does not end as expected without a crash is the first story.
     pub async fn run(&self) -> CrashReport {
         let usual = self.live(None).await;
         let mut report = CrashReport { usual_end: Some(usual.end), ..CrashReport::default() };
+        if !self.expected.is_met_by(usual.end) {
+            report.stories.push(self.unexpected(&usual));
+        }
         let mut lives = Vec::new();
         for place in usual.seen.places.clone() {
             let life = self.live(Some((&place, Fate::Crash))).await;
@@ -207,11 +251,42 @@ impl CrashEverywhere {
         }
         for (place, fate, life) in lives {
             let is_held = !life.in_doubt.is_empty();
-            if life.end != usual.end && !is_held {
-                let text = format!("the run is {} instead of {}", life.end.as_str(), usual.end.as_str());
+            let deviates = life.violation.is_some() && usual.violation.is_none();
+            if (life.end != usual.end || deviates) && !is_held {
+                let text = match &life.violation {
+                    Some(violation) => format!("the workflow is not deterministic: {violation}"),
+                    None => {
+                        format!(
+                            "the run is {} instead of {}{}",
+                            life.end.as_str(),
+                            usual.end.as_str(),
+                            life.why()
+                        )
+                    }
+                };
                 report.stories.push(story(place, *fate, life, text));
             }
         }
+    }
+
+    /// The story of a run that does not end as the test expects, with nothing gone wrong.
+    fn unexpected(&self, usual: &Life) -> Story {
+        let next = match self.expected {
+            ExpectEnd::Completed if usual.end.is_closed() => {
+                "repair the workflow, or say `.expect_failure()` if it is meant to fail"
+            }
+            ExpectEnd::Completed => {
+                "give it what it waits for with `.outside(..)`, register its children with `.also(..)`, or say \
+                 `.expect_waiting()` if it is meant to wait"
+            }
+            ExpectEnd::Failed => "leave `.expect_failure()` out if it is not meant to fail",
+            ExpectEnd::Waiting => "leave `.expect_waiting()` out if it is not meant to wait",
+        };
+        let told = match &usual.violation {
+            Some(violation) => format!("the workflow is not deterministic: {violation}"),
+            None => format!("the run is {}{}; {next}", usual.end.as_str(), usual.why()),
+        };
+        Story { crash: "without a crash".to_string(), outcome: told, length: 0 }
     }
 
     /// One life of the run, struck at one place or at none.
@@ -301,7 +376,17 @@ impl CrashEverywhere {
         let doubtful = steps.iter().filter(|(_, (_, status))| *status == StepStatus::InDoubt);
         let in_doubt = doubtful.map(|(step, _)| step.clone()).collect();
         let seen = std::mem::take(&mut *seen.lock().expect("no watcher panics"));
-        Life { seen, end: log.head.status(), steps, in_doubt }
+        let view = lab.engine().get(run).await.expect("the run is there");
+        let failed = match view.result {
+            Some(RunResult::Failed(failure)) => Some(failure),
+            _ => None,
+        };
+        let is_violation = |failure: &&Failure| failure.code() == Some(DETERMINISM_VIOLATION);
+        let violation = failed.as_ref().filter(is_violation).map(|failure| failure.message().to_string());
+        let open = log.steps.iter().filter(|step| step.state.status() == StepStatus::Waiting);
+        let waits_for = open.map(|step| format!("{} ({})", step.id, step.kind.as_str())).collect();
+        let failure = failed.map(|failure| failure.to_string());
+        Life { seen, end: log.head.status(), steps, in_doubt, failure, violation, waits_for }
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::memory::MemoryStore;
 use crate::model::{
     Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    Timestamp, Version, WorkspaceId,
+    TallyCount, Timestamp, Version, WorkspaceId,
 };
 use crate::store::*;
 
@@ -86,6 +86,10 @@ impl Store for Partition {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.line().await.list_notes(request).await
+    }
+
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        self.line().await.count_tallies(workspace).await
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {

@@ -25,6 +25,29 @@ pub struct EffectReport {
     pub can_be_left_undone: bool,
 }
 
+/// How a run is expected to stand once nothing more happens to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExpectEnd {
+    /// It completed.
+    #[default]
+    Completed,
+    /// It failed or was cancelled.
+    Failed,
+    /// It is open: it waits for something that the test does not give.
+    Waiting,
+}
+
+impl ExpectEnd {
+    /// Whether a run of this status stands as expected.
+    pub fn is_met_by(self, end: RunStatus) -> bool {
+        match self {
+            ExpectEnd::Completed => end == RunStatus::Completed,
+            ExpectEnd::Failed => matches!(end, RunStatus::Failed | RunStatus::Cancelled),
+            ExpectEnd::Waiting => !end.is_closed(),
+        }
+    }
+}
+
 /// What may be asked of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {

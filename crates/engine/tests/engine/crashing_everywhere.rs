@@ -118,6 +118,58 @@ async fn waits_retries_and_people_are_part_of_it() {
     assert_eq!(report.effect("call").usual, 2);
 }
 
+/// A workflow that never completes proves nothing, so its test fails unless it says what it expects.
+#[tokio::test]
+async fn a_run_that_does_not_complete_without_a_crash_fails_the_test() {
+    let first = |report: hapax_engine::testing::CrashReport| report.stories.first().map(ToString::to_string);
+    let unsettled = |ctx: Ctx, (): ()| async move { ctx.create_promise::<u32>("answer").await };
+    let told = first(CrashEverywhere::new(unsettled, &()).run().await).unwrap();
+    assert!(
+        told.starts_with("without a crash → the run is WAITING: it waits for answer (promise)"),
+        "{told}"
+    );
+    assert!(told.contains(".expect_waiting()"), "{told}");
+    assert_eq!(first(CrashEverywhere::new(unsettled, &()).expect_waiting().run().await), None);
+
+    let childless = |ctx: Ctx, (): ()| async move { ctx.child::<_, u32>("nobody", &()).await };
+    let told = first(CrashEverywhere::new(childless, &()).run().await).unwrap();
+    assert!(told.starts_with("without a crash → the run is "), "{told}");
+
+    let failing = |_: Ctx, (): ()| async move { Err::<(), _>(Failure::permanent("no stock")) };
+    let told = first(CrashEverywhere::new(failing, &()).run().await).unwrap();
+    assert!(told.starts_with("without a crash → the run is FAILED: no stock"), "{told}");
+    assert_eq!(first(CrashEverywhere::new(failing, &()).expect_failure().run().await), None);
+    let told = first(CrashEverywhere::new(failing, &()).expect_waiting().run().await).unwrap();
+    assert!(told.contains("leave `.expect_waiting()` out"), "{told}");
+}
+
+#[tokio::test]
+#[should_panic(expected = "without a crash → the run is WAITING")]
+async fn the_short_form_fails_for_a_run_that_never_completes() {
+    crash_everywhere(|ctx: Ctx, (): ()| async move { ctx.create_promise::<u32>("answer").await }, &()).await;
+}
+
+#[tokio::test]
+async fn non_determinism_is_named_as_the_cause() {
+    let calls = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let workflow = move |ctx: Ctx, (): ()| {
+        let name = format!("step-{}", calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst));
+        async move {
+            let step = |attempt: hapax_engine::ctx::Attempt| {
+                let key = attempt.idempotency_key().len();
+                async move { Ok::<_, Failure>(key) }
+            };
+            ctx.step(&name, step).await?;
+            ctx.step("last", step).await
+        }
+    };
+    let report = CrashEverywhere::new(workflow, &()).run().await;
+    let named = |story: &&hapax_engine::testing::Story| {
+        story.outcome.contains("not deterministic: DeterminismViolation")
+    };
+    assert!(report.stories.iter().any(|story| named(&story)), "{:?}", report.stories);
+}
+
 #[tokio::test]
 async fn an_effect_that_may_be_repeated_can_be_named() {
     let workflow =

@@ -128,12 +128,12 @@ async fn an_after_effect_that_cannot_be_delivered_is_dead_until_people_say_other
     let counted = async || (bench.engine.stats().given_up == 1).then_some(());
     bench.eventually("it is counted once", counted).await;
     broken.store(false, Ordering::SeqCst);
-    let by = Actor { name: "ada".into(), role: Role::Operator };
+    let by = Actor::new("ada", Role::Operator);
     bench.engine.redeliver(&dead.id, by.clone(), "the route is back").await.unwrap();
     until_status(&bench, &bench.engine, 1, PostStatus::Delivered).await;
     let audit = bench.engine.list_audit(0, 10).await.unwrap();
     assert_eq!((audit.len(), audit[0].step.as_deref()), (1, Some("mail")));
-    let nobody = Actor { name: " ".into(), role: Role::Operator };
+    let nobody = Actor::new(" ", Role::Operator);
     assert!(bench.engine.redeliver(&dead.id, nobody, "why").await.is_err());
     let unknown = EffectKey::from_stored("run_0:mail");
     let refused = bench.engine.redeliver(&unknown, by, "why").await.unwrap_err();

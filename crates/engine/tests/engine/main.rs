@@ -4,6 +4,7 @@ mod announcing;
 mod architecture;
 mod crashing_everywhere;
 mod delivering;
+mod denying;
 mod doubting;
 mod driving;
 mod entities;

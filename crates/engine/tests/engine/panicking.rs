@@ -39,7 +39,7 @@ impl Announcer for Panics {
 
 #[async_trait::async_trait]
 impl LoadWorkflow for Panics {
-    async fn load(&self, _: &WorkspaceId, _: &WorkflowRef) {
+    async fn load(&self, _: &WorkspaceId, _: &WorkflowRef) -> Result<(), String> {
         self.maybe();
         let engine = self.engine.get().unwrap();
         engine
@@ -47,6 +47,7 @@ impl LoadWorkflow for Panics {
                 ctx.step("only", |_| async { Ok::<_, Failure>(()) }).await
             })
             .unwrap();
+        Ok(())
     }
 }
 

@@ -60,8 +60,9 @@ struct Late(Engine);
 
 #[async_trait::async_trait]
 impl LoadWorkflow for Late {
-    async fn load(&self, workspace: &WorkspaceId, _: &WorkflowRef) {
+    async fn load(&self, workspace: &WorkspaceId, _: &WorkflowRef) -> Result<(), String> {
         register_own(&self.0.workspace(workspace.clone()), 1, "loaded");
+        Ok(())
     }
 }
 
@@ -82,12 +83,54 @@ async fn code_that_is_not_there_when_a_run_is_granted_is_asked_for() {
     assert_eq!(handle.result::<String>().await.unwrap(), "loaded");
 }
 
+struct Broken;
+
+#[async_trait::async_trait]
+impl LoadWorkflow for Broken {
+    async fn load(&self, _: &WorkspaceId, _: &WorkflowRef) -> Result<(), String> {
+        Err("the catalog is out of reach".into())
+    }
+}
+
+/// Claims go by the name of a workflow, which two workspaces may use for different things. A node that has one of them gives a run of the
+/// other back, however often it is granted it, until the node comes that has it.
+#[tokio::test]
+async fn a_run_whose_workflow_is_elsewhere_is_given_back_and_never_set_aside() {
+    for has_loader in [false, true] {
+        let bench = Bench::new();
+        let (red, blue) = (workspace("red"), workspace("blue"));
+        register_own(&bench.engine.workspace(red.clone()), 1, "red");
+        let run = bench.engine.workspace(red.clone()).start("greet", &()).delay(Duration::from_secs(60));
+        let run = run.await.unwrap().id();
+        bench.engine.kill();
+        let other = bench.restart();
+        register_own(&other.workspace(blue), 1, "blue");
+        if has_loader {
+            other.load_workflows_with(Arc::new(Broken));
+        }
+        for _ in 0..20 {
+            let claims = other.stats().claims;
+            bench
+                .eventually("it is granted to a node that cannot drive it", async || {
+                    bench.clock.advance(Duration::from_secs(1));
+                    (other.stats().claims > claims).then_some(())
+                })
+                .await;
+        }
+        let right = Engine::launch(bench.store.clone(), bench.clock.clone(), Default::default()).unwrap();
+        register_own(&right.workspace(red.clone()), 1, "red");
+        let handle = right.workspace(red.clone()).run(run).await.unwrap();
+        assert_eq!(bench.advancing(handle.result::<String>()).await.unwrap(), "red");
+        assert_eq!(other.stats().takeovers + right.stats().takeovers, 0, "no lease was left to run out");
+    }
+}
+
 #[tokio::test]
 async fn a_command_of_a_person_is_in_the_audit_log() {
     let bench = Bench::new();
     register_own(&bench.engine, 1, "one");
     let run = bench.engine.start("greet", &()).delay(Duration::from_secs(60)).await.unwrap().id();
-    let ada = Actor { name: "ada".into(), role: Role::Operator };
+    let ada = Actor::new("ada", Role::Operator);
     let cancel = || Steer::Cancel { reason: "no longer wanted".into() };
     let seen = bench.engine.get(run).await.unwrap().head.version;
     let stale = bench.engine.steer_by(run, cancel(), Some(seen.next()), ada.clone(), "x").await;

@@ -343,7 +343,7 @@ impl Provider {
 }
 
 fn ruling(resolution: Resolution) -> Ruling {
-    let by = Actor { name: "ada".into(), role: Role::Manager };
+    let by = Actor::new("ada", Role::Manager);
     Ruling { resolution, by, seconded_by: None, reason: "the provider says so".into() }
 }
 

@@ -193,3 +193,24 @@ async fn a_signal_that_comes_while_the_engine_shuts_down_wakes_its_run() {
     bench.until(run.id(), RunStatus::Completed).await;
     bench.check().await;
 }
+
+/// Issue 17 A8: whoever waited for a run that ended elsewhere, and gave up, was remembered for ever.
+#[tokio::test]
+async fn whoever_gives_up_waiting_for_a_run_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let asleep = |ctx: Ctx, ()| async move {
+        ctx.sleep(Duration::from_secs(3600)).await?;
+        Ok::<_, Failure>(())
+    };
+    bench.engine.register("asleep", asleep).unwrap();
+    let run = bench.engine.start("asleep", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    for _ in 0..3 {
+        tokio::select! {
+            biased;
+            ended = run.ending() => panic!("{ended:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    assert_eq!(bench.engine.runs_waited_for(), 0);
+}

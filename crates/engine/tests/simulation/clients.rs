@@ -121,6 +121,24 @@ impl Job {
         }
     }
 
+    /// Starts the job once more, after its run may have been forgotten: its key still stands for that run.
+    pub async fn check_key(self: Arc<Self>, world: &World, fleet: &Fleet) -> Result<(), String> {
+        loop {
+            let Some(member) = fleet.any() else { return Err("no node is left".into()) };
+            let known = self.run();
+            match self.send(&member).await {
+                Ok(handle) if Some(handle.id()) == known && !handle.created => return Ok(()),
+                Err(Error::KeySpent { run }) if Some(run) == known => return Ok(()),
+                Err(Error::Store(error)) if error.is_retryable() => {}
+                Err(Error::ShuttingDown) => {}
+                other => {
+                    return Err(format!("invariant 9: {} was {known:?}; now: {}", self.key, told(&other)));
+                }
+            }
+            sleep(world.span(Duration::from_millis(300))).await;
+        }
+    }
+
     async fn send(&self, member: &Member) -> Result<RunHandle, Error> {
         let mut start = member.engine.start(WORKFLOW, &self.program).idempotency_key(&self.key);
         start = start.priority(self.priority);

@@ -109,7 +109,7 @@ fn is_told(view: &RunView) -> bool {
 async fn check_doubts(world: &World, engine: &Engine, log: &RunLog) {
     for step in log.steps.iter().filter(|step| step.state.status() == StepStatus::InDoubt) {
         let seen = DoubtRef { run: log.head.id(), step: step.id.clone(), seen: step.changed_version };
-        let by = Actor { name: "ada".into(), role: Role::Manager };
+        let by = Actor::new("ada", Role::Manager);
         let ruling =
             Ruling { resolution: Resolution::Abandon, by, seconded_by: None, reason: "the end".into() };
         if let Err(error) = engine.resolve_doubt(&seen, ruling).await

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
     Advance, Grant, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, OwnerId, Post, Promise, PromiseId,
-    PromiseRef, RunEvent, RunId, Steer, Timestamp, Version, WorkspaceId,
+    PromiseRef, RunEvent, RunId, Steer, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
     AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
@@ -344,6 +344,10 @@ impl Store for FaultyStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         now(self.world.store.list_notes(request))
+    }
+
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        now(self.world.store.count_tallies(workspace))
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {

@@ -10,6 +10,7 @@ use hapax_engine::{Engine, EngineOptions};
 use super::faulty_store::FaultyStore;
 use super::node::{Node, NodeClock};
 use super::performing;
+use super::shop;
 use super::world::{NOON, World};
 
 pub struct Fleet {
@@ -29,6 +30,7 @@ struct Slot {
 pub struct Member {
     pub node: Arc<Node>,
     pub engine: Engine,
+    pub store: Arc<FaultyStore>,
     clock: Arc<NodeClock>,
 }
 
@@ -66,9 +68,10 @@ impl Fleet {
             mark_after: settings.mark_after,
             ..EngineOptions::default()
         };
-        let engine = Engine::launch(store, clock.clone(), options).expect("the options are sound");
+        let engine = Engine::launch(store.clone(), clock.clone(), options).expect("the options are sound");
         performing::register(&engine, &self.world, &node);
-        self.slots.lock().unwrap()[slot].member = Some(Member { node, engine, clock });
+        shop::open(&engine, &self.world, &node);
+        self.slots.lock().unwrap()[slot].member = Some(Member { node, engine, store, clock });
     }
 
     pub fn members(&self) -> Vec<Member> {

@@ -8,7 +8,7 @@ use hapax_engine::model::{
     Actor, DoubtRef, EffectKey, Failure, IdempotencyKey, Payload, PromiseRef, PromiseState, Resolution, Role,
     Ruling, RunHead, RunId, RunStatus, Settlement, StepKind, StepRecord, StepStatus, Wish, WorkspaceId,
 };
-use hapax_engine::runtime::Settling;
+use hapax_engine::runtime::{Made, NewPromise, Settling};
 use hapax_engine::store::Store;
 use hapax_engine::{Engine, Error};
 use tokio::time::{sleep, timeout};
@@ -58,9 +58,10 @@ impl Outside {
             }
             let any = self.world.roll(|dice| dice.usize(0..open.len()));
             let head = open[any].clone();
-            match self.world.roll(|dice| dice.u32(0..8)) {
+            match self.world.roll(|dice| dice.u32(0..9)) {
                 0..=1 => self.settle_one(&head),
                 2 => self.rule_one(&head),
+                8 => self.make_one(),
                 3..=5 => self.signal_one(&head),
                 _ => self.steer_one(&head),
             }
@@ -88,7 +89,7 @@ impl Outside {
             if resolution == Resolution::DidNotHappen {
                 self.world.provider.deny(key.as_str());
             }
-            let by = Actor { name: "ada".into(), role: Role::Manager };
+            let by = Actor::new("ada", Role::Manager);
             let ruling = Ruling { resolution, by, seconded_by: None, reason: "so it is".into() };
             let seen = DoubtRef { run: head.id(), step: step.id.clone(), seen: step.changed_version };
             self.call(move |outside, engine| async move {
@@ -155,6 +156,25 @@ impl Outside {
             let by = PromiseRef::Key(IdempotencyKey::new(&shared_key(n)).unwrap());
             self.call(move |outside, engine| async move { outside.settle(&engine, by, value).await });
         }
+    }
+
+    /// Makes a promise that stands alone, or finds the one that was made before, and settles it.
+    fn make_one(&self) {
+        if self.known.lock().unwrap().is_storm_over {
+            return;
+        }
+        let (n, value) = self.world.roll(|dice| (dice.u8(1..=3), dice.u32(0..3)));
+        self.call(move |outside, engine| async move {
+            let (id, key) = (format!("alone-{n}"), format!("alone-key-{n}"));
+            let new = NewPromise { id: Some(id), key: Some(key), ..NewPromise::default() };
+            match engine.make_promise(new).await {
+                Ok(Made::Created(promise) | Made::Exists(promise)) => {
+                    outside.settle(&engine, PromiseRef::Id(promise.id), value).await;
+                }
+                Err(Error::Store(_)) => {}
+                Err(error) => outside.world.break_off(format!("making a promise: {error}")),
+            }
+        });
     }
 
     /// Value 0 is a rejection.
@@ -246,7 +266,7 @@ impl Outside {
                 self.world.count(|tally| tally.signals_repeated += 1);
                 *next = (*next).max(number + 1);
             }
-            Err(Error::Store(_) | Error::RunEnded { .. }) => {}
+            Err(Error::Store(_) | Error::RunEnded { .. } | Error::NoSuchRun(_)) => {}
             Err(error) => self.world.break_off(format!("signalling {run}: {error}")),
         }
     }
@@ -324,7 +344,8 @@ impl Outside {
                         outside.goes_on(run, pauses);
                     }
                 }
-                Err(Error::Store(_) | Error::Refused { .. }) => {}
+                // Whoever asks very late finds the run forgotten.
+                Err(Error::Store(_) | Error::Refused { .. } | Error::NoSuchRun(_)) => {}
                 Err(error) => outside.world.break_off(format!("{wish} {run}: {error}")),
             }
         });

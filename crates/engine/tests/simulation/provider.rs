@@ -46,6 +46,8 @@ pub struct Account {
     denied: u32,
     /// Must it not happen twice?
     is_claimed: bool,
+    /// Does the provider answer a second request under the key with what it did for the first?
+    honours_key: bool,
     /// Is there code that undoes it?
     pub can_be_undone: bool,
 }
@@ -152,6 +154,16 @@ impl Provider {
         self.accounts.lock().unwrap().values().map(|account| u64::from(account.entries)).sum()
     }
 
+    /// The code of an entity's action begins; it is left when the answer is dropped.
+    pub fn enter_action(&self, world: &Arc<World>, key: &str, honours_key: bool) -> ActionEntered {
+        self.with(key, |account| {
+            account.entries += 1;
+            account.honours_key = honours_key;
+            *account.inside.entry(Fence::default()).or_default() += 1;
+        });
+        ActionEntered { world: world.clone(), key: key.to_string() }
+    }
+
     /// Counts an entry; as an error if somebody is inside under the same fence.
     fn note_entry(&self, key: &str, place: (RunId, Generation), fence: Fence) -> Result<u32, u32> {
         self.with(key, |account| {
@@ -214,9 +226,11 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
     if node.is_dead() {
         world.break_off(format!("{} enters {shown} after its death", node.name));
     }
-    if attempt.number() > most {
+    // Attempts are counted on when a run is retried, and each time it may be tried as often again.
+    let allowed = most * (1 + world.with_watch(|watch| watch.retries(run)));
+    if attempt.number() > allowed {
         world.break_off(format!(
-            "invariant 35: {shown} is tried for the {}th time of {most}",
+            "invariant 35: {shown} is tried for the {}th time of {allowed}",
             attempt.number()
         ));
     }
@@ -251,10 +265,43 @@ impl Inside {
             });
         }
         world.log(&self.node.name, &format!("sends {shown}"));
+        world.work_on(&key, &shown, treatment, output)
+    }
+
+    /// The code says that this entry had no effect.
+    pub fn deny(&self) {
+        self.world.provider.with(&self.key, |account| account.denied += 1);
+    }
+}
+
+/// Somebody is inside the code of an entity's action for as long as this lives.
+pub struct ActionEntered {
+    world: Arc<World>,
+    key: String,
+}
+
+impl Drop for ActionEntered {
+    fn drop(&mut self) {
+        self.world.provider.with(&self.key, |account| {
+            if let Some(inside) = account.inside.get_mut(&Fence::default()) {
+                *inside -= 1;
+            }
+        });
+    }
+}
+
+impl World {
+    /// A request arrives at the provider, which works on it whatever becomes of the caller; the answer says that it is done.
+    pub fn work_on(
+        self: &Arc<Self>,
+        key: &str,
+        shown: &str,
+        treatment: Treatment,
+        output: Value,
+    ) -> oneshot::Receiver<()> {
         let (answer, answered) = oneshot::channel();
-        let arrives = move || world.provider.with(&key, |account| account.working += 1);
-        arrives();
-        let (world, key) = (self.world.clone(), self.key.clone());
+        self.provider.with(key, |account| account.working += 1);
+        let (world, key, shown) = (self.clone(), key.to_string(), shown.to_string());
         let works = async move {
             if !treatment.works_for.is_zero() {
                 sleep(treatment.works_for).await;
@@ -273,18 +320,11 @@ impl Inside {
         answered
     }
 
-    /// The code says that this entry had no effect.
-    pub fn deny(&self) {
-        self.world.provider.with(&self.key, |account| account.denied += 1);
-    }
-}
-
-impl World {
     /// The provider finishes a request.
     fn perform(&self, key: &str, shown: &str, happens: bool, output: Value) {
         let (times, is_claimed) = self.provider.with(key, |account| {
             account.working -= 1;
-            if happens {
+            if happens && !(account.honours_key && account.times > 0) {
                 account.times += 1;
                 account.output.get_or_insert(output);
             }

@@ -15,20 +15,26 @@ pub enum Rule {
     RequestsTakeEffect,
     /// Somebody can decide about each doubt that is left.
     DoubtsCanBeRuled,
+    /// The action of an operation sends nothing once its claim was given back.
+    StaleActionNeverSends,
+    /// A step of an entity that leads away from where it applies happens at most once.
+    EntityEffectOnce,
 }
 
 impl Rule {
     /// The rules that the engine keeps today.
     const IN_FORCE: [Rule; 3] =
-        [Rule::StaleHolderNeverSends, Rule::UndoneOrInDoubt, Rule::RequestsTakeEffect];
+        [Rule::StaleHolderNeverSends, Rule::RequestsTakeEffect, Rule::DoubtsCanBeRuled];
 
-    const ALL: [Rule; 6] = [
+    const ALL: [Rule; 8] = [
         Rule::StaleHolderNeverSends,
         Rule::ClaimedOnce,
         Rule::UndoneOrInDoubt,
         Rule::LedgerBounds,
         Rule::RequestsTakeEffect,
         Rule::DoubtsCanBeRuled,
+        Rule::StaleActionNeverSends,
+        Rule::EntityEffectOnce,
     ];
 
     /// The rules to hold the engine to: those in force, or those that `HAPAX_SIM_RULES` names.

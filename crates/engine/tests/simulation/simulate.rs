@@ -12,8 +12,11 @@ use tokio::time::{Instant, sleep};
 use super::clients::Job;
 use super::evidence::check_evidence;
 use super::fleet::Fleet;
+use super::forgetting::forget;
+use super::front_desk::FrontDesk;
 use super::outside::Outside;
 use super::probe;
+use super::shop::Shop;
 use super::shown;
 use super::storm;
 use super::tally::Tally;
@@ -63,23 +66,34 @@ async fn play(world: &Arc<World>) -> Result<(), String> {
         jobs.iter().map(|job| tokio::spawn(job.clone().pursue(world.clone(), fleet.clone()))).collect();
     let outside = Outside::new(world.clone(), fleet.clone());
     let people = tokio::spawn(outside.clone().act());
+    let (shop, desk) = (Shop::launch(world, &fleet), FrontDesk::launch(world, &fleet));
+    let attendants = tokio::spawn(shop.clone().attend());
     storm::rage(world, &fleet).await;
     storm::heal(world, &fleet);
     outside.storm_is_over();
-    until_all_is_done(world, &fleet, &jobs).await?;
+    until_all_is_done(world, &fleet, &jobs, || shop.open() + desk.open()).await?;
     people.abort();
+    attendants.abort();
     for client in clients {
         client.await.map_err(|panic| format!("a client panicked: {panic}"))?;
     }
     check_the_end(world).await?;
     check_evidence(world, &fleet).await?;
+    shop.check()?;
+    desk.check()?;
+    forget(world, &fleet, &jobs).await?;
     probe::check_idleness(world).await?;
     probe::check_each_node(world, &fleet).await?;
     check_nothing_runs_on(world, &fleet).await
 }
 
 /// Invariants 64 and 65: after the storm everything comes to its end by itself, and in time.
-async fn until_all_is_done(world: &World, fleet: &Fleet, jobs: &[Arc<Job>]) -> Result<(), String> {
+async fn until_all_is_done(
+    world: &World,
+    fleet: &Fleet,
+    jobs: &[Arc<Job>],
+    others: impl Fn() -> usize,
+) -> Result<(), String> {
     let healed_at = Instant::now();
     loop {
         let open: Vec<RunView> =
@@ -88,7 +102,8 @@ async fn until_all_is_done(world: &World, fleet: &Fleet, jobs: &[Arc<Job>]) -> R
         let awaited = jobs.iter().filter(|job| job.run().is_none() || job.is_awaited()).count();
         let posts = every_post(world);
         let left = posts.iter().filter(|post| !post.state.status().is_settled()).count();
-        if open.is_empty() && driven == 0 && awaited == 0 && left == 0 {
+        let others = others();
+        if open.is_empty() && driven == 0 && awaited == 0 && left == 0 && others == 0 {
             return Ok(());
         }
         // A deliverer that died had its claim for longer than any lease.
@@ -96,7 +111,7 @@ async fn until_all_is_done(world: &World, fleet: &Fleet, jobs: &[Arc<Job>]) -> R
         if healed_at.elapsed() > patience {
             let waits: Vec<String> = open.iter().map(|view| what_it_waits_for(world, &view.head)).collect();
             return Err(format!(
-                "stuck: {} runs are open, {driven} driven, {awaited} clients wait, {left} posts are left, {:?} after the storm\n{}",
+                "stuck: {} runs are open, {driven} driven, {awaited} clients wait, {left} posts are left, {others} others are not done, {:?} after the storm\n{}",
                 open.len(),
                 healed_at.elapsed(),
                 waits.join("\n")

@@ -63,6 +63,15 @@ tally! {
     doubts,
     doubts_resolved,
     delivered,
+    // What callers of entities, keys and webhooks saw.
+    steps_done,
+    claims_lost,
+    operations_ruled,
+    janitor_releases,
+    requests_replayed,
+    request_conflicts,
+    events_repeated,
+    runs_forgotten,
 }
 
 /// Rare even over many seeds, so that their absence says nothing.
@@ -82,6 +91,7 @@ impl Tally {
         self.self_fenced += stats.self_fenced;
         self.doubts += stats.doubts;
         self.delivered += stats.delivered;
+        self.janitor_releases += stats.janitor_releases;
     }
 
     /// Invariant 67: what never happened.

@@ -33,6 +33,7 @@ pub struct World {
     pub tally: Mutex<Tally>,
     started: Instant,
     weather: Mutex<Weather>,
+    storm: Weather,
     is_calm: AtomicBool,
     dice: Mutex<Rng>,
     trace: Mutex<Trace>,
@@ -98,6 +99,7 @@ impl World {
             tally: Mutex::default(),
             started: Instant::now(),
             weather: Mutex::new(weather),
+            storm: weather,
             is_calm: AtomicBool::new(false),
             dice: Mutex::new(dice),
             trace: Mutex::new(Trace::new()),
@@ -162,6 +164,12 @@ impl World {
         self.is_calm.store(true, Ordering::Relaxed);
     }
 
+    /// The faults of before happen again.
+    pub fn storm_again(&self) {
+        *self.weather.lock().unwrap() = self.storm;
+        self.is_calm.store(false, Ordering::Relaxed);
+    }
+
     /// Is the storm over?
     pub fn is_calm(&self) -> bool {
         self.is_calm.load(Ordering::Relaxed)
@@ -206,7 +214,7 @@ impl World {
     pub async fn may_pause(&self, node: &Arc<Node>) {
         let one_in = self.settings.pause_one_in;
         if one_in > 0 && !self.is_calm() && self.chance(one_in) {
-            let span = self.span(self.settings.lease_for * 3);
+            let span = self.span(self.settings.lease_for * 5);
             self.log(&node.name, &format!("is stopped for {span:?}"));
             self.count(|tally| tally.stopped += 1);
             node.freeze(true);

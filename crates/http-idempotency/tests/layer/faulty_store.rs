@@ -1,5 +1,6 @@
 //! A store whose key verbs fail, forget to answer, or wait, as a test has planned.
 
+use hapax_engine::model::TallyCount;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -213,6 +214,10 @@ impl Store for FaultyStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.inner.list_notes(request).await
+    }
+
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        self.inner.count_tallies(workspace).await
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {

@@ -104,6 +104,11 @@ impl StoredCredential {
         self.kept.role
     }
 
+    /// Is it neither revoked nor expired at `now`?
+    pub fn is_alive(&self, now: Timestamp) -> bool {
+        self.kept.revoked_at.is_none() && self.kept.expires_at.is_none_or(|at| now.as_millis() < at)
+    }
+
     /// On whose behalf it asks.
     pub fn requester(&self) -> Option<&str> {
         self.kept.requester.as_deref()
@@ -172,6 +177,17 @@ impl Directory {
             );
             return Err(Problem::new(Code::QuotaExceeded, detail).with("quota", "credentials"));
         }
+        self.insert_credential(workspace, new, by, "created").await
+    }
+
+    /// Makes one, however many there are; `what` is what the audit log says of it.
+    pub(super) async fn insert_credential(
+        &self,
+        workspace: &WorkspaceId,
+        new: NewCredential,
+        by: Actor,
+        what: &str,
+    ) -> Result<(StoredCredential, ApiKey), Problem> {
         let key = ApiKey::generate().map_err(no_random)?;
         let expires_at = new.lives_for.map(|span| self.store.now().plus(span).as_millis());
         let kept = Kept {
@@ -192,7 +208,7 @@ impl Directory {
             name: id.to_string(),
             body: body_of(&kept)?,
             expected: None,
-            note: Some(self.set_up(workspace, by, ItemKind::Credential, &id, "created")),
+            note: Some(self.set_up(workspace, by, ItemKind::Credential, &id, what)),
         };
         match self.put(request).await? {
             PutOutcome::Put(item) => Ok((StoredCredential::of(&item)?, key)),

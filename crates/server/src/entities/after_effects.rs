@@ -49,8 +49,9 @@ async fn carry_out(this: Weak<Entities>, delivery: Delivery, payload: Value) -> 
     let planning = document.plan_after_effect(step, requester.as_ref(), ended, &told, delivery.id(), hands);
     match planning.await? {
         PlannedAfterEffect::Http(call) => {
-            let answer = hands.send(call).await;
-            document.judge_after_effect(step, requester.as_ref(), ended, answer)
+            let call = call.held_by(delivery.hold().clone(), u64::from(delivery.attempt()));
+            let answer = hands.send(call.clone()).await;
+            document.judge_after_effect(step, requester.as_ref(), ended, &call, answer)
         }
         PlannedAfterEffect::Workflow { workflow, input } => {
             let engine = entities.engine.workspace(delivery.workspace().clone());

@@ -14,7 +14,7 @@ use super::stored::{Kept, StoredWorkflow};
 use super::workflows::id_of;
 use crate::errors::{of_invalid, of_store, problem_of};
 use crate::limits::{MAX_ENTITY_WORKFLOWS, MAX_ENTITY_WORKFLOWS_PER_WORKSPACE};
-use crate::uploaded::Uploaded;
+use crate::uploaded::{Uploaded, with_secrets};
 
 /// How often a change that met another one is tried anew.
 const TRIES: u32 = 5;
@@ -195,7 +195,7 @@ impl Entities {
             name: workflow.name.to_string(),
             body: Payload::of(&Kept { document }).map_err(|invalid| of_invalid(&invalid))?,
             expected,
-            note: Some(self.note(workspace, by, &workflow.name, change)),
+            note: Some(self.note(workspace, by, &workflow.name, &with_secrets(change, checked.canonical()))),
             id,
         })
     }

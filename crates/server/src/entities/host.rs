@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hapax_documents::{CheckedEntity, EntityCall, EntityDocument, Hands};
+use hapax_documents::{CheckedEntity, EntityCall, EntityDocument, Hands, evaluate_fairly};
 use hapax_engine::Failure;
 use hapax_engine::model::{Entity, Name, OperationEnd, Payload};
 use hapax_engine::runtime::{Answer, EntityHost, StepCall};
@@ -27,8 +27,10 @@ impl DocumentHost {
 
 #[async_trait]
 impl EntityHost for DocumentHost {
-    fn check(&self, call: &StepCall) -> Result<(), Failure> {
-        let checked = self.document().check_call(call.step.as_str(), call.requester.as_ref(), &seen(call));
+    async fn check(&self, call: &StepCall) -> Result<(), Failure> {
+        let seen = seen(call);
+        let check = || self.document().check_call(call.step.as_str(), call.requester.as_ref(), &seen);
+        let checked = evaluate_fairly(&call.workspace, check).await;
         checked.map_err(|rejection| Failure::permanent(rejection.message).with_code(&rejection.code))
     }
 
@@ -48,9 +50,11 @@ impl EntityHost for DocumentHost {
         }
     }
 
-    fn run_input(&self, call: &StepCall) -> Result<Payload, Failure> {
+    async fn run_input(&self, call: &StepCall) -> Result<Payload, Failure> {
         let (step, requester) = (call.step.as_str(), call.requester.as_ref());
-        let input = self.document().plan_workflow_input(step, requester, &seen(call))?;
+        let seen = seen(call);
+        let plan = || self.document().plan_workflow_input(step, requester, &seen);
+        let input = evaluate_fairly(&call.workspace, plan).await?;
         Ok(Payload::of(&input)?)
     }
 }

@@ -4,8 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::Body;
 use hapax_api as api;
 use hapax_api::{Code, Problem, ReceiptStatus};
+use hapax_documents::evaluate_fairly;
 use hapax_documents::source::{Event, Reading, Unreadable, visible_headers};
 use hapax_engine::model::{Hook, HookId, HookStatus, Name, Payload, WorkspaceId};
 use hapax_engine::store::{NewHook, ReceivedHook};
@@ -13,10 +15,11 @@ use http::HeaderMap;
 
 use super::Hooks;
 use super::source::StoredSource;
-use super::verify::Disbelieved;
+use super::verify::{DecoyDigest, Disbelieved};
 use crate::answer::Refused;
 use crate::errors::{of_invalid, of_store};
-use crate::limits::PROCESS_WEBHOOK_WITHIN;
+use crate::limits::{MAX_WEBHOOK_BYTES, PROCESS_WEBHOOK_WITHIN, WEBHOOK_RETRY_AFTER_SECONDS};
+use crate::strict_json::read_pieces;
 
 /// How an address names its source.
 #[derive(Debug)]
@@ -52,16 +55,55 @@ pub(crate) enum Intake {
 }
 
 impl Hooks {
-    /// Takes a webhook in. Whatever keeps it from being believed, its sender is told the same.
-    pub(crate) async fn take_in(self: &Arc<Self>, named: &Named, sent: Sent<'_>) -> Result<Intake, Refused> {
-        let source = self.find_named(named);
-        let believed = self.verify(source.as_deref(), sent.headers, sent.body, self.store.now()).await;
-        let source = match (believed, source) {
-            (Ok(()), Some(source)) => source,
-            (Err(why), source) => return Err(self.disbelieve(&why, source.as_deref(), sent.address)),
-            (Ok(()), None) => return Err(self.disbelieve(&Disbelieved::UnknownSource, None, sent.address)),
+    /// The source that an address names, before anything is read of what it was sent. One that another node was given a moment ago is found in the
+    /// store; a store that is away is our own trouble, and no reason to tell anybody that there is no such source.
+    pub(crate) async fn find_named(
+        &self,
+        named: &Named,
+        address: Option<IpAddr>,
+    ) -> Result<Option<Arc<StoredSource>>, Refused> {
+        let known = match named {
+            Named::Id(id) => self.find_by_id(id),
+            Named::InWorkspace { workspace, name } => {
+                let Ok(workspace) = WorkspaceId::new(workspace) else { return Ok(None) };
+                self.find_by_name(&workspace, name)
+            }
         };
-        let event = match source.source().read(sent.headers, sent.body) {
+        // Whoever guesses too often has no more questions asked to the store.
+        let may_look = address.is_none_or(|it| self.strangers.check(it, None, Instant::now()).is_ok());
+        if known.is_some() || !may_look {
+            return Ok(known);
+        }
+        Ok(match named {
+            Named::Id(id) => self.find_source_by_id(id).await?,
+            Named::InWorkspace { workspace, name } => {
+                let Ok(workspace) = WorkspaceId::new(workspace) else { return Ok(None) };
+                self.find_source(&workspace, name).await?
+            }
+        })
+    }
+
+    /// Reads what was sent to a source that is not there, keeps nothing of it, and refuses it as if it had been checked.
+    pub(crate) async fn refuse_stranger(&self, body: Body, address: Option<IpAddr>) -> Refused {
+        let mut digest = DecoyDigest::new();
+        if let Err(refused) = read_pieces(body, MAX_WEBHOOK_BYTES, |piece, _| digest.update(&piece)).await {
+            return refused;
+        }
+        digest.finish();
+        self.disbelieve(&Disbelieved::UnknownSource, None, address)
+    }
+
+    /// Takes a webhook in. Whatever keeps it from being believed, its sender is told the same.
+    pub(crate) async fn take_in(
+        self: &Arc<Self>,
+        source: Arc<StoredSource>,
+        sent: Sent<'_>,
+    ) -> Result<Intake, Refused> {
+        if let Err(why) = self.verify(&source, sent.headers, sent.body, self.store.now()).await {
+            return Err(self.disbelieve(&why, Some(&source), sent.address));
+        }
+        let read = || source.source().read(sent.headers, sent.body);
+        let event = match evaluate_fairly(&source.workspace, read).await {
             Ok(Reading::Event(event)) => event,
             Ok(Reading::Challenge(challenge)) => return Ok(Intake::Challenged(challenge)),
             Err(unreadable) => {
@@ -80,15 +122,6 @@ impl Hooks {
         Ok(Intake::Taken(api::WebhookReceipt { event_id: event.id, status }))
     }
 
-    fn find_named(&self, named: &Named) -> Option<Arc<StoredSource>> {
-        match named {
-            Named::Id(id) => self.find_by_id(id),
-            Named::InWorkspace { workspace, name } => {
-                self.find_by_name(&WorkspaceId::new(workspace).ok()?, name)
-            }
-        }
-    }
-
     /// One answer for everything; whoever fails too often is told to wait. What is signed well is never held up by what others at the
     /// same address send, because many senders share one.
     fn disbelieve(
@@ -97,6 +130,13 @@ impl Hooks {
         source: Option<&StoredSource>,
         address: Option<IpAddr>,
     ) -> Refused {
+        if let Disbelieved::SecretUnavailable(_) = why {
+            self.metrics.webhook_refused(why.code());
+            let detail = "The signature cannot be checked now, because a secret of the source cannot be read. Nothing was stored; send it again.";
+            return Problem::new(Code::SecretUnavailable, detail)
+                .retry_after(WEBHOOK_RETRY_AFTER_SECONDS)
+                .into();
+        }
         let now = Instant::now();
         if let Some(address) = address {
             if let Err(refused) = self.strangers.check(address, None, now) {

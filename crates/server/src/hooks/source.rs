@@ -23,7 +23,7 @@ pub(super) struct Kept {
 #[derive(Debug)]
 pub(crate) struct StoredSource {
     pub(super) id: Name,
-    pub(super) workspace: WorkspaceId,
+    pub(crate) workspace: WorkspaceId,
     pub(super) version: Version,
     pub(super) kept: Kept,
     checked: CheckedSource,

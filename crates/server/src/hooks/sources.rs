@@ -56,6 +56,13 @@ impl Hooks {
         item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
+    /// The source of this id, in whatever workspace, as it is in the store now, also if it was deleted.
+    pub(super) async fn find_source_by_id(&self, id: &str) -> Result<Option<Arc<StoredSource>>, Problem> {
+        let Ok(id) = Name::new("source id", id) else { return Ok(None) };
+        let item = self.catalog().find_item(ItemKind::Source, &id).await;
+        item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
+    }
+
     /// Sources of a workspace after `after`, in the order of their ids, and where the next page begins. Deleted ones are left out, so a page
     /// may be short.
     pub(crate) async fn list_sources(

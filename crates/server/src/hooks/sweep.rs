@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hapax_api::{Code, Problem};
+use hapax_documents::evaluate_fairly;
 use hapax_engine::model::{Hook, HookStatus, Payload, Timestamp};
 use hapax_engine::store::{FinishHook, ListUnprocessedHooks};
 
@@ -89,7 +90,8 @@ impl Hooks {
         let Ok(headers) = hook.headers.to() else {
             return self.finish(hook, &Outcome::failed("its headers cannot be read any more")).await;
         };
-        match source.source().read_again(&hook.id.event, &headers, &hook.body) {
+        let read = || source.source().read_again(&hook.id.event, &headers, &hook.body);
+        match evaluate_fairly(&source.workspace, read).await {
             Ok(event) => self.process(&source, hook, event).await,
             Err(unreadable) => self.finish(hook, &Outcome::failed(unreadable.to_string())).await,
         }

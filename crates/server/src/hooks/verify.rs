@@ -1,9 +1,12 @@
 //! Whether a webhook is believed. Strangers learn nothing from the answer, nor, as far as we can help it, from how long it takes.
 
-use hapax_engine::model::Timestamp;
+use hapax_documents::UNKNOWN_SECRET;
+use hapax_engine::model::{FailureClass, Timestamp};
 use hapax_webhooks::{Refused, Scheme, Verifier};
+use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
+use sha2::Sha256;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Hooks;
@@ -18,9 +21,12 @@ pub(crate) enum Disbelieved {
     /// It is signed well, but its source is disabled.
     #[error("the source is disabled")]
     Disabled,
-    /// No secret of the source could be had.
+    /// The source has no secret that could be used, and trying again would not change that.
     #[error("no secret of the source can be used: {0}")]
     NoSecret(String),
+    /// A secret that might have signed it could not be read. That is a trouble of ours, so its sender is asked to come again.
+    #[error("a secret of the source cannot be read now: {0}")]
+    SecretUnavailable(String),
     /// It is not signed as it should be.
     #[error(transparent)]
     Signature(#[from] Refused),
@@ -33,16 +39,18 @@ impl Disbelieved {
             Disbelieved::UnknownSource => "unknown_source",
             Disbelieved::Disabled => "disabled",
             Disbelieved::NoSecret(_) => "no_secret",
+            Disbelieved::SecretUnavailable(_) => "secret_unavailable",
             Disbelieved::Signature(refused) => refused.code(),
         }
     }
 }
 
 /// Every code of [`Disbelieved`], for metrics.
-pub(crate) const DISBELIEVED: [&str; 10] = [
+pub(crate) const DISBELIEVED: [&str; 11] = [
     "unknown_source",
     "disabled",
     "no_secret",
+    "secret_unavailable",
     "missing_header",
     "repeated_header",
     "too_long",
@@ -77,24 +85,47 @@ impl Decoy {
     }
 }
 
+/// Reads a body of which nothing is kept, with about as much work as checking a signature over it.
+pub(super) struct DecoyDigest(Hmac<Sha256>);
+
+impl DecoyDigest {
+    pub(super) fn new() -> Self {
+        DecoyDigest(Hmac::new_from_slice(b"nobody signs with this").expect("any length is fine"))
+    }
+
+    pub(super) fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    pub(super) fn finish(self) {
+        let _ = std::hint::black_box(self.0.finalize());
+    }
+}
+
+/// The secrets of a source, as far as they could be had.
+#[derive(Default)]
+struct Secrets {
+    usable: Vec<SecretString>,
+    /// Not set up, or of no use: a matter of configuration.
+    missing: Vec<String>,
+    /// There, as far as we know, but not to be had now.
+    unreadable: Vec<String>,
+}
+
 impl Hooks {
     /// Is it from `source`, byte for byte, and not sent long ago?
     pub(super) async fn verify(
         &self,
-        source: Option<&StoredSource>,
+        source: &StoredSource,
         headers: &HeaderMap,
         body: &[u8],
         now: Timestamp,
     ) -> Result<(), Disbelieved> {
-        let believed = match source {
-            Some(source) => self.verify_known(source, headers, body, now).await,
-            None => Err(Disbelieved::UnknownSource),
-        };
+        let believed = self.verify_known(source, headers, body, now).await;
         // Nothing was compared in these cases.
         if matches!(
             believed,
-            Err(Disbelieved::UnknownSource
-                | Disbelieved::NoSecret(_)
+            Err(Disbelieved::NoSecret(_)
                 | Disbelieved::Signature(
                     Refused::MissingHeader { .. }
                         | Refused::RepeatedHeader { .. }
@@ -114,31 +145,58 @@ impl Hooks {
         body: &[u8],
         now: Timestamp,
     ) -> Result<(), Disbelieved> {
-        let document = source.source();
-        let hands = self.hands.of(&source.workspace);
-        let (mut secrets, mut missing) = (Vec::new(), Vec::new());
-        for name in &document.secrets {
-            match hands.get_secret(name).await {
-                Ok(secret) => match Verifier::new(document.signature.clone(), &[&secret]) {
-                    Ok(_) => secrets.push(SecretString::from(secret)),
-                    Err(bad) => missing.push(format!("{name}: {bad}")),
-                },
-                // While secrets are rotated one of them may not be there yet, or no longer.
-                Err(failure) => missing.push(failure.message().to_owned()),
-            }
+        let secrets = self.read_secrets(source).await;
+        let texts: Vec<&str> = secrets.usable.iter().map(ExposeSecret::expose_secret).collect();
+        let verified = match Verifier::new(source.source().signature.clone(), &texts) {
+            Ok(verifier) => verifier.verify(headers, body, system_time(now)).map_err(Disbelieved::from),
+            Err(bad) => Err(Disbelieved::NoSecret(bad.to_string())),
+        };
+        let is_open =
+            matches!(verified, Err(Disbelieved::NoSecret(_) | Disbelieved::Signature(Refused::NoMatch)));
+        if is_open && !secrets.unreadable.is_empty() {
+            return Err(Disbelieved::SecretUnavailable(secrets.unreadable.join("; ")));
         }
-        if !missing.is_empty() {
-            let missing = missing.join("; ");
-            tracing::warn!(source = source.name(), workspace = %source.workspace, missing, "secrets of a webhook source are missing");
-        }
-        let texts: Vec<&str> = secrets.iter().map(ExposeSecret::expose_secret).collect();
-        let verifier = Verifier::new(document.signature.clone(), &texts)
-            .map_err(|bad| Disbelieved::NoSecret(bad.to_string()))?;
-        verifier.verify(headers, body, system_time(now))?;
+        verified?;
         match source.is_enabled() {
             true => Ok(()),
             false => Err(Disbelieved::Disabled),
         }
+    }
+
+    async fn read_secrets(&self, source: &StoredSource) -> Secrets {
+        let document = source.source();
+        let hands = self.hands.of(&source.workspace);
+        let (mut secrets, mut absent) = (Secrets::default(), Vec::new());
+        for name in &document.secrets {
+            match hands.get_secret(name).await {
+                Ok(secret) => {
+                    let secret = secret.into_value();
+                    match Verifier::new(document.signature.clone(), &[&secret]) {
+                        Ok(_) => secrets.usable.push(SecretString::from(secret)),
+                        Err(bad) => secrets.missing.push(format!("{name}: {bad}")),
+                    }
+                }
+                Err(failure) if failure.class() == FailureClass::Permanent => {
+                    secrets.missing.push(failure.message().to_owned());
+                }
+                Err(failure) if failure.code() == Some(UNKNOWN_SECRET) => {
+                    absent.push(failure.message().to_owned());
+                }
+                Err(failure) => secrets.unreadable.push(failure.message().to_owned()),
+            }
+        }
+        // While secrets are rotated one of them may not be there yet, or no longer. If none is there, this node lacks what it should have.
+        match secrets.usable.is_empty() {
+            true => secrets.unreadable.extend(absent),
+            false => secrets.missing.extend(absent),
+        }
+        let lacking: Vec<&str> =
+            secrets.missing.iter().chain(&secrets.unreadable).map(String::as_str).collect();
+        if !lacking.is_empty() {
+            let lacking = lacking.join("; ");
+            tracing::warn!(source = source.name(), workspace = %source.workspace, lacking, "secrets of a webhook source cannot be used");
+        }
+        secrets
     }
 }
 
@@ -165,7 +223,12 @@ mod tests {
         for refused in refused {
             assert!(DISBELIEVED.contains(&Disbelieved::Signature(refused).code()));
         }
-        for own in [Disbelieved::UnknownSource, Disbelieved::Disabled, Disbelieved::NoSecret(String::new())] {
+        for own in [
+            Disbelieved::UnknownSource,
+            Disbelieved::Disabled,
+            Disbelieved::NoSecret(String::new()),
+            Disbelieved::SecretUnavailable(String::new()),
+        ] {
             assert!(DISBELIEVED.contains(&own.code()));
         }
     }

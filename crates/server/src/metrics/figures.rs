@@ -1,10 +1,13 @@
 //! Figures that only the store knows, read at most once in a while however often somebody scrapes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{OperationState, OperationStatus, StepState, Timestamp};
+use hapax_engine::model::{
+    EffectClass, OperationState, OperationStatus, RepeatCount, StepState, Timestamp, count_repeats,
+};
 use hapax_engine::store::{ListDoubts, ListOperations, ListUnprocessedHooks, OutboxDepth, Store, StoreError};
 use tokio::sync::Mutex;
 
@@ -25,8 +28,9 @@ struct Last {
 }
 
 /// What the store holds, over all workspaces.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct StoreFigures {
+    pub(super) repeats: BTreeMap<EffectClass, RepeatCount>,
     pub(super) doubts: usize,
     pub(super) oldest_doubt_at: Option<Timestamp>,
     pub(super) operations_in_doubt: usize,
@@ -71,8 +75,9 @@ impl Figures {
                 }
             }
         }
-        let age = last.seen.map_or(Duration::ZERO, |(at, _)| at.elapsed());
-        Reading { is_up: last.is_up, figures: last.seen.map(|(_, figures)| figures), age }
+        let age = last.seen.as_ref().map_or(Duration::ZERO, |(at, _)| at.elapsed());
+        let figures = last.seen.as_ref().map(|(_, figures)| figures.clone());
+        Reading { is_up: last.is_up, figures, age }
     }
 
     async fn look(&self, entities: &Entities) -> Result<StoreFigures, StoreError> {
@@ -84,6 +89,7 @@ impl Figures {
         };
         let (operations_in_doubt, oldest_operation_in_doubt_at) = self.count_in_doubt(entities).await?;
         Ok(StoreFigures {
+            repeats: count_repeats(&self.store.count_tallies(None).await?),
             operations_in_doubt,
             oldest_operation_in_doubt_at,
             doubts: doubts.len(),

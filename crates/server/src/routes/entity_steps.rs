@@ -183,7 +183,7 @@ impl Asked {
                 let told: HeaderMap = told.into_iter().collect();
                 Ok((StatusCode::OK, told, Json(taken)).into_response())
             }
-            Outcome::Pending { operation } => Ok(under_way(&operation)),
+            Outcome::Pending { operation, recorded } => Ok(under_way(&operation, recorded)),
             Outcome::Rejected { operation: None, failure, .. } => Err(of_failure(
                 Code::StepRejected,
                 &failure,
@@ -285,13 +285,13 @@ impl Asked {
     }
 }
 
-/// It goes on; the same request under the same key is told what it comes to.
-fn under_way(operation: &Operation) -> Response {
+/// It goes on; the same request under the same key is told what it comes to. `recorded`: an earlier request began it.
+fn under_way(operation: &Operation, recorded: bool) -> Response {
     let shown = api::TakenStep {
         operation: shown_operation(operation),
         entity: None,
-        created: true,
-        replayed: false,
+        created: !recorded,
+        replayed: recorded,
     };
     let location = format!("/api/v1/operations/{}", operation.id);
     let mut response = (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(shown)).into_response();

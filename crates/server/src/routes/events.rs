@@ -15,6 +15,7 @@ use super::request::{Caller, PathOf, QueryOf, page_limit};
 use super::runs::run_id;
 use crate::answer::Refused;
 use crate::app::App;
+use crate::authenticate::Authenticator;
 use crate::errors::problem_of;
 use crate::event_stream;
 use crate::translate::shown_event;
@@ -83,7 +84,9 @@ pub(crate) async fn stream(
     };
     let engine = app.engine_for(&identity);
     engine.get(run).await.map_err(|error| problem_of(&error))?;
+    let key = Authenticator::key_in(&headers).ok_or_else(|| {
+        Refused::new(Code::Unauthorized, "Send a valid key as `Authorization: Bearer hpx_…`, once.")
+    })?;
     let seat = app.streams.take(&identity.credential)?;
-    Ok(event_stream::of_run(engine, run, Version::new(seen), seat, app.options.draining.clone())
-        .into_response())
+    Ok(event_stream::of_run(app, engine, key, run, Version::new(seen), seat).into_response())
 }

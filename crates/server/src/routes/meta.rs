@@ -41,17 +41,21 @@ pub(crate) async fn readiness(State(app): State<Arc<App>>) -> Response {
         Some(catalog) => catalog.find_item(ItemKind::Setting, &probe).await.is_ok(),
         None => false,
     };
-    let store = match answered {
+    // A store on a full disk answers reads.
+    let is_writable = app.store_probe.is_writable();
+    let store = match answered && is_writable {
         true => api::HealthStatus::Ok,
         false => api::HealthStatus::Unavailable,
     };
+    let detail = (answered && !is_writable).then(|| "the store takes no writes".to_owned());
     let node = match app.options.draining.has_begun() {
         true => api::HealthStatus::Draining,
         false => api::HealthStatus::Ok,
     };
     let status = if node == api::HealthStatus::Ok { store } else { node };
-    let check = |name: &str, status| api::ReadinessCheck { name: name.into(), status, detail: None };
-    let readiness = api::Readiness { status, checks: vec![check("store", store), check("node", node)] };
+    let check = |name: &str, status, detail| api::ReadinessCheck { name: name.into(), status, detail };
+    let checks = vec![check("store", store, detail), check("node", node, None)];
+    let readiness = api::Readiness { status, checks };
     let code = if status == api::HealthStatus::Ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(readiness)).into_response()
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hapax_api as api;
@@ -18,8 +18,10 @@ use http::StatusCode;
 use super::request::{Caller, PathOf};
 use crate::answer::{Refused, echo};
 use crate::app::App;
+use crate::body_budget::BodyCharge;
 use crate::connection::Peer;
 use crate::errors::problem_of;
+use crate::limits::MAX_SETTLE_BODY_BYTES;
 use crate::settle_token::{SettleSecret, digest_of};
 use crate::strict_json::StrictJson;
 use crate::translate::{life_of_token, promise_named, settlement_by_token};
@@ -78,12 +80,17 @@ pub(crate) async fn settle(
     State(app): State<Arc<App>>,
     PathOf(token): PathOf<String>,
     peer: Option<Extension<Peer>>,
-    StrictJson { value: asked, .. }: StrictJson<api::SettleByToken>,
+    request: Request,
 ) -> Result<Json<api::SettledByToken>, Refused> {
     let address = peer.map(|Extension(peer)| peer.address.ip());
-    let settlement = settlement_by_token(&asked)?;
+    // Before the body is read: whoever has no token has nothing kept in memory for them.
     let found = app.engine.find_settle_token(&digest_of(&token)).await.map_err(|error| problem_of(&error))?;
     let Some(found) = found else { return Err(refuse(&app, address)) };
+    if let Some(charge) = request.extensions().get::<BodyCharge>() {
+        charge.count_for(&found.workspace);
+    }
+    let asked = StrictJson::<api::SettleByToken>::read(request, MAX_SETTLE_BODY_BYTES).await?;
+    let settlement = settlement_by_token(&asked.value)?;
     let promise = PromiseRef::Id(found.promise);
     match app.settle(&found.workspace, promise, Wish::new(settlement), None).await {
         Ok(Settling::Done(_) | Settling::AlreadySo(_)) => Ok(Json(api::SettledByToken { settled: true })),

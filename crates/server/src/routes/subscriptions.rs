@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::{Code, SubscriptionState};
+use hapax_engine::Hold;
 use hapax_engine::model::Name;
 use hapax_webhooks::{MessageId, Verdict};
 use http::{StatusCode, header};
@@ -226,7 +227,8 @@ pub(crate) async fn test(
     });
     let message =
         MessageId::of_key(identity.workspace.as_str(), &format!("test {id} {now} {}", fastrand::u64(..)));
-    let attempted = app.subscriptions.send(&subscription, &message, body.to_string()).await;
+    let attempted =
+        app.subscriptions.send(&subscription, &message, body.to_string(), &Hold::unlimited()).await;
     Ok(Json(api::TestedSubscription {
         webhook_id: message.to_string(),
         delivered: attempted.verdict == Verdict::Delivered,

@@ -12,6 +12,7 @@ use http::StatusCode;
 use super::request::PathOf;
 use crate::answer::Refused;
 use crate::app::App;
+use crate::body_budget::BodyCharge;
 use crate::connection::Peer;
 use crate::hooks::{Intake, Named, Sent};
 use crate::limits::MAX_WEBHOOK_BYTES;
@@ -71,10 +72,17 @@ async fn take(
     request: Request,
 ) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
-    let body = read_body(body, MAX_WEBHOOK_BYTES).await?;
     let address = peer.map(|Extension(peer)| peer.address.ip());
+    // Nothing is kept of what is sent to a source that is not there.
+    let Some(source) = app.hooks.find_named(&named, address).await? else {
+        return Err(app.hooks.refuse_stranger(body, address).await);
+    };
+    if let Some(charge) = parts.extensions.get::<BodyCharge>() {
+        charge.count_for(&source.workspace);
+    }
+    let body = read_body(body, MAX_WEBHOOK_BYTES).await?;
     let sent = Sent { headers: &parts.headers, body: &body, address };
-    Ok(match app.hooks.take_in(&named, sent).await? {
+    Ok(match app.hooks.take_in(source, sent).await? {
         Intake::Taken(receipt) => {
             let status = match receipt.status {
                 ReceiptStatus::Received => StatusCode::ACCEPTED,

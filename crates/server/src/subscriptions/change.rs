@@ -132,7 +132,7 @@ impl Subscriptions {
 
     /// Disables a subscription whose receiver says that it is gone.
     pub(super) async fn disable_for_good(&self, subscription: &Subscription, why: &str) {
-        let by = Actor { name: format!("receiver of {}", subscription.id), role: Rank::Operator };
+        let by = Actor::new(format!("receiver of {}", subscription.id), Rank::Operator);
         let (workspace, id) = (&subscription.workspace, subscription.id.as_str());
         let disable = |seen: Version, kept: &mut Kept| {
             // If it was changed since, somebody has seen to it; what is sent next tells whether that helped.

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use hapax_engine::Hold;
 use hapax_engine::model::{EffectKey, Failure, Timestamp};
 use hapax_engine::runtime::Delivery;
-use hapax_outgoing::{Fault, Request};
+use hapax_outgoing::{Fault, Request, SendCheck};
 use hapax_webhooks::{MessageId, Reply, SigningSecret, Unsignable, Verdict, judge, sign, wait_after};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -60,10 +61,12 @@ impl Subscriptions {
         if let Some(why) = subscription.not_told() {
             return Err(Failure::permanent(why).with_code("subscription_disabled"));
         }
+        delivery.hold().ensure_still_held()?;
         let message = MessageId::of_key(subscription.workspace.as_str(), delivery.id());
-        match self.send(subscription, &message, body).await.verdict {
+        match self.send(subscription, &message, body, delivery.hold()).await.verdict {
             Verdict::Delivered => Ok(()),
             Verdict::Again { why, asked } => {
+                delivery.hold().ensure_still_held()?;
                 let age = self.store.now().since(delivery.created_at());
                 match wait_after(delivery.attempt(), age, asked, fastrand::f64()) {
                     Some(wait) => Err(Failure::retryable(why).retry_after(wait)),
@@ -79,7 +82,13 @@ impl Subscriptions {
     }
 
     /// Signs and sends one message, once.
-    pub(crate) async fn send(&self, to: &Subscription, id: &MessageId, body: String) -> Attempted {
+    pub(crate) async fn send(
+        &self,
+        to: &Subscription,
+        id: &MessageId,
+        body: String,
+        hold: &Hold,
+    ) -> Attempted {
         let now = self.store.now();
         let secrets = match self.secrets_of(to, now) {
             Ok(secrets) => secrets,
@@ -101,6 +110,8 @@ impl Subscriptions {
         request.headers = signed.to_headers();
         request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         request.timeout = Some(WEBHOOK_TIMEOUT);
+        let hold = hold.clone();
+        request.send_check = Some(SendCheck::new(move || hold.is_held()));
         let begun = Instant::now();
         let answer = self.outgoing.of(&to.workspace).send(request).await;
         let took = begun.elapsed();

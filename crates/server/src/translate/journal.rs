@@ -1,7 +1,7 @@
 //! The journal and the audit log.
 
 use hapax_api as api;
-use hapax_engine::model::{Note, Noted, RunId, Timestamp};
+use hapax_engine::model::{Note, Noted, Occurrence, RunId, Timestamp};
 
 use super::doubts::{shown_actor, shown_resolution};
 use super::entities::named;
@@ -19,6 +19,7 @@ pub(crate) fn shown_note(note: &Note) -> api::JournalEntry {
         ..entry_at(note.at)
     };
     tell(&mut entry, &note.what);
+    entry.occurrence = note.evidence.as_ref().map(|evidence| shown_occurrence(evidence.occurrence));
     entry
 }
 
@@ -40,11 +41,20 @@ pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
         by: None,
         seconded_by: None,
         attempt: None,
+        occurrence: None,
         failure: None,
         answer: None,
         resolution: None,
         command: None,
         reason: None,
+    }
+}
+
+fn shown_occurrence(occurrence: Occurrence) -> api::Occurrence {
+    match occurrence {
+        Occurrence::MayHaveHappened => api::Occurrence::MayHaveHappened,
+        Occurrence::DidNotHappen => api::Occurrence::DidNotHappen,
+        Occurrence::Happened => api::Occurrence::Happened,
     }
 }
 
@@ -69,7 +79,15 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
             entry.what = api::JournalKind::Probed;
             entry.answer = Some(answer.clone());
         }
-        Noted::Refused { attempt } => {
+        Noted::Attempted { attempt, .. } => {
+            entry.what = api::JournalKind::Attempted;
+            entry.attempt = Some(*attempt);
+        }
+        Noted::Superseded { attempt, .. } => {
+            entry.what = api::JournalKind::Superseded;
+            entry.attempt = Some(*attempt);
+        }
+        Noted::Refused { attempt, .. } => {
             entry.what = api::JournalKind::Refused;
             entry.attempt = Some(*attempt);
         }

@@ -4,6 +4,7 @@ use hapax_api as api;
 use hapax_engine::model::{EffectClass, LedgerEntry, LedgerOutcome, Noted, StepStatus};
 
 use super::doubts::{shown_actor, shown_resolution};
+use super::entities::named;
 use super::steps::status;
 
 /// One effect with every attempt at it.
@@ -32,6 +33,8 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             | Noted::Failed { .. }
             | Noted::Doubted { .. }
             | Noted::Probed { .. }
+            | Noted::Attempted { .. }
+            | Noted::Superseded { .. }
             | Noted::Refused { .. }
             | Noted::KeyReleased { .. }
             | Noted::SetUp { .. }
@@ -44,21 +47,28 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
         };
         api::LedgerRuling { by: shown_actor(&ruling.by), at: ruling.at.clone(), resolution, reason }
     });
-    let standing = StepStatus::ALL.into_iter().find(|known| known.as_str() == entry.status);
     api::LedgerEntry {
         effect_key: entry.key.clone(),
         run_id: entry.run.clone(),
+        entity: entry.entity.as_ref().map(|entity| named(&entity.kind, &entity.id)),
+        operation_id: entry.entity.as_ref().map(|entity| entity.operation.clone()),
         step_id: entry.step.clone(),
         class: match entry.class {
             EffectClass::Idempotent => api::LedgerClass::Idempotent,
             EffectClass::Claimed => api::LedgerClass::Claimed,
             EffectClass::Transactional => api::LedgerClass::Transactional,
         },
-        status: status(standing.unwrap_or(StepStatus::InDoubt)),
+        status: entry
+            .status
+            .and_then(|name| StepStatus::ALL.into_iter().find(|known| known.as_str() == name))
+            .map(status),
         attempts: attempts.collect(),
         probes: entry.probes.clone(),
         rulings: rulings.collect(),
         refused_writes: entry.refused_writes,
-        duplicates: entry.duplicates,
+        happened: entry.happened,
+        may_have_happened: entry.may_have_happened,
+        happened_twice: entry.happened_twice,
+        may_have_happened_twice: entry.may_have_happened_twice,
     }
 }

@@ -235,3 +235,27 @@ async fn a_batch_that_was_cut_short_is_completed_under_its_key() {
     let again = server.post(&path, &runs, &key).await;
     assert_eq!((is_replay(&again), again.bytes), (true, whole.bytes));
 }
+
+/// Issue 17 C23: on a full disk, where every write is refused and every read answered, the server said that it was ready.
+#[tokio::test]
+async fn a_store_that_takes_no_writes_makes_the_server_not_ready() {
+    let (server, store) = TestServer::planned().await;
+    let watcher = server.key(hapax_server::identity::INSTALLATION, Role::Viewer).await;
+    let ready = async || server.send("GET", "/readyz", None, "", &[]).await;
+    let up = async || {
+        let text = server.send("GET", "/metrics", None, &watcher, &[]).await.text();
+        text.lines().find_map(|line| line.strip_prefix("hapax_store_up ")).unwrap().to_owned()
+    };
+    assert!(server.server.probe_store().await);
+    assert_eq!((ready().await.status, up().await.as_str()), (200, "1"));
+    store.set_full(true);
+    assert!(!server.server.probe_store().await);
+    let told = ready().await;
+    assert_eq!((told.status, up().await.as_str()), (503, "0"), "{}", told.text());
+    let check = &told.json()["checks"][0];
+    assert_eq!((&check["name"], &check["status"]), (&json!("store"), &json!("unavailable")), "{check}");
+    assert_eq!(check["detail"], "the store takes no writes");
+    store.set_full(false);
+    assert!(server.server.probe_store().await);
+    assert_eq!((ready().await.status, up().await.as_str()), (200, "1"));
+}

@@ -82,11 +82,11 @@ async fn whoever_has_no_good_token_learns_nothing() {
         answers.push((said(&answer), answer.headers.keys().map(ToString::to_string).collect::<Vec<_>>()));
     }
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:#?}");
-    // A body that cannot be read is told so whatever the token.
+    // Only for whoever has a token is a body read, and told what is wrong with it.
     let bad_body = [json!({}), json!({ "value": 1, "reject": { "message": "x" } }), json!({ "val": 1 })];
     for body in bad_body {
-        for token in [unknown.as_str(), &settled] {
-            assert_eq!(settle(&server, &client, token, body.clone()).await.status, 400, "{body}");
+        for (token, status) in [(unknown.as_str(), 404), (&settled, 400)] {
+            assert_eq!(settle(&server, &client, token, body.clone()).await.status, status, "{body}");
         }
     }
     assert_eq!(server.get(&format!("{PROMISES}/id:waits")).await.json()["status"], "PENDING");
@@ -154,4 +154,22 @@ async fn a_token_is_made_by_whoever_may_settle_and_for_a_while() {
     assert_eq!((one.status, two.status), (201, 201));
     assert_ne!(one.json()["token"], two.json()["token"]);
     assert_eq!(server.post(&format!("{PROMISES}/key:none/tokens"), &json!({}), &[]).await.status, 404);
+}
+
+/// The token is looked up before the body is read, and a body has 64 kB: whoever has no credential can fill no memory.
+#[tokio::test]
+async fn the_token_is_looked_up_before_the_body_and_a_body_is_small() {
+    let server = TestServer::memory().await;
+    let client = server.client_at(9);
+    server.post(PROMISES, &json!({ "id": "p" }), &[]).await;
+    let good = token(&server, "p", json!({})).await;
+    let broken =
+        server.send_by(&client, "POST", "/settle/hps_nothing", Some("not JSON".into()), "", &[]).await;
+    assert_eq!(broken.told(), (404, "not_found".into()), "nothing was read of it: {}", broken.text());
+    let large = json!({ "value": "x".repeat(64 * 1024) });
+    let refused = settle(&server, &client, &good, large).await;
+    assert_eq!(refused.told(), (413, "payload_too_large".into()), "{}", refused.text());
+    assert_eq!(refused.json()["maxBytes"], 64 * 1024);
+    let most = json!({ "value": "x".repeat(60 * 1024) });
+    assert_eq!(settle(&server, &client, &good, most).await.status, 200);
 }

@@ -110,7 +110,7 @@ async fn an_after_effect_that_is_delivered_again_starts_no_second_run() {
     let delivered = Some(PostStatus::Delivered);
     let posts = engine.list_after_effects(delivered, None, 10).await.unwrap();
     assert_eq!(posts.len(), 2);
-    let by = Actor { name: "Ann".into(), role: Rank::Manager };
+    let by = Actor::new("Ann", Rank::Manager);
     for post in &posts {
         engine.redeliver(&post.id, by.clone(), "to see what happens").await.unwrap();
     }

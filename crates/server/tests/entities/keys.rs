@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::desk::{CLOSE, INVOICE, begin_closing, until_ended, with_invoice};
+use super::desk::{CLOSE, Gate, INVOICE, begin_closing, billing, make, until_ended, upload, with_invoice};
 use super::support::{Role, TestServer};
 
 /// S2.44: the same key gives the original result and no second record; a new key is refused while the first is pending.
@@ -57,6 +57,9 @@ async fn a_step_that_was_under_way_is_found_again_under_its_request_key() {
     let impatient =
         server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1"), ("prefer", "wait=0")]).await;
     assert_eq!(impatient.status, 202, "{}", impatient.text());
+    assert_eq!((&begun.json()["created"], &begun.json()["replayed"]), (&json!(true), &json!(null)));
+    let told = impatient.json();
+    assert_eq!((&told["created"], &told["replayed"]), (&json!(false), &json!(true)), "the first made it");
     let asked = async { server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1")]).await };
     let (again, ()) = tokio::join!(asked, async { gate.let_through(9) });
     assert_eq!(again.status, 200, "{}", again.text());
@@ -64,6 +67,33 @@ async fn a_step_that_was_under_way_is_found_again_under_its_request_key() {
     assert_eq!(gate.entered(), 1, "one body, however often it was asked for");
     let replayed = server.post(CLOSE, &json!({}), &[("idempotency-key", "req-1")]).await;
     assert_eq!((replayed.bytes, replayed.status), (again.bytes, 200));
+}
+
+/// `retry: returns` tells those who come later what was done, whatever they ask with. They gave no key that could conflict.
+#[tokio::test]
+async fn a_step_that_returns_what_was_done_does_so_for_other_keys_and_inputs() {
+    let server = TestServer::sqlite().await;
+    let gate = Gate::register(&server.engine, "close");
+    let mut document = billing();
+    document["steps"][1]["retry"] = json!("returns");
+    upload(&server, &document).await;
+    make(&server, "invoice", "inv-1", "approved").await;
+    gate.let_through(9);
+    let first = server.post(CLOSE, &json!({ "idempotencyKey": "k-1", "input": { "note": "x" } }), &[]).await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    for asked in [
+        json!({ "input": { "note": "y" } }),
+        json!({ "idempotencyKey": "k-2", "input": { "note": "y" } }),
+        json!({ "idempotencyKey": "k-1", "input": { "note": "x" } }),
+    ] {
+        let again = server.post(CLOSE, &asked, &[]).await;
+        assert_eq!(again.status, 200, "{asked}: {}", again.text());
+        assert_eq!(again.json()["operation"]["id"], first.json()["operation"]["id"], "{asked}");
+        assert_eq!(again.json()["created"], json!(false), "{asked}");
+    }
+    let other = json!({ "idempotencyKey": "k-1", "input": { "note": "y" } });
+    assert_eq!(server.post(CLOSE, &other, &[]).await.told(), (422, "idempotency_key_conflict".into()));
+    assert_eq!(gate.entered(), 1);
 }
 
 /// CONTRACT §3: a refusal says that nothing was done, and frees the request key; what began and was rejected keeps it.

@@ -89,7 +89,7 @@ async fn each_type_of_entity_has_one_workflow_in_a_workspace() {
     let refused = server.post(WORKFLOWS, &second, &[]).await;
     assert_eq!(refused.told(), (409, "entity_type_taken".into()));
     assert_eq!(refused.json()["workflow"], "billing-flow");
-    let theirs = server.key("globex", Role::Manager).await;
+    let theirs = server.key("globex", Role::Admin).await;
     let made = server.send("POST", WORKFLOWS, Some(second.to_string()), &theirs, &[]).await;
     assert_eq!(made.status, 201, "another workspace has its own: {}", made.text());
     let listed = server.get(WORKFLOWS).await.json();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hapax_engine::Failure;
 use serde_json::{Value, json};
 
 use super::shop::{SOURCES, STRIPE_SOURCE, Shop, payment, send_by, told};
@@ -68,6 +69,61 @@ async fn what_is_not_believed_is_refused_in_one_way_and_nothing_is_stored() {
     assert_eq!(told(&shop.send(&path, &good).await).0, 200, "the good one is as good as ever");
 }
 
+/// A well-signed event is never refused for troubles of ours: not when the secret cannot be read (no free file descriptors), not when it is not on this
+/// node yet, and not when only one of several cannot be read.
+#[tokio::test]
+async fn a_webhook_whose_secret_cannot_be_read_is_asked_to_come_again() {
+    let (shop, safe) = Shop::with_safe().await;
+    let path = shop.source(STRIPE_SOURCE).await;
+    let good = shop.paid("evt_1", "ch_1");
+    let wrong = stripe(&payment("evt_1", "ch_1"), "whsec_guess", shop.now());
+    let old = stripe(&payment("evt_2", "ch_2"), "whsec_old", shop.now());
+    let no_descriptors = || Failure::retryable("Too many open files (os error 24)");
+    let absent = || Failure::retryable("there is no such secret").with_code("unknown_secret");
+    let asked_again = async |webhook: &Webhook, when: &str| {
+        let answer = shop.send(&path, webhook).await;
+        assert_eq!(answer.told(), (503, "secret_unavailable".into()), "{when}: {}", answer.text());
+        assert_eq!(answer.header("retry-after"), Some("5"), "{when}");
+    };
+    for why in [no_descriptors(), absent()] {
+        safe.jam("stripe-webhook", why.clone());
+        safe.jam("stripe-webhook-old", why.clone());
+        for _ in 0..25 {
+            asked_again(&good, "none can be had").await;
+        }
+        asked_again(&wrong, "nobody can tell").await;
+    }
+    safe.mend();
+    safe.jam("stripe-webhook", no_descriptors());
+    asked_again(&good, "it may be signed with the one that cannot be read").await;
+    assert_eq!(shop.send(&path, &old).await.status, 200, "signed with the one that can");
+    safe.mend();
+    safe.jam("stripe-webhook-old", absent());
+    let refused = shop.send(&path, &wrong).await;
+    assert_eq!(
+        refused.told(),
+        (401, "webhook_signature_invalid".into()),
+        "one of two was taken away on purpose"
+    );
+    assert_eq!(shop.send(&path, &good).await.status, 200);
+    assert_eq!(shop.events().await.len(), 2);
+}
+
+/// A source that another node was given a moment ago is found, and one that cannot be looked for is our own trouble.
+#[tokio::test]
+async fn a_source_that_this_node_has_not_heard_of_is_looked_for_in_the_store() {
+    let (shop, store) = Shop::planned().await;
+    store.set_away(true);
+    for path in ["/api/v1/webhooks/whk_00000000000000000000000000000000", "/api/v1/webhooks/acme/other"] {
+        let answer = shop.send(path, &shop.paid("evt_1", "ch_1")).await;
+        assert_eq!(answer.told(), (503, "store_unavailable".into()), "{path}: {}", answer.text());
+        assert!(answer.header("retry-after").is_some());
+    }
+    store.set_away(false);
+    let unknown = shop.send("/api/v1/webhooks/acme/other", &shop.paid("evt_1", "ch_1")).await;
+    assert_eq!(unknown.told(), (401, "webhook_signature_invalid".into()));
+}
+
 /// RELIABILITY, tenancy: a source names secrets of its own workspace, so nobody can have webhooks believed for what another signs.
 #[tokio::test]
 async fn a_source_of_another_workspace_does_not_use_the_secrets_of_this_one() {
@@ -103,6 +159,17 @@ async fn a_body_of_ten_mebibytes_is_refused_and_nothing_is_stored() {
     let just_over = json!({ "id": "evt_2", "type": "charge.succeeded", "pad": "x".repeat(1 << 20) });
     let refused = shop.send(&path, &stripe(&just_over, STRIPE, shop.now())).await;
     assert_eq!(refused.status, 413, "{}", refused.text());
+    // As Python's clients send it; whether there is such a source makes no difference.
+    for path in [&path, "/api/v1/webhooks/acme/other"] {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oversized_bodies.py");
+        let port = shop.server.address.port().to_string();
+        let mut python = tokio::process::Command::new("python3");
+        let output = python.args([script, "127.0.0.1", &port, path, "10485760"]).output().await.unwrap();
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{told} {}", String::from_utf8_lossy(&output.stderr));
+        assert!(told.lines().all(|line| line.ends_with(" 413 payload_too_large")), "{told}");
+        assert!(told.lines().count() >= 3, "{told}");
+    }
     assert!(shop.events().await.is_empty());
 }
 

@@ -1,11 +1,11 @@
 //! A server with sources, secrets and an order workflow that waits for its payment, and a way to send it webhooks.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use hapax_documents::{Hands, Secrets};
+use hapax_documents::{Hands, Secret, Secrets};
 use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{Timestamp, WorkspaceId};
 use hapax_engine::{Ctx, Engine, Failure};
@@ -20,21 +20,48 @@ pub const EVENTS: &str = "/api/v1/webhook-events";
 pub const STRIPE_SOURCE: &str = include_str!("../../../documents/examples/sources/stripe.yaml");
 
 /// Secrets that a test knows, all of them of `acme`.
-pub struct Safe(BTreeMap<String, String>);
+pub struct Safe {
+    secrets: BTreeMap<String, String>,
+    /// Why a secret cannot be read now, by its name.
+    troubles: Mutex<BTreeMap<String, Failure>>,
+}
+
+impl Safe {
+    pub fn full() -> Arc<Self> {
+        let secrets = SECRETS.iter().map(|(name, secret)| (name.to_string(), secret.to_string()));
+        Arc::new(Safe { secrets: secrets.collect(), troubles: Mutex::default() })
+    }
+
+    /// From now on this one cannot be had.
+    pub fn jam(&self, name: &str, why: Failure) {
+        self.troubles.lock().unwrap().insert(name.into(), why);
+    }
+
+    pub fn mend(&self) {
+        self.troubles.lock().unwrap().clear();
+    }
+}
 
 #[async_trait]
 impl Secrets for Safe {
-    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure> {
-        let found = self.0.get(name).filter(|_| *workspace == acme()).cloned();
-        found.ok_or_else(|| Failure::permanent(format!("there is no secret {name:?}")))
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
+        if let Some(why) = self.troubles.lock().unwrap().get(name) {
+            return Err(why.clone());
+        }
+        let found = self.secrets.get(name).filter(|_| *workspace == acme()).cloned();
+        found.map(Secret::from).ok_or_else(|| Failure::permanent(format!("there is no secret {name:?}")))
     }
 }
 
 /// The hands of a shop; `packed` counts how often a parcel was packed.
 pub fn hands(packed: &Arc<AtomicUsize>) -> Hands {
-    let secrets = SECRETS.iter().map(|(name, secret)| (name.to_string(), secret.to_string()));
+    hands_with(packed, Safe::full())
+}
+
+/// The same, with a safe that the test may jam.
+pub fn hands_with(packed: &Arc<AtomicUsize>, safe: Arc<Safe>) -> Hands {
     let packed = packed.clone();
-    Hands::new().secrets(Arc::new(Safe(secrets.collect()))).task("pack", move |call| {
+    Hands::new().secrets(safe).task("pack", move |call| {
         packed.fetch_add(1, Ordering::SeqCst);
         async move { Ok(call.input) }
     })
@@ -54,6 +81,15 @@ impl Shop {
         let setup = Setup { hands: hands(&packed), clock: clock.clone(), ..Setup::default() };
         let server = TestServer::memory_with(setup).await;
         Shop { server, clock, packed }.set_up().await
+    }
+
+    /// With a safe that the test may jam.
+    pub async fn with_safe() -> (Self, Arc<Safe>) {
+        let (packed, clock, safe) = (Arc::default(), Arc::new(ManualClock::default()), Safe::full());
+        let setup =
+            Setup { hands: hands_with(&packed, safe.clone()), clock: clock.clone(), ..Setup::default() };
+        let server = TestServer::memory_with(setup).await;
+        (Shop { server, clock, packed }.set_up().await, safe)
     }
 
     /// On a store that loses what the test wants lost.

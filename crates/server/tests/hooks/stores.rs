@@ -45,3 +45,15 @@ async fn on_postgres_an_order_is_paid_once() {
     let server = TestServer::postgres_with(hands(&packed)).await;
     an_order_is_paid_once(&server, &packed).await;
 }
+
+/// A provider that was told of a new source sends at once, to whichever node.
+#[tokio::test]
+async fn a_source_made_on_one_node_is_believed_on_another_at_once() {
+    let packed = Arc::default();
+    let first = TestServer::postgres_with(hands(&packed)).await;
+    let second = first.another_node_with(hands(&packed)).await;
+    let path = upload(&first, STRIPE_SOURCE).await;
+    let paid = stripe(&payment("evt_1", "ch_1"), STRIPE, first.store.now());
+    let answer = send(&second, &path, &paid).await;
+    assert_eq!(told(&answer), (200, "unmatched".into()), "{}", answer.text());
+}

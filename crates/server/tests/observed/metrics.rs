@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use hapax_engine::limits::KEEP_EARLY_FOR;
-use hapax_engine::model::{HookId, IdempotencyKey, Name, OnDoubt, Payload, RetryPolicy, WorkspaceId};
+use hapax_engine::model::{
+    EffectClass, HookId, IdempotencyKey, Name, OnDoubt, Payload, RetryPolicy, WorkspaceId,
+};
 use hapax_engine::store::{KeyPlace, NewHook, Uses};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use hapax_server::identity::INSTALLATION;
@@ -60,7 +62,7 @@ async fn replays_and_conflicts_are_counted_for_both_kinds_of_key() {
 
 /// CONTRACT §11: effects entered though an earlier entry may have happened, and steps in doubt.
 #[tokio::test]
-async fn duplicate_effects_and_doubts_are_counted_by_class() {
+async fn effects_that_may_have_happened_twice_and_doubts_are_counted_by_class() {
     let server = TestServer::sqlite().await;
     let soon = || RetryPolicy::default().first_wait(Duration::from_millis(1)).max_attempts(3);
     let twice = move |ctx: Ctx, (): ()| async move {
@@ -93,18 +95,20 @@ async fn duplicate_effects_and_doubts_are_counted_by_class() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let scrape = Scrape::of(&server).await;
-    assert_eq!(
-        scrape.value("hapax_duplicate_effects_total{class=\"idempotent\"}"),
-        1.0,
-        "a refusal is no entry"
-    );
-    assert_eq!(scrape.value("hapax_duplicate_effects_total{class=\"claimed\"}"), 1.0);
+    let twice = |class: &str| {
+        let value = |name: &str| scrape.value(&format!("{name}{{class=\"{class}\"}}"));
+        (value("hapax_effects_happened_twice"), value("hapax_effects_may_have_happened_twice"))
+    };
+    assert_eq!(twice("idempotent"), (0.0, 1.0), "a refusal did not happen");
+    assert_eq!(twice("claimed"), (0.0, 1.0));
+    assert_eq!(twice("transactional"), (0.0, 0.0));
     assert_eq!(scrape.value("hapax_doubts_total"), 2.0);
     assert_eq!(scrape.value("hapax_steps_in_doubt"), 1.0);
     assert_eq!(scrape.value("hapax_step_retries_total"), 2.0);
     let counted = server.engine.count_effects().await.unwrap();
-    let duplicates: u64 = counted.values().map(|count| count.duplicates).sum();
-    assert_eq!(duplicates, 2, "the ledger says the same: {counted:?}");
+    let twice = |class| (counted[&class].happened_twice, counted[&class].may_have_happened_twice);
+    assert_eq!(twice(EffectClass::Idempotent), (0, 1), "the ledger says the same: {counted:?}");
+    assert_eq!(twice(EffectClass::Claimed), (0, 1), "the ledger says the same: {counted:?}");
 }
 
 /// CONTRACT §11: what came of settlements, and of those that came early.

@@ -82,7 +82,8 @@ fn the_dashboard_shows_what_the_contract_asks_for() {
     for wanted in [
         "event=\"replayed\"",
         "event=\"conflicted\"",
-        "hapax_duplicate_effects_total",
+        "hapax_effects_happened_twice",
+        "hapax_effects_may_have_happened_twice",
         "hapax_oldest_request_key_age_seconds",
         "hapax_outbox_depth",
         "hapax_outbox_oldest_age_seconds",
@@ -139,7 +140,8 @@ fn every_alert_says_what_it_means() {
     for wanted in [
         "HapaxUnusualReplayRate",
         "HapaxKeyConflicts",
-        "HapaxDuplicateEffect",
+        "HapaxEffectHappenedTwice",
+        "HapaxEffectMayHaveHappenedTwice",
         "HapaxDoubtWaits",
         "HapaxOperationInDoubt",
         "HapaxJanitorReleases",

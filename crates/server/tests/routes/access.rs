@@ -213,10 +213,10 @@ fn cases() -> Vec<Case> {
         post("/api/v1/webhook-events/{source}/{event}/reprocess", Operate, json!({}), &[200])
             .at("/api/v1/webhook-events/{source}/{event}/reprocess"),
         get("/schemas/webhook-source.json", Open),
-        post("/api/v1/entity-workflows", Manage, entity_workflow("new"), &[200, 201]),
+        post("/api/v1/entity-workflows", Administer, entity_workflow("new"), &[200, 201]),
         get("/api/v1/entity-workflows", Read),
         get("/api/v1/entity-workflows/{name}", Read).at("/api/v1/entity-workflows/{entity}"),
-        put("/api/v1/entity-workflows/{name}", Manage, entity_workflow("put"), &[200, 201])
+        put("/api/v1/entity-workflows/{name}", Administer, entity_workflow("put"), &[200, 201])
             .at("/api/v1/entity-workflows/put"),
         get("/api/v1/entity-workflows/{name}/diagram", Read).at("/api/v1/entity-workflows/{entity}/diagram"),
         post("/api/v1/entities/{type}", Operate, json!({ "id": "e", "status": "open" }), &[200, 201])

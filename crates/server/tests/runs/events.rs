@@ -179,3 +179,27 @@ async fn a_stream_ends_when_the_server_stops() {
         tokio::time::timeout(Duration::from_secs(5), async { while stream.next().await.is_some() {} }).await;
     assert!(drained.is_ok());
 }
+
+/// Issue 17 C23: live streams outlived the revocation of their credential. Here it counts at once, also for a stream that has nothing to tell; and so does a
+/// rotation that leaves the old secret no time.
+#[tokio::test]
+async fn a_stream_ends_when_its_key_is_no_longer_good() {
+    let server = TestServer::memory().await;
+    let run = server.start(&server.upload(&waits("waits")).await, json!({})).await;
+    server.until(&run, "WAITING").await;
+    for verb in ["revoke", "rotate"] {
+        let body = json!({ "name": "follower", "role": "viewer" });
+        let made = server.post("/api/v1/credentials", &body, &[]).await.json();
+        let (id, key) = (made["credential"]["id"].as_str().unwrap(), made["apiKey"].as_str().unwrap());
+        let url = format!("{}{RUNS}/{run}/events/stream", server.url);
+        let response = server.http.get(url).bearer_auth(key).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let mut stream = Stream { response, text: String::new(), events: VecDeque::new(), seen: 0 };
+        assert!(stream.next().await.is_some(), "it tells what happened so far");
+        let changed = server.post(&format!("/api/v1/credentials/{id}/{verb}"), &json!({}), &[]).await;
+        assert_eq!(changed.status, 200, "{}", changed.text());
+        let since = std::time::Instant::now();
+        while stream.next().await.is_some() {}
+        assert!(since.elapsed() < Duration::from_secs(1), "{verb}: {:?}", since.elapsed());
+    }
+}

@@ -74,7 +74,8 @@ async fn a_run_is_shown_with_its_steps() {
     assert_eq!(shown["steps"][0]["output"], json!({ "n": 7 }));
     let ledger = server.get(&format!("{RUNS}/{run}/ledger")).await.json();
     assert_eq!(ledger["items"][0]["effectKey"], format!("{run}:one"), "{ledger}");
-    assert_eq!(ledger["items"][0]["duplicates"], json!(0));
+    assert_eq!(ledger["items"][0]["happenedTwice"], json!(0));
+    assert_eq!(ledger["items"][0]["mayHaveHappenedTwice"], json!(0));
     assert_eq!(ledger["items"][0]["attempts"][0]["outcome"], "completed");
     let whole = server.get("/api/v1/ledger").await.json();
     assert_eq!(whole["items"], ledger["items"]);

@@ -192,9 +192,15 @@ impl TestServer {
 
     /// Another node over the same PostgreSQL database, with the same keys.
     pub async fn another_node(&self) -> Self {
+        self.another_node_with(Hands::new()).await
+    }
+
+    /// The same, with hands of the test's own.
+    pub async fn another_node_with(&self, hands: Hands) -> Self {
         let Kept::Postgres(database) = &self.kept else { panic!("only PostgreSQL is shared") };
         let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
-        let mut node = Self::launch(Arc::new(store), Kept::Elsewhere, Setup::default()).await;
+        let setup = Setup { hands, ..Setup::default() };
+        let mut node = Self::launch(Arc::new(store), Kept::Elsewhere, setup).await;
         node.admin = self.admin.clone();
         node
     }
@@ -275,7 +281,7 @@ impl TestServer {
     /// A key of this role in this workspace, made if it is not there.
     pub async fn key(&self, workspace: &str, role: Role) -> String {
         let workspace = WorkspaceId::new(workspace).unwrap();
-        let by = Actor { name: "test".into(), role: Rank::Manager };
+        let by = Actor::new("test", Rank::Manager);
         self.server.directory().ensure_workspace(&workspace, None, by.clone()).await.unwrap();
         let new = NewCredential {
             name: format!("{} of {workspace}", role.as_str()),
@@ -289,7 +295,7 @@ impl TestServer {
 
     /// A key of this role in `acme` that asks as this requester.
     pub async fn key_for(&self, requester: &str, role: Role) -> String {
-        let by = Actor { name: "test".into(), role: Rank::Manager };
+        let by = Actor::new("test", Rank::Manager);
         let new = NewCredential {
             name: format!("{requester}'s"),
             role,

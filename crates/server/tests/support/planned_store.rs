@@ -1,5 +1,6 @@
 //! A store that is away, waits or breaks as a test says.
 
+use hapax_engine::model::TallyCount;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,6 +20,7 @@ const SLOW: Duration = Duration::from_millis(600);
 pub struct PlannedStore {
     inner: Arc<dyn Store>,
     is_away: AtomicBool,
+    is_full: AtomicBool,
     starts: AtomicUsize,
     has_failed: AtomicBool,
     pub(super) loses_outcomes: AtomicBool,
@@ -33,6 +35,7 @@ impl PlannedStore {
         Arc::new(PlannedStore {
             inner,
             is_away: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
             starts: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
             loses_outcomes: AtomicBool::new(false),
@@ -44,6 +47,11 @@ impl PlannedStore {
     /// From now on the store cannot be reached, or can be again.
     pub fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// From now on the store can be read and not written, as on a full disk, or can be written again.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::SeqCst);
     }
 
     /// From now on every start is confirmed.
@@ -75,6 +83,9 @@ impl PlannedStore {
 #[async_trait]
 impl Catalog for PlannedStore {
     async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome> {
+        if self.is_full.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("no space left on device".into()));
+        }
         self.items()?.put_item(request).await
     }
 
@@ -267,6 +278,10 @@ impl Store for PlannedStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.behind()?.list_notes(request).await
+    }
+
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        self.behind()?.count_tallies(workspace).await
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {

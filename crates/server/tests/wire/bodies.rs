@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use hapax_server::listen::ListenOptions;
 use tokio::io::AsyncWriteExt;
 
 use crate::fixture::*;
@@ -117,4 +118,40 @@ async fn the_next_request_on_a_connection_is_unaffected_by_an_error_or_a_panic_b
         answer.match_indices("HTTP/1.1 ").map(|(at, _)| &answer[at + 9..at + 12]).collect();
     assert_eq!(statuses, ["400", "404", "500", "200"], "{answer}");
     assert!(answer.ends_with("hello") && !answer.contains("on purpose"));
+}
+
+/// A client that sends all of a body before it reads the answer gets to see the answer, and may go on using the connection. Python's clients do so, and saw
+/// a broken pipe while the rest of the body was left unread.
+#[tokio::test]
+async fn pythons_clients_are_told_413_and_not_cut_off() {
+    let server = start(ListenOptions::default()).await;
+    let answers = oversized_bodies(server.address, "/json", 20 << 20).await;
+    for way in ["length", "again", "chunked"] {
+        assert!(answers.contains(&format!("{way} 413 payload_too_large\n")), "{way}: {answers}");
+    }
+    assert!(
+        !answers.contains("requests") || answers.contains("requests 413 payload_too_large\n"),
+        "{answers}"
+    );
+    assert!(server.is_well().await);
+}
+
+/// Whoever was told and goes on sending for ever is cut off.
+#[tokio::test]
+async fn what_is_thrown_away_of_a_body_has_an_end() {
+    let server = start(impatient()).await;
+    let mut socket = server.connect().await;
+    socket.write_all(format!("{JSON}content-length: 999999999\r\n\r\n").as_bytes()).await.unwrap();
+    let answer = read_to_end(&mut socket).await;
+    assert_eq!(status(&answer), 413, "{answer}");
+}
+
+/// Whoever asked first whether to send the body does not send it, and is not waited for.
+#[tokio::test]
+async fn a_body_that_was_only_announced_is_not_waited_for() {
+    let server = start(ListenOptions::default()).await;
+    let head = format!("{JSON}content-length: 99999999\r\nexpect: 100-continue\r\n\r\n");
+    let answer = server.exchange(head.as_bytes()).await;
+    assert_eq!(status(&answer), 413, "{answer}");
+    assert!(!answer.contains("100 Continue"), "{answer}");
 }

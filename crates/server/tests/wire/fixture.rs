@@ -143,3 +143,14 @@ pub fn status(text: &str) -> u16 {
         .and_then(|code| code.parse().ok())
         .unwrap_or(0)
 }
+
+/// What Python's clients are told about bodies of so many bytes, a line for each way to send one.
+pub async fn oversized_bodies(address: SocketAddr, path: &str, bytes: usize) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oversized_bodies.py");
+    let (port, bytes) = (address.port().to_string(), bytes.to_string());
+    let python =
+        tokio::process::Command::new("python3").args([script, "127.0.0.1", &port, path, &bytes]).output();
+    let output = timeout(PATIENCE, python).await.expect("it ends").unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

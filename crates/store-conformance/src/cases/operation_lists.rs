@@ -95,7 +95,7 @@ pub(super) async fn operations_are_listed_page_by_page(t: &Stage) {
 }
 
 fn every_kind(t: &Stage, home: &Home) -> Vec<EntityNote> {
-    let tom = Actor { name: "Tom O'Hara 💶".into(), role: Role::Operator };
+    let tom = Actor::new("Tom O'Hara 💶", Role::Operator);
     let all = [
         Noted::Remarked { text: "\"quoted\"\nü 💶".into() },
         Noted::Reverted { attempt: 1, last_heard_at: "then".into(), status: Some("approved".into()) },
@@ -105,7 +105,7 @@ fn every_kind(t: &Stage, home: &Home) -> Vec<EntityNote> {
         Noted::TriedAgain { attempt: 2 },
         Noted::Overridden { operation: "op_1".into(), reason: String::new() },
         Noted::Failed { attempt: 1, failure: Failure::unknown("no").with_code("408").retry_after(SECOND) },
-        Noted::Refused { attempt: 3 },
+        Noted::Refused { attempt: 3, occurrence: None },
         Noted::Resolved {
             resolution: Resolution::Happened { output: serde_json::json!({ "id": 7 }) },
             seconded_by: Some(tom.clone()),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, EffectKey, Failure, Fence, Generation, Note, Noted, Post, PostState, PostStatus, Resolution, Role,
-    RunHead, RunId, StepId, StepState, Timestamp, WorkspaceId,
+    Actor, EffectClass, EffectKey, Evidence, Failure, Fence, Generation, Note, Noted, Occurrence, Origin,
+    Post, PostState, PostStatus, Resolution, Role, RunHead, RunId, StepId, StepState, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -27,12 +27,29 @@ impl Drafter {
             owner: (!by_person).then(|| self.owner()),
             by: by_person.then(|| self.person()),
             what: self.noted(),
+            evidence: self.chance(50).then(|| self.evidence(head.id(), generation)),
+        }
+    }
+
+    /// Something about one of few attempts at few effects, so that they meet.
+    fn evidence(&mut self, run: RunId, generation: Generation) -> Evidence {
+        Evidence {
+            effect: EffectKey::new(run, generation, &StepId::from_stored(self.one_of(&STEPS))),
+            class: self.one_of(&[EffectClass::Idempotent, EffectClass::Claimed]),
+            attempt: self.rng.u32(1..4),
+            occurrence: self.one_of(&Occurrence::ALL),
         }
     }
 
     fn person(&mut self) -> Actor {
-        let name = self.one_of(&["meg", "Tom O'Hara"]).into();
-        Actor { name, role: self.one_of(&[Role::Operator, Role::Manager]) }
+        let name = self.one_of(&["meg", "Tom O'Hara"]);
+        let origin = self.chance(50).then(|| Origin {
+            credential: self.one_of(&["c1", "c2"]).into(),
+            role: "admin".into(),
+            person: self.chance(50).then(|| "ü".into()),
+            ..Origin::default()
+        });
+        Actor { origin, ..Actor::new(name, self.one_of(&[Role::Operator, Role::Manager])) }
     }
 
     fn noted(&mut self) -> Noted {
@@ -44,7 +61,7 @@ impl Drafter {
             1 => Noted::Failed { attempt, failure },
             2 => Noted::Doubted { attempt, failure },
             3 => Noted::Probed { answer: "unknown".into() },
-            4 => Noted::Refused { attempt },
+            4 => Noted::Refused { attempt, occurrence: None },
             5 => {
                 let resolution = match self.rng.u32(..3) {
                     0 => Resolution::Happened { output: serde_json::json!({ "amount": 1.0 }) },
@@ -72,6 +89,7 @@ impl Drafter {
             owner: None,
             by: Some(by),
             what: self.noted(),
+            evidence: self.chance(20).then(|| self.evidence(run, Generation::default())),
         })
     }
 
@@ -148,7 +166,8 @@ impl Drafter {
     pub(super) async fn read_effects(&mut self, model: &dyn Store) -> Request {
         let (workspace, run) = self.run();
         let limit = self.rng.usize(..5);
-        match self.rng.u32(..3) {
+        match self.rng.u32(..4) {
+            3 => Request::CountTallies(self.chance(60).then_some(workspace)),
             0 => {
                 let (run, by_people) = (self.chance(40).then_some(run), self.chance(40));
                 let skip = self.rng.usize(..6);

@@ -306,6 +306,7 @@ impl Drafter {
                 at: now,
                 by: self.chance(40).then(manager),
                 what: Noted::Remarked { text: self.one_of(&["seen", "\"ü\""]).into() },
+                evidence: None,
             });
         }
         notes

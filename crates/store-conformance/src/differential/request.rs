@@ -3,7 +3,7 @@
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunHead,
-    RunId, Version, WorkspaceId,
+    RunId, TallyCount, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -29,6 +29,7 @@ pub(super) enum Request {
     AppendNotes(Vec<Note>),
     /// After so many entries: each store has its own places.
     ListNotes(ListNotes, usize),
+    CountTallies(Option<WorkspaceId>),
     ListDoubts(ListDoubts),
     ClaimPosts(ClaimPosts),
     FinishPost(FinishPost),
@@ -56,6 +57,7 @@ pub(super) enum Answer {
     FindPromise(Option<Promise>),
     AppendNotes,
     ListNotes(Vec<Note>),
+    CountTallies(Vec<TallyCount>),
     ListDoubts(Vec<StoredDoubt>),
     ClaimPosts(ClaimedPosts),
     FinishPost(bool),
@@ -105,6 +107,9 @@ impl Request {
                 Answer::AppendNotes
             }
             Request::ListNotes(request, skip) => Answer::ListNotes(list_notes(store, request, skip).await?),
+            Request::CountTallies(workspace) => {
+                Answer::CountTallies(store.count_tallies(workspace.as_ref()).await?)
+            }
             Request::ListDoubts(request) => Answer::ListDoubts(store.list_doubts(request).await?),
             Request::ClaimPosts(request) => Answer::ClaimPosts(store.claim_posts(request).await?),
             Request::FinishPost(request) => Answer::FinishPost(store.finish_post(request).await?),
@@ -134,6 +139,7 @@ impl Request {
             | Request::FindPromise(..)
             | Request::AppendNotes(_)
             | Request::ListNotes(..)
+            | Request::CountTallies(_)
             | Request::ListDoubts(_)
             | Request::ClaimPosts(_)
             | Request::FinishPost(_)

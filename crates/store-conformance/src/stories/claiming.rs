@@ -246,7 +246,7 @@ pub(super) async fn an_operation_ends_when_its_run_ends(s: Scene) {
     s.engine.register("dunning", dunning).unwrap();
     s.invoice("inv-1", "paid").await;
     let call = s.engine.transition("invoice", "inv-1", "dun").wait(std::time::Duration::ZERO);
-    let operation = must!(call.await.unwrap(), Outcome::Pending { operation } => operation);
+    let operation = must!(call.await.unwrap(), Outcome::Pending { operation, .. } => operation);
     assert_eq!((s.status("inv-1").await.as_str(), operation.run), ("refunding", Some(operation.id.as_run())));
     while s.engine.get(operation.id.as_run()).await.is_err() {
         tokio::task::yield_now().await;

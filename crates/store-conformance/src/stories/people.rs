@@ -104,7 +104,7 @@ pub(super) async fn what_cannot_be_taken_back_needs_a_manager_to_do_again(s: Sce
     let view = s.engine.get_entity("invoice", "inv-1", None).await.unwrap();
     let shown = view.allowed.into_iter().find(|action| action.step.as_str() == "refund").unwrap();
     assert_eq!(shown.hindrance, Some(Hindrance::OverrideRequired { operation: lost.id }));
-    let operator = Actor { name: "otto".into(), role: Role::Operator };
+    let operator = Actor::new("otto", Role::Operator);
     let refused = refund().overridden(operator, "the customer waits").await;
     assert!(matches!(refused, Err(Error::NotManager)), "{refused:?}");
     let refused = refund().overridden(manager(), " ").await;
@@ -124,7 +124,7 @@ pub(super) async fn support_may_remark_while_it_is_pending(s: Scene) {
     let call =
         tokio::spawn(s.engine.transition("invoice", "inv-1", "close").requester("admin").into_future());
     s.entering.notified().await;
-    let support = Actor { name: "sam".into(), role: Role::Operator };
+    let support = Actor::new("sam", Role::Operator);
     s.engine.remark_on_entity("invoice", "inv-1", support, "the customer called").await.unwrap();
     let second = s.engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
     let existing = must!(second, Outcome::ClaimFailed { existing: Some(existing) } => existing);

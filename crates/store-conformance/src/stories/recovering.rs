@@ -182,7 +182,7 @@ pub(super) async fn a_run_goes_on_without_who_began_it(s: Scene) {
     s.engine.register("dunning", dunning).unwrap();
     s.invoice("inv-1", "paid").await;
     let call = s.engine.transition("invoice", "inv-1", "dun").wait(std::time::Duration::ZERO);
-    let operation = must!(call.await.unwrap(), Outcome::Pending { operation } => operation);
+    let operation = must!(call.await.unwrap(), Outcome::Pending { operation, .. } => operation);
     while s.engine.get(operation.id.as_run()).await.is_err() {
         tokio::task::yield_now().await;
     }

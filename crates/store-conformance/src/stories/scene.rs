@@ -58,7 +58,7 @@ pub(super) fn name(text: &str) -> Name {
 }
 
 pub(super) fn manager() -> Actor {
-    Actor { name: "mia".into(), role: Role::Manager }
+    Actor::new("mia", Role::Manager)
 }
 
 pub(super) fn all<T>(value: T) -> PerRequester<T> {
@@ -96,7 +96,7 @@ struct Host;
 
 #[async_trait]
 impl EntityHost for Host {
-    fn check(&self, call: &StepCall) -> Result<(), Failure> {
+    async fn check(&self, call: &StepCall) -> Result<(), Failure> {
         match call.input::<serde_json::Value>()?.get("refuse") {
             Some(_) => Err(Failure::permanent("it is to be refused").with_code("refused")),
             None => Ok(()),
@@ -271,7 +271,7 @@ impl Scene {
     /// Lets a moment pass, for whoever waits to look again, and has the store commit something behind all that was sent to it before.
     pub(super) async fn turn(&self) {
         self.pass(MOMENT);
-        let nobody = Actor { name: "time".into(), role: Role::Operator };
+        let nobody = Actor::new("time", Role::Operator);
         let nothing = Noted::Remarked { text: "time passes".into() };
         let note = Note { by: None, ..Note::on_workspace(Default::default(), nobody, self.now(), nothing) };
         self.candidate.store().append_notes(vec![note]).await.unwrap();

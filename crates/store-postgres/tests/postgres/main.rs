@@ -1,5 +1,6 @@
 //! What the PostgreSQL store does beyond what every store does: opening, migrating, failing and coming back.
 
+mod capped_connections;
 mod delivering;
 mod dropped_futures;
 mod encrypting;

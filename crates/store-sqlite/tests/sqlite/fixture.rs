@@ -162,6 +162,7 @@ pub(crate) fn one_step_with_effects(store: &SqliteStore, head: &RunHead, name: &
         owner: None,
         by: None,
         what: Noted::Claimed { attempt: 1 },
+        evidence: None,
     });
     write
 }

@@ -475,6 +475,7 @@ async fn the_key_of_a_promise_is_released_only_when_nobody_needs_it() {
             owner: None,
             by: None,
             what: Noted::Claimed { attempt: 1 },
+            evidence: None,
         };
         let place = KeyPlace::Promise { workspace: workspace(), key: key(text) };
         store.release_key(ReleaseKey { place, note }).await.unwrap()

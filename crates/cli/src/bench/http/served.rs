@@ -56,7 +56,7 @@ impl Served {
         let assembly = assemble(store, &settings, Vec::new(), draining.clone()).await?;
         let workspace = WorkspaceId::new(WORKSPACE)?;
         let engine = assembly.engine.workspace(workspace.clone());
-        let by = Actor { name: "hapax bench".into(), role: Rank::Manager };
+        let by = Actor::new("hapax bench", Rank::Manager);
         let directory = assembly.server.directory();
         directory.ensure_workspace(&workspace, None, by.clone()).await?;
         let new = NewCredential {

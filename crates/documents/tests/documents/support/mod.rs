@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hapax_documents::{
-    Checked, Format, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Known, Secrets, TaskCall, check,
-    register,
+    Checked, Format, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Known, Secret, Secrets, TaskCall,
+    check, parse_destinations, register,
 };
 use hapax_engine::model::{RunStatus, StepStatus, WorkspaceId};
 use hapax_engine::testing::Lab;
@@ -61,12 +61,19 @@ struct Vault;
 
 #[async_trait]
 impl Secrets for Vault {
-    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<String, Failure> {
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure> {
         match name {
             "lost" => Err(Failure::permanent("there is no such secret").with_code("unknown_secret")),
             // Which workspace asks shows in the secret, but for the one that most tests use.
-            name if *workspace == WorkspaceId::default() => Ok(format!("s3cr3t-of-{name}")),
-            name => Ok(format!("s3cr3t-of-{workspace}-{name}")),
+            name if *workspace == WorkspaceId::default() => {
+                let secret = Secret::from(format!("s3cr3t-of-{name}"));
+                // One secret is bound to where it belongs.
+                Ok(match name {
+                    "bound" => secret.bound_to(parse_destinations("https://bank.example/v1").unwrap()),
+                    _ => secret,
+                })
+            }
+            name => Ok(format!("s3cr3t-of-{workspace}-{name}").into()),
         }
     }
 }

@@ -19,7 +19,7 @@ const fn at(millis: i64) -> Timestamp {
 }
 
 fn manager() -> Actor {
-    Actor { name: "meg".into(), role: Role::Manager }
+    Actor::new("meg", Role::Manager)
 }
 
 fn claim() -> ClaimTo {

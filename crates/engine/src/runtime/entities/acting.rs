@@ -131,7 +131,8 @@ impl Errand {
             operation: Some(*id),
             at: inner.store.now(),
             by: None,
-            what: Noted::Refused { attempt: *attempt },
+            what: Noted::Refused { attempt: *attempt, occurrence: None },
+            evidence: None,
         };
         let book = self.engine.entity_book()?;
         let stands =
@@ -197,7 +198,7 @@ impl Errand {
 
     /// The run has the operation's number, so however often it is started there is one.
     async fn follow_run(&self, workflow: &Name) -> OperationEnd {
-        let input = match self.registered.host.run_input(&self.call()) {
+        let input = match self.registered.host.run_input(&self.call()).await {
             Ok(input) => input,
             Err(failure) => return OperationEnd::Failed(failure),
         };

@@ -196,6 +196,7 @@ fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> Fin
         at: now,
         by: None,
         what,
+        evidence: None,
     };
     FinishOperation {
         workspace: operation.workspace.clone(),

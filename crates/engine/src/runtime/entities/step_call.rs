@@ -102,7 +102,7 @@ impl Answer {
 #[async_trait]
 pub trait EntityHost: Send + Sync {
     /// Refuses a step before anything is claimed.
-    fn check(&self, call: &StepCall) -> Result<(), Failure> {
+    async fn check(&self, call: &StepCall) -> Result<(), Failure> {
         let _ = call;
         Ok(())
     }
@@ -115,7 +115,7 @@ pub trait EntityHost: Send + Sync {
     }
 
     /// What the run of an [`crate::model::Action::Workflow`] is given: by default the entity, the step and the input.
-    fn run_input(&self, call: &StepCall) -> Result<Payload, Failure> {
+    async fn run_input(&self, call: &StepCall) -> Result<Payload, Failure> {
         let Entity { entity, status, version, data, .. } = &call.entity;
         let read = |payload: &Payload| payload.to::<Value>().unwrap_or_default();
         let input = serde_json::json!({

@@ -75,6 +75,8 @@ pub enum Outcome {
     Pending {
         /// The operation.
         operation: Box<Operation>,
+        /// Did an earlier request begin it?
+        recorded: bool,
     },
     /// The key stands for another operation; nothing was done.
     KeyConflict {
@@ -93,7 +95,7 @@ impl Outcome {
     pub(super) fn of(operation: Operation, entity: Option<Entity>, recorded: bool) -> Self {
         let boxed = Box::new(operation);
         match boxed.state.clone() {
-            OperationState::Pending { .. } => Outcome::Pending { operation: boxed },
+            OperationState::Pending { .. } => Outcome::Pending { operation: boxed, recorded },
             OperationState::Done { .. } => Outcome::Done { operation: boxed, entity, recorded },
             OperationState::Rejected { failure, .. } => {
                 Outcome::Rejected { operation: Some(boxed), failure, recorded }
@@ -228,9 +230,7 @@ impl Transition {
         let taken_up = match self.id {
             Some(id) => match take_up(&engine, id, deadline).await? {
                 TakingUp::Mine(taken_up) => Some(taken_up),
-                TakingUp::UnderWay(known) => {
-                    return recorded(&engine, *known, asked.fingerprint()?, deadline).await;
-                }
+                TakingUp::UnderWay(known) => return asked.recorded(&engine, *known, deadline).await,
                 TakingUp::Impatient => return Err(Error::EntityBusy(asked.entity)),
             },
             None => None,
@@ -246,13 +246,13 @@ impl Transition {
             };
             // Of another version than the expected one only the store says what is to be said.
             let is_expected = asked.expected.is_none_or(|expected| expected == entity.version);
-            if is_expected && let Err(failure) = asked.validate(&engine, &registered, &view, &entity) {
+            if is_expected && let Err(failure) = asked.validate(&engine, &registered, &view, &entity).await {
                 // What is recorded under the key goes before what would be said now.
                 if let Some(key) = &asked.key
                     && let Some(known) = inner.answer(book.find_keyed_operation(workspace, key)).await?
                     && !matches!(known.state, OperationState::Reverted { .. })
                 {
-                    return recorded(&engine, known, asked.fingerprint()?, deadline).await;
+                    return asked.recorded(&engine, known, deadline).await;
                 }
                 return Ok(Outcome::Rejected { operation: None, failure, recorded: false });
             }
@@ -274,12 +274,13 @@ impl Transition {
                         Some(Ok(outcome)) => outcome,
                         // Killed in the middle of it, or not awaited to the end.
                         Some(Err(_)) => Err(Error::ShuttingDown),
-                        None => Ok(Outcome::Pending { operation }),
+                        None => Ok(Outcome::Pending { operation, recorded: false }),
                     };
                 }
                 OperationBegun::Recorded(known) => {
                     Counters::add(&inner.counters.duplicates);
-                    return recorded(&engine, *known, asked.fingerprint()?, deadline).await;
+                    // What a step returns to those who ask again may be what another request did, under another key.
+                    return recorded(&engine, *known, deadline).await;
                 }
                 OperationBegun::KeyConflict(existing) => {
                     Counters::add(&inner.counters.conflicts);
@@ -334,6 +335,19 @@ impl Asked {
         Ok(Fingerprint::of_operation(&self.entity, &self.step, self.requester.as_ref(), &self.input)?)
     }
 
+    /// What is recorded of the operation that the key or the id of this request names.
+    async fn recorded(
+        &self,
+        engine: &Engine,
+        known: Operation,
+        deadline: Option<crate::model::Timestamp>,
+    ) -> Result<Outcome, Error> {
+        if known.fingerprint != self.fingerprint()? && known.key.is_some() {
+            return Ok(Outcome::KeyConflict { existing: Box::new(known) });
+        }
+        recorded(engine, known, deadline).await
+    }
+
     fn check_override(&self) -> Result<(), Error> {
         let Some(Override { by, reason }) = &self.overridden else { return Ok(()) };
         check_stated(by, reason)?;
@@ -370,7 +384,7 @@ impl Asked {
     }
 
     /// Only what the step applies to is validated; of the rest the store decides what is said.
-    fn validate(
+    async fn validate(
         &self,
         engine: &Engine,
         registered: &Registered,
@@ -378,7 +392,7 @@ impl Asked {
         entity: &Entity,
     ) -> Result<(), Failure> {
         match view.status.contains(&entity.status) {
-            true => registered.host.check(&self.call(engine, registered, entity)),
+            true => registered.host.check(&self.call(engine, registered, entity)).await,
             false => Ok(()),
         }
     }
@@ -484,12 +498,8 @@ async fn begin(
 async fn recorded(
     engine: &Engine,
     mut known: Operation,
-    fingerprint: Fingerprint,
     deadline: Option<crate::model::Timestamp>,
 ) -> Result<Outcome, Error> {
-    if known.fingerprint != fingerprint && known.key.is_some() {
-        return Ok(Outcome::KeyConflict { existing: Box::new(known) });
-    }
     let inner = &engine.inner;
     let mut look_after = Duration::from_millis(20);
     while matches!(known.state, OperationState::Pending { .. }) {
@@ -502,7 +512,7 @@ async fn recorded(
             }
         };
         if or_until(engine, deadline, waited).await.is_none() {
-            return Ok(Outcome::Pending { operation: Box::new(known) });
+            return Ok(Outcome::Pending { operation: Box::new(known), recorded: true });
         }
         look_after = (look_after * 2).min(inner.options.poll_every * 4);
         let found = inner.answer(engine.entity_book()?.find_operation(&engine.workspace, known.id)).await?;

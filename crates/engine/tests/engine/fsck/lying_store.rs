@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hapax_engine::model::{
     Advance, Entity, Fingerprint, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, NewRun, Note, Operation,
-    Post, Promise, PromiseId, RunEvent, RunHead, RunId, Timestamp, Version, WorkspaceId,
+    Post, Promise, PromiseId, RunEvent, RunHead, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -180,6 +180,10 @@ impl Store for LyingStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.store.list_notes(request).await
+    }
+
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        self.store.count_tallies(workspace).await
     }
 
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hapax_engine::model::{
     Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    Timestamp, Version, WorkspaceId,
+    TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ pub struct CutOff {
     answer_after_ms: AtomicU64,
     answer_renewals_after_ms: AtomicU64,
     lose_start_after_ms: AtomicU64,
-    lose_renewals: AtomicBool,
+    lose_leases: AtomicBool,
     /// What is said about operations on entities.
     pub operations: Operations,
 }
@@ -39,7 +39,7 @@ impl CutOff {
             answer_after_ms: AtomicU64::new(0),
             answer_renewals_after_ms: AtomicU64::new(0),
             lose_start_after_ms: AtomicU64::new(0),
-            lose_renewals: AtomicBool::new(false),
+            lose_leases: AtomicBool::new(false),
             operations: Operations::default(),
         })
     }
@@ -63,9 +63,9 @@ impl CutOff {
         self.answer_renewals_after_ms.store(span.as_millis() as u64, Ordering::SeqCst);
     }
 
-    /// Renewals never arrive and are never answered.
-    pub fn lose_renewals(&self) {
-        self.lose_renewals.store(true, Ordering::SeqCst);
+    /// Renewals and claims never arrive and are never answered.
+    pub fn lose_leases(&self) {
+        self.lose_leases.store(true, Ordering::SeqCst);
     }
 
     /// The next start takes effect, and after this long the caller learns that its answer was lost.
@@ -97,10 +97,13 @@ impl Store for CutOff {
         }
     }
     async fn claim_runs(&self, request: ClaimRuns) -> StoreResult<Claimed> {
+        if self.lose_leases.load(Ordering::SeqCst) {
+            return std::future::pending().await;
+        }
         self.reach()?.claim_runs(request).await
     }
     async fn renew_leases(&self, request: RenewLeases) -> StoreResult<Vec<RunId>> {
-        if self.lose_renewals.load(Ordering::SeqCst) {
+        if self.lose_leases.load(Ordering::SeqCst) {
             return std::future::pending().await;
         }
         let answer = self.reach()?.renew_leases(request).await;
@@ -163,6 +166,10 @@ impl Store for CutOff {
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.reach()?.list_notes(request).await
     }
+    async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
+        self.reach()?.count_tallies(workspace).await
+    }
+
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
         self.reach()?.list_doubts(request).await
     }

@@ -135,9 +135,17 @@ pub(crate) async fn result(
     let wait = read_wait(&headers).unwrap_or_default();
     let engine = app.engine_for(&identity);
     let handle = engine.run(id).await.map_err(|error| problem_of(&error))?;
-    let ending = match tokio::time::timeout(wait, handle.ending()).await {
-        Ok(ending) => ending.map_err(|error| problem_of(&error))?,
-        Err(_) => {
+    let mut draining = app.options.draining.clone();
+    let waiting = async {
+        tokio::select! {
+            ending = tokio::time::timeout(wait, handle.ending()) => ending.ok(),
+            // Whoever waits comes again, to a server that is not about to stop.
+            () = draining.begun() => None,
+        }
+    };
+    let ending = match waiting.await {
+        Some(ending) => ending.map_err(|error| problem_of(&error))?,
+        None => {
             let view = handle.view().await.map_err(|error| problem_of(&error))?;
             match view.result.clone() {
                 Some(result) => result,

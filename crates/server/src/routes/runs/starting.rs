@@ -137,6 +137,10 @@ async fn start(
     asked: api::CreateRun,
     id: Option<RunId>,
 ) -> Result<(api::CreatedRun, bool), Refused> {
+    if asked.definition_id.is_empty() {
+        let detail = "`definitionId` is empty; list definitions with GET /api/v1/workflow-definitions.";
+        return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/definitionId"));
+    }
     let definition = app.definitions.get(&identity.workspace, &asked.definition_id).await?;
     let input = Payload::parse(asked.input.text()).map_err(|invalid| of_invalid(&invalid))?;
     let mut start = app

@@ -1,0 +1,120 @@
+//! A start without the database: the server lives, is not ready, and tries again until it has it.
+
+use anyhow::{Error, Result};
+use hapax_server::LaunchError;
+use hapax_server::drain::{Drain, Draining, drain};
+use hapax_server::listen::{ListenOptions, serve};
+use hapax_server::waiting::waiting_router;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::assemble::{Assembly, assemble};
+use super::bound::Bound;
+use super::settings::Settings;
+use crate::limits::{FIRST_STORE_PAUSE, LONGEST_STORE_PAUSE, WAITING_DRAIN};
+use crate::output;
+use crate::store_url::is_postgres;
+
+/// Assembles the server, and waits for its database as long as that is away. What cannot come right by itself, such as a wrong password or a database
+/// that does not exist, is an error at once.
+pub(super) async fn assemble_patiently(
+    store: &str,
+    settings: &Settings,
+    listen: &ListenOptions,
+    mut bound: Bound,
+    draining: Draining,
+) -> Result<(Assembly, Bound)> {
+    let mut waiting: Option<Waiting> = None;
+    let mut pause = FIRST_STORE_PAUSE;
+    loop {
+        let error = match assemble(store, settings, bound.addresses(), draining.clone()).await {
+            Ok(assembly) => {
+                if let Some(waiting) = waiting {
+                    waiting.end().await;
+                }
+                return Ok((assembly, bound));
+            }
+            Err(error) if is_postgres(store) && is_away(&error) => error,
+            Err(error) => return Err(error),
+        };
+        if waiting.is_none() {
+            let (listening, listener, metrics) = bound.listen()?;
+            bound = listening;
+            let address = bound.addresses()[0];
+            output::say(&format!("hapax: alive on {address}, and not ready before the database is there"));
+            waiting = Some(Waiting::begin(listen, listener, metrics));
+        }
+        let span = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        output::say(&format!("hapax: not ready: {error:#}; trying again in {:.1} s", span.as_secs_f64()));
+        tokio::time::sleep(span).await;
+        pause = (pause * 2).min(LONGEST_STORE_PAUSE);
+    }
+}
+
+/// Is it only that the database cannot be reached now?
+fn is_away(error: &Error) -> bool {
+    if let Some(hapax::OpenError::Postgres(error)) = error.downcast_ref() {
+        return error.is_transient();
+    }
+    match error.downcast_ref() {
+        Some(LaunchError::Store(error)) => error.is_retryable(),
+        Some(LaunchError::Engine(hapax::Error::Store(error))) => error.is_retryable(),
+        Some(LaunchError::Problem(problem)) => problem.retryable,
+        Some(
+            LaunchError::NoCatalog | LaunchError::Keys(_) | LaunchError::Engine(_) | LaunchError::NoRandom(_),
+        )
+        | None => false,
+    }
+}
+
+/// Whoever answers meanwhile that the server lives and is not ready.
+struct Waiting {
+    drain: Drain,
+    listeners: JoinSet<()>,
+}
+
+impl Waiting {
+    fn begin(listen: &ListenOptions, listener: TcpListener, metrics: Option<TcpListener>) -> Self {
+        let (drain, draining) = drain();
+        let mut listeners = JoinSet::new();
+        let listen = ListenOptions { drain_timeout: WAITING_DRAIN, ..listen.clone() };
+        let plain = ListenOptions { tls: None, ..listen.clone() };
+        for (listener, listen) in [(Some(listener), listen), (metrics, plain)] {
+            let Some(listener) = listener else { continue };
+            let draining = draining.clone();
+            listeners.spawn(async move {
+                serve(listener, waiting_router(), listen, draining).await;
+            });
+        }
+        Waiting { drain, listeners }
+    }
+
+    /// Lets those who were answered go, so that they come to the server itself.
+    async fn end(mut self) {
+        self.drain.begin();
+        while self.listeners.join_next().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_server::http_idempotency::LayerError;
+
+    use super::*;
+
+    #[test]
+    fn only_what_may_come_right_by_itself_is_waited_for() {
+        let unavailable = hapax::store::StoreError::Unavailable("away".into());
+        assert!(is_away(&LaunchError::Store(unavailable).into()));
+        let broken = hapax::store::StoreError::Broken("not a database of ours".into());
+        assert!(!is_away(&LaunchError::Store(broken).into()));
+        assert!(!is_away(&LaunchError::Keys(LayerError::NoKeyBook).into()));
+        assert!(!is_away(&Error::msg("a setting is wrong")));
+        let place = || "db:5432/hapax".to_owned();
+        let of = |error: hapax::postgres::OpenError| Error::from(hapax::OpenError::Postgres(error));
+        let detail = String::new;
+        assert!(is_away(&of(hapax::postgres::OpenError::NoServer { place: place(), detail: detail() })));
+        assert!(!is_away(&of(hapax::postgres::OpenError::NotLetIn { place: place(), detail: detail() })));
+        assert!(!is_away(&of(hapax::postgres::OpenError::NoDatabase { place: place() })));
+    }
+}

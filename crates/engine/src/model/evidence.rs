@@ -1,0 +1,253 @@
+//! What is known of each attempt at an effect, and how often the effect happened because of it.
+//!
+//! Evidence is only ever added. What it proves of one attempt is the strongest of all that was said, so the order in which it
+//! arrives does not matter, nor does saying it twice. Every count of repeated effects is computed from it and from nothing else.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    EffectClass, EffectKey, Failure, Generation, Resolution, RunId, StepId, StepKind, StepRecord, StepState,
+    StepStatus,
+};
+
+/// Whether one attempt at an effect had its effect. Ordered: a later variant outweighs an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Occurrence {
+    /// It began, and how it ended is not known.
+    MayHaveHappened,
+    /// The provider, a probe or a person said that it did not happen.
+    DidNotHappen,
+    /// It happened.
+    Happened,
+}
+
+impl Occurrence {
+    /// Every variant, weakest first.
+    pub const ALL: [Occurrence; 3] =
+        [Occurrence::MayHaveHappened, Occurrence::DidNotHappen, Occurrence::Happened];
+
+    /// What a failed attempt tells.
+    pub fn of_failure(failure: &Failure) -> Self {
+        match failure.may_have_happened() {
+            true => Occurrence::MayHaveHappened,
+            false => Occurrence::DidNotHappen,
+        }
+    }
+
+    /// What a record tells of the last attempt it counts; `None` if it tells nothing of it.
+    pub fn of_state(state: &StepState) -> Option<Self> {
+        match state {
+            StepState::Running | StepState::InDoubt { .. } => Some(Occurrence::MayHaveHappened),
+            StepState::Completed { .. } => Some(Occurrence::Happened),
+            StepState::Pending { failure, .. } | StepState::Failed { failure, .. } => {
+                Some(Occurrence::of_failure(failure))
+            }
+            StepState::Waiting { .. } | StepState::Skipped { .. } | StepState::Cancelled { .. } => None,
+        }
+    }
+}
+
+/// What an entry of the journal proves of one attempt at an effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// The effect.
+    pub effect: EffectKey,
+    /// How it is kept from happening twice.
+    pub class: EffectClass,
+    /// Which attempt, from 1. Attempts of one effect are counted on across retries of its run.
+    pub attempt: u32,
+    /// What is known of it.
+    pub occurrence: Occurrence,
+}
+
+impl Evidence {
+    /// Evidence about an attempt of a step.
+    pub fn of_step(
+        run: RunId,
+        generation: Generation,
+        step: &StepId,
+        kind: StepKind,
+        attempt: u32,
+        occurrence: Occurrence,
+    ) -> Option<Self> {
+        let class = kind.effect_class()?;
+        // Effect and record are one commit: what was not recorded did not happen.
+        let is_certain = class == EffectClass::Transactional && occurrence != Occurrence::Happened;
+        let occurrence = if is_certain { Occurrence::DidNotHappen } else { occurrence };
+        Some(Evidence { effect: EffectKey::new(run, generation, step), class, attempt, occurrence })
+    }
+
+    /// What a ruling proves of the attempt that is in doubt. What cannot be known stays unknown.
+    pub fn of_ruling(
+        ruling: &Resolution,
+        run: RunId,
+        generation: Generation,
+        record: &StepRecord,
+    ) -> Option<Self> {
+        let occurrence = match ruling {
+            Resolution::Happened { .. } => Occurrence::Happened,
+            Resolution::DidNotHappen => Occurrence::DidNotHappen,
+            Resolution::Compensate { .. } | Resolution::Abandon => return None,
+        };
+        Evidence::of_step(run, generation, &record.id, record.kind, record.attempts, occurrence)
+    }
+
+    /// What a changed record proves, unless the record alone tells as much: that is so of a first attempt while it is under way and
+    /// when it ended well or did not happen. An effect that goes well needs no evidence.
+    pub fn of_change(
+        run: RunId,
+        generation: Generation,
+        previous: Option<&StepRecord>,
+        record: &StepRecord,
+    ) -> Option<Self> {
+        let occurrence = Occurrence::of_state(&record.state)?;
+        let was_in_doubt = previous.is_some_and(|previous| previous.state.status() == StepStatus::InDoubt);
+        let is_unknown =
+            occurrence == Occurrence::MayHaveHappened && record.state.status() != StepStatus::Running;
+        if record.attempts < 2 && !was_in_doubt && !is_unknown {
+            return None;
+        }
+        let evidence =
+            Evidence::of_step(run, generation, &record.id, record.kind, record.attempts, occurrence)?;
+        let tells_nothing =
+            evidence.class == EffectClass::Transactional && evidence.occurrence == Occurrence::DidNotHappen;
+        (!tells_nothing).then_some(evidence)
+    }
+}
+
+/// How often an effect happened, and how often more it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EffectTally {
+    /// Attempts that are known to have happened.
+    pub happened: u32,
+    /// Attempts of which nobody knows.
+    pub may_have_happened: u32,
+}
+
+impl EffectTally {
+    /// Counts attempts by what is known of each.
+    pub fn of(attempts: impl IntoIterator<Item = Occurrence>) -> Self {
+        let mut tally = EffectTally::default();
+        for occurrence in attempts {
+            match occurrence {
+                Occurrence::Happened => tally.happened += 1,
+                Occurrence::MayHaveHappened => tally.may_have_happened += 1,
+                Occurrence::DidNotHappen => {}
+            }
+        }
+        tally
+    }
+
+    /// How often it is known to have happened beyond the first time.
+    pub const fn happened_twice(self) -> u32 {
+        self.happened.saturating_sub(1)
+    }
+
+    /// How often more than that it may have happened beyond the first time.
+    pub const fn may_have_happened_twice(self) -> u32 {
+        (self.happened + self.may_have_happened).saturating_sub(1) - self.happened_twice()
+    }
+
+    /// Did it happen twice, or may it have?
+    pub const fn is_repeated(self) -> bool {
+        self.happened + self.may_have_happened > 1
+    }
+}
+
+/// How many effects of a class have the same tally.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TallyCount {
+    /// The class.
+    pub class: EffectClass,
+    /// The tally.
+    pub tally: EffectTally,
+    /// How many effects have it.
+    pub effects: u64,
+}
+
+/// Effects that happened twice, and effects that may have. Each time beyond the first counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RepeatCount {
+    /// Known.
+    pub happened_twice: u64,
+    /// Not known.
+    pub may_have_happened_twice: u64,
+}
+
+/// Sums up by class. Every class is there.
+pub fn count_repeats(tallies: &[TallyCount]) -> BTreeMap<EffectClass, RepeatCount> {
+    let mut counts: BTreeMap<EffectClass, RepeatCount> =
+        EffectClass::ALL.into_iter().map(|class| (class, RepeatCount::default())).collect();
+    for TallyCount { class, tally, effects } in tallies {
+        let count = counts.entry(*class).or_default();
+        count.happened_twice += u64::from(tally.happened_twice()) * effects;
+        count.may_have_happened_twice += u64::from(tally.may_have_happened_twice()) * effects;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::step;
+    use crate::model::{Payload, Timestamp};
+
+    const NOW: Timestamp = Timestamp::from_millis(100);
+
+    fn tally(happened: u32, may_have_happened: u32) -> (u32, u32) {
+        let tally = EffectTally { happened, may_have_happened };
+        (tally.happened_twice(), tally.may_have_happened_twice())
+    }
+
+    #[test]
+    fn every_time_beyond_the_first_counts_as_known_or_as_possible() {
+        assert_eq!(tally(0, 0), (0, 0));
+        assert_eq!(tally(1, 0), (0, 0));
+        assert_eq!(tally(0, 1), (0, 0), "it may have happened, but not twice");
+        assert_eq!(tally(1, 1), (0, 1));
+        assert_eq!(tally(0, 3), (0, 2));
+        assert_eq!(tally(2, 1), (1, 1));
+        assert_eq!(tally(3, 0), (2, 0));
+    }
+
+    #[test]
+    fn the_strongest_evidence_of_an_attempt_counts() {
+        assert!(Occurrence::MayHaveHappened < Occurrence::DidNotHappen);
+        assert!(Occurrence::DidNotHappen < Occurrence::Happened, "a late result outweighs a ruling");
+    }
+
+    fn evidence(previous: Option<StepState>, attempts: u32, state: StepState) -> Option<Occurrence> {
+        let record = |state| StepRecord { attempts, state, ..step("charge", 2, true) };
+        let previous = previous.map(record);
+        let found = Evidence::of_change(
+            RunId::from_u128(1),
+            Generation::default(),
+            previous.as_ref(),
+            &record(state),
+        );
+        found.map(|evidence| evidence.occurrence)
+    }
+
+    #[test]
+    fn a_first_attempt_that_ends_in_a_known_way_needs_no_evidence() {
+        let done = || StepState::Completed { at: NOW, output: Payload::null() };
+        let failed = |failure| StepState::Failed { at: NOW, failure };
+        let doubted = || StepState::InDoubt { since: NOW, failure: Failure::unknown("reset") };
+        assert_eq!(evidence(None, 1, done()), None);
+        assert_eq!(evidence(None, 1, StepState::Running), None);
+        assert_eq!(evidence(None, 1, failed(Failure::permanent("no"))), None);
+        assert_eq!(evidence(None, 1, failed(Failure::unknown("reset"))), Some(Occurrence::MayHaveHappened));
+        assert_eq!(evidence(None, 1, doubted()), Some(Occurrence::MayHaveHappened));
+        let denied = || StepState::Pending { due_at: NOW, failure: Failure::retryable("did not happen") };
+        assert_eq!(evidence(Some(doubted()), 1, denied()), Some(Occurrence::DidNotHappen));
+        assert_eq!(evidence(Some(doubted()), 1, done()), Some(Occurrence::Happened));
+        assert_eq!(evidence(None, 2, StepState::Running), Some(Occurrence::MayHaveHappened));
+        assert_eq!(evidence(None, 2, done()), Some(Occurrence::Happened));
+        assert_eq!(evidence(None, 2, failed(Failure::permanent("no"))), Some(Occurrence::DidNotHappen));
+        let charged_and_500 = Failure::retryable("the answer was 500").that_may_have_happened();
+        assert_eq!(evidence(None, 1, failed(charged_and_500)), Some(Occurrence::MayHaveHappened));
+    }
+}

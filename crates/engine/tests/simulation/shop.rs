@@ -1,0 +1,299 @@
+//! Orders: entities that several callers move at once, through nodes that crash and stop in the middle of an action. Janitors
+//! free what is left behind, or leave it to people.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use hapax_engine::model::{
+    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Name, Operation, OperationState, OperationStatus,
+    PerRequester, Recovery, Resolution, Role, Ruling, WorkspaceId,
+};
+use hapax_engine::runtime::{Answer, CodeOnly, Outcome, StepCall};
+use hapax_engine::store::{EntityBook, ListEntities, ListOperations};
+use hapax_engine::{Engine, Error, Failure};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::fleet::Fleet;
+use super::node::Node;
+use super::provider::{Treatment, Truth};
+use super::rule::Rule;
+use super::watch::at_once;
+use super::world::World;
+
+const KIND: &str = "order";
+const MODULE: &str = "sales";
+/// Its provider honours keys; after a crash the claim is given back.
+const PAY: &str = "pay";
+/// Its provider does not; after a crash people decide.
+const REFUND: &str = "refund";
+const MOST_TRIES: u32 = 4;
+
+/// Lets `engine` move orders.
+pub fn open(engine: &Engine, world: &Arc<World>, node: &Arc<Node>) {
+    for step in [PAY, REFUND] {
+        let (world, node) = (world.clone(), node.clone());
+        let code = move |call: StepCall| act(world.clone(), node.clone(), call);
+        engine.register_action(step, code).expect("a fresh engine knows no action");
+    }
+    let claim = |into, revert_to| ClaimTo::new(into, revert_to).expect("sound names");
+    let step = |id, key, from: &str, to: &str, claim| {
+        let step = EntityStep::new(id, key, &[from], to).expect("sound names").claiming(claim);
+        step.doing(Action::handler(key).expect("a sound name"))
+    };
+    let refund = EntityStep {
+        recovery: Some(PerRequester::All(Recovery::Hold)),
+        idempotent: Some(PerRequester::All(false)),
+        ..step(20, REFUND, "paid", "refunded", claim("refunding", "paid"))
+    };
+    let statuses = ["new", "paying", "paid", "refunding", "refunded"];
+    let workflow = EntityWorkflow::new("orders", MODULE, KIND, &statuses).expect("sound names");
+    let steps = vec![step(10, PAY, "new", "paid", claim("paying", "new")), refund];
+    let workflow = EntityWorkflow { steps, ..workflow };
+    let registered = engine.register_entity_workflow(workflow, Arc::new(CodeOnly));
+    registered.now_or_never().expect("its entities live in the store").expect("the workflow is sound");
+    let lease_for = world.settings.lease_for;
+    engine.module(MODULE).janitor(lease_for, lease_for * 2).expect("a fresh engine has no janitor");
+}
+
+/// The code of both actions.
+async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Answer, Failure> {
+    let key = call.idempotency_key().to_string();
+    let shown = format!("{} of {} #{}", call.step, call.entity.entity, call.attempt);
+    world.log(&node.name, &format!("enters {shown}"));
+    let _inside = world.provider.enter_action(&world, &key, call.step.as_str() == PAY);
+    world.may_pause(&node).await;
+    let found = at_once(EntityBook::find_operation(&world.store, &call.workspace, call.operation));
+    let is_held = found.as_ref().is_some_and(|operation| {
+        matches!(operation.state, OperationState::Pending { .. })
+            && operation.attempt == call.attempt
+            && Some(&operation.owner) == node.owner.get()
+    });
+    if !is_held {
+        world.expect(Rule::StaleActionNeverSends, || {
+            format!("{} sends {shown} without a claim: {found:?}", node.name)
+        });
+    }
+    let (answer, happens) = world.roll(|dice| match dice.u32(0..10) {
+        0 => ("refused", false),
+        1 => ("not now", false),
+        2 => ("lost", true),
+        3 => ("lost", false),
+        _ => ("done", true),
+    });
+    // A provider that honours keys answers with what it has done.
+    let is_repeat = call.step.as_str() == PAY && world.provider.has_happened(&key);
+    let (answer, happens) = if world.is_calm() || is_repeat { ("done", true) } else { (answer, happens) };
+    let longest = if world.chance(4) { Duration::from_millis(1_500) } else { Duration::from_millis(50) };
+    let treatment = Treatment { happens, works_for: world.span(longest), answers_after: world.span(longest) };
+    let answered = world.work_on(&key, &shown, treatment, Value::Null);
+    answered.await.map_err(|_| Failure::unknown("the provider vanished"))?;
+    world.may_pause(&node).await;
+    match answer {
+        "done" => Answer::done("done"),
+        "refused" => Ok(Answer::rejected("no")),
+        "not now" => Err(Failure::retryable("not now")),
+        _ => Err(Failure::unknown("the answer was lost")),
+    }
+}
+
+/// The orders of one world, and those who move them.
+pub struct Shop {
+    world: Arc<World>,
+    fleet: Arc<Fleet>,
+    /// Callers that are not done.
+    callers: AtomicUsize,
+    /// Operations that a caller was told are done.
+    told_done: Mutex<BTreeMap<String, Operation>>,
+}
+
+impl Shop {
+    /// Sends the callers on their way.
+    pub fn launch(world: &Arc<World>, fleet: &Arc<Fleet>) -> Arc<Self> {
+        let (orders, callers) = world.roll(|dice| (dice.usize(1..=3), dice.usize(1..=3)));
+        let shop = Arc::new(Shop {
+            world: world.clone(),
+            fleet: fleet.clone(),
+            callers: AtomicUsize::new(orders * callers),
+            told_done: Mutex::default(),
+        });
+        for order in 0..orders {
+            for caller in 0..callers {
+                let shop = shop.clone();
+                tokio::spawn(async move {
+                    shop.call(format!("order-{order}"), caller).await;
+                    shop.callers.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        }
+        shop
+    }
+
+    /// Callers and operations that are not done.
+    pub fn open(&self) -> usize {
+        let open = |operation: &Operation| !operation.state.status().has_ended();
+        self.callers.load(Ordering::Relaxed) + self.operations().into_iter().filter(open).count()
+    }
+
+    fn operations(&self) -> Vec<Operation> {
+        let all = ListOperations {
+            workspace: WorkspaceId::default(),
+            kind: None,
+            entity: None,
+            step: None,
+            status: None,
+            before: None,
+            limit: usize::MAX,
+        };
+        at_once(EntityBook::list_operations(&self.world.store, all))
+    }
+
+    /// Creates the order if it is not there, pays it, and has it refunded.
+    async fn call(&self, order: String, caller: usize) {
+        let world = &self.world;
+        sleep(world.span(world.settings.storm / 2)).await;
+        loop {
+            let Some(member) = self.fleet.any() else {
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            match member.engine.create_entity(KIND, &order, "new", &json!({})).await {
+                Ok(_) => break,
+                Err(Error::Store(error)) if error.is_retryable() => {}
+                Err(error) => return world.break_off(format!("{order} cannot be created: {error}")),
+            }
+            sleep(world.span(Duration::from_millis(200))).await;
+        }
+        self.take(&order, PAY, caller).await;
+        sleep(world.span(Duration::from_millis(500))).await;
+        self.take(&order, REFUND, caller).await;
+    }
+
+    /// Takes a step until it is done, does not apply, or was tried often enough. Each try has a key of its own, under which it is
+    /// asked for until it is known how it went.
+    async fn take(&self, order: &str, step: &str, caller: usize) {
+        let world = &self.world;
+        let mut tries = 0;
+        while tries < MOST_TRIES {
+            sleep(world.span(Duration::from_millis(300))).await;
+            let Some(member) = self.fleet.any() else { continue };
+            let key = format!("{order}-{step}-{caller}-{tries}");
+            let impatience = world.span(world.settings.lease_for * 3);
+            let asked = member.engine.transition(KIND, order, step).idempotency_key(key);
+            let asked = tokio::select! {
+                biased;
+                () = member.node.death() => continue,
+                asked = timeout(impatience, asked.into_future()) => asked,
+            };
+            let Ok(outcome) = asked else { continue };
+            match outcome {
+                Ok(Outcome::Done { operation, .. }) => {
+                    self.told_done.lock().unwrap().insert(operation.id.to_string(), *operation);
+                    world.count(|tally| tally.steps_done += 1);
+                    return;
+                }
+                Ok(Outcome::Rejected { .. } | Outcome::Failed { .. }) => tries += 1,
+                Ok(Outcome::NotAllowed { .. } | Outcome::OverrideRequired { .. }) => return,
+                Ok(Outcome::ClaimFailed { .. }) => world.count(|tally| tally.claims_lost += 1),
+                Ok(Outcome::Pending { .. } | Outcome::InDoubt { .. }) => {}
+                Ok(Outcome::KeyConflict { existing }) => {
+                    return world.break_off(format!("a key of {order} stands for {existing:?}"));
+                }
+                Err(Error::Store(error)) if error.is_retryable() => {}
+                Err(Error::ShuttingDown | Error::EntityBusy(_)) => {}
+                Err(error) => return world.break_off(format!("{step} of {order}: {error}")),
+            }
+        }
+    }
+
+    /// People decide about what is in doubt, by what the provider knows.
+    pub async fn attend(self: Arc<Self>) {
+        loop {
+            sleep(self.world.span(Duration::from_millis(400))).await;
+            let in_doubt = |operation: &Operation| operation.state.status() == OperationStatus::InDoubt;
+            for operation in self.operations().into_iter().filter(in_doubt) {
+                let resolution = match self.world.provider.truth(operation.effect_key().as_str()) {
+                    Truth::Happened(output) => Resolution::Happened { output },
+                    Truth::DidNotHappen => Resolution::DidNotHappen,
+                    Truth::Open => continue,
+                };
+                let Some(member) = self.fleet.any() else { continue };
+                let by = Actor::new("ada", Role::Manager);
+                let ruling = Ruling { resolution, by, seconded_by: None, reason: "so it is".into() };
+                let ruled = member.engine.resolve_operation(operation.id, operation.attempt, ruling);
+                match timeout(self.world.settings.lease_for, ruled).await {
+                    Err(_)
+                    | Ok(Err(Error::Store(_) | Error::OperationNotInDoubt(_) | Error::EntityBusy(_))) => {}
+                    Ok(Ok(_)) => self.world.count(|tally| tally.operations_ruled += 1),
+                    Ok(Err(error)) => {
+                        return self.world.break_off(format!("ruling on {}: {error}", operation.id));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What stands at the end is what the provider saw.
+    pub fn check(&self) -> Result<(), String> {
+        let operations = self.operations();
+        for (id, told) in self.told_done.lock().unwrap().iter() {
+            let stands = operations.iter().find(|operation| operation.id == told.id);
+            if stands.is_none_or(|stands| stands.state.status() != OperationStatus::Done) {
+                return Err(format!("{id} was told to be done, and is {stands:?}"));
+            }
+        }
+        for operation in &operations {
+            let (key, status) = (operation.effect_key(), operation.state.status());
+            let times = self.world.provider.account(key.as_str()).times;
+            let is_known_not_to_have = match &operation.state {
+                OperationState::Rejected { .. } => true,
+                OperationState::Failed { .. } => !operation.may_have_happened(),
+                _ => false,
+            };
+            if (status == OperationStatus::Done && times == 0) || (is_known_not_to_have && times > 0) {
+                return Err(format!("{key} is {}, and happened {times} times", status.as_str()));
+            }
+        }
+        let all = ListEntities {
+            workspace: WorkspaceId::default(),
+            kind: Name::new("entity type", KIND).expect("a sound name"),
+            home: hapax_engine::model::Home::Own,
+            status: None,
+            after: None,
+            limit: usize::MAX,
+        };
+        for entity in at_once(EntityBook::list_entities(&self.world.store, all)) {
+            if ["paying", "refunding"].contains(&entity.status.as_str()) {
+                return Err(format!("{} is left {}", entity.entity, entity.status));
+            }
+            for step in [PAY, REFUND] {
+                let of_step = |operation: &&Operation| {
+                    operation.entity == entity.entity && operation.step.as_str() == step
+                };
+                let keys: BTreeSet<String> = operations
+                    .iter()
+                    .filter(of_step)
+                    .map(|operation| operation.effect_key().to_string())
+                    .collect();
+                let times: Vec<u32> = keys
+                    .iter()
+                    .map(|key| self.world.provider.account(key).times)
+                    .filter(|times| *times > 0)
+                    .collect();
+                if times.iter().sum::<u32>() > 1 {
+                    self.world.expect(Rule::EntityEffectOnce, || {
+                        format!(
+                            "{step} of {} happened under {} keys, {times:?} times",
+                            entity.entity,
+                            times.len()
+                        )
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}

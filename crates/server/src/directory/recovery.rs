@@ -1,0 +1,55 @@
+//! A way back in for whoever has the store, when all admin keys of the installation are lost.
+
+use hapax_api::{Problem, Role};
+use hapax_engine::model::{Actor, Name, Words, WorkspaceId};
+
+use super::{Directory, NewCredential};
+use crate::credentials::key::ApiKey;
+use crate::errors::of_invalid;
+use crate::identity::INSTALLATION;
+use crate::limits::MAX_CREDENTIALS_PER_WORKSPACE;
+
+/// A new admin of the installation.
+#[derive(Debug)]
+pub struct Recovered {
+    /// Its credential.
+    pub credential: Name,
+    /// Its key, this once.
+    pub key: ApiKey,
+    /// Other admin credentials that were revoked.
+    pub revoked: Vec<Name>,
+}
+
+impl Directory {
+    /// Makes an admin credential of the installation, and revokes all others if `revoke_others` says so. The audit log of the installation says who did
+    /// it and why. For whoever can open the store itself: nobody is asked for a key.
+    pub async fn recover_installation(
+        &self,
+        by: Actor,
+        reason: &str,
+        revoke_others: bool,
+    ) -> Result<Recovered, Problem> {
+        Words::Reason.check(reason).map_err(|invalid| of_invalid(&invalid))?;
+        let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
+        self.ensure_workspace(&workspace, None, by.clone()).await?;
+        let new = NewCredential {
+            name: "recovered admin".into(),
+            role: Role::Admin,
+            requester: None,
+            lives_for: None,
+        };
+        let what = format!("recovered: {reason}");
+        let (credential, key) = self.insert_credential(&workspace, new, by.clone(), &what).await?;
+        let mut revoked = Vec::new();
+        if revoke_others {
+            let now = self.store.now();
+            for other in self.list_credentials(&workspace, None, MAX_CREDENTIALS_PER_WORKSPACE).await? {
+                if other.id != credential.id && other.role() == Role::Admin && other.is_alive(now) {
+                    self.revoke_credential(&workspace, other.id.as_str(), Some(reason), by.clone()).await?;
+                    revoked.push(other.id);
+                }
+            }
+        }
+        Ok(Recovered { credential: credential.id, key, revoked })
+    }
+}

@@ -1,0 +1,130 @@
+//! What is known of attempts at effects, and the counts of those that happened twice or may have.
+
+use hapax_engine::model::{
+    EffectClass, EffectKey, EffectTally, Evidence, Failure, Note, Noted, Occurrence, RunHead, Steer, StepId,
+    StepKind, StepState, StepTransition, TallyCount, WorkspaceId,
+};
+use hapax_engine::store::Purge;
+
+use crate::fixture::*;
+
+use Occurrence::{DidNotHappen, Happened, MayHaveHappened};
+
+fn seen(run: &RunHead, step: &str, attempt: u32, occurrence: Occurrence) -> Note {
+    let effect = EffectKey::new(run.id(), run.generation, &StepId::from_stored(step));
+    let evidence = Evidence { effect, class: EffectClass::Claimed, attempt, occurrence };
+    Note {
+        step: Some(StepId::from_stored(step)),
+        evidence: Some(evidence),
+        ..note_of(run, Noted::Attempted { attempt, occurrence })
+    }
+}
+
+fn tally(class: EffectClass, happened: u32, may_have_happened: u32, effects: u64) -> TallyCount {
+    TallyCount { class, tally: EffectTally { happened, may_have_happened }, effects }
+}
+
+async fn tallies(t: &Stage) -> Vec<TallyCount> {
+    t.store.count_tallies(None).await.unwrap()
+}
+
+/// CONTRACT 6, 13: what was said of an attempt in whatever order, the strongest counts, and saying it twice changes nothing.
+pub(super) async fn the_strongest_evidence_of_each_attempt_counts(t: &Stage) {
+    let run = t.driven().await;
+    assert_eq!(tallies(t).await, []);
+    let note = async |step: &str, attempt, occurrence| {
+        t.store.append_notes(vec![seen(&run, step, attempt, occurrence)]).await.unwrap();
+    };
+    note("wire", 1, MayHaveHappened).await;
+    assert_eq!(tallies(t).await, [], "it may have happened, but not twice");
+    note("wire", 2, MayHaveHappened).await;
+    note("wire", 2, MayHaveHappened).await;
+    assert_eq!(tallies(t).await, [tally(EffectClass::Claimed, 0, 2, 1)]);
+    note("wire", 1, DidNotHappen).await;
+    assert_eq!(tallies(t).await, [], "it was denied");
+    note("wire", 1, Happened).await;
+    note("wire", 1, DidNotHappen).await;
+    note("wire", 1, MayHaveHappened).await;
+    assert_eq!(
+        tallies(t).await,
+        [tally(EffectClass::Claimed, 1, 1, 1)],
+        "a late result outweighs the denial"
+    );
+    note("wire", 2, Happened).await;
+    for step in ["fax", "mail"] {
+        note(step, 1, Happened).await;
+        note(step, 7, MayHaveHappened).await;
+    }
+    let expected = [tally(EffectClass::Claimed, 1, 1, 2), tally(EffectClass::Claimed, 2, 0, 1)];
+    assert_eq!(tallies(t).await, expected);
+}
+
+pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &Stage) {
+    let here = t.driven().await;
+    let there = t.order().workspace("abroad").granted_to(ANN).start().await;
+    for run in [&here, &there] {
+        let notes = vec![seen(run, "wire", 1, Happened), seen(run, "wire", 2, Happened)];
+        t.store.append_notes(notes).await.unwrap();
+    }
+    // The same key in two workspaces is two effects.
+    let abroad = WorkspaceId::new("abroad").unwrap();
+    let same = Note { workspace: abroad.clone(), ..seen(&here, "wire", 1, Happened) };
+    t.store.append_notes(vec![same]).await.unwrap();
+    assert_eq!(tallies(t).await, [tally(EffectClass::Claimed, 2, 0, 2)]);
+    let of = async |workspace: &WorkspaceId| t.store.count_tallies(Some(workspace)).await.unwrap();
+    assert_eq!(of(&abroad).await, [tally(EffectClass::Claimed, 2, 0, 1)]);
+    assert_eq!(of(&WorkspaceId::default()).await, [tally(EffectClass::Claimed, 2, 0, 1)]);
+    assert_eq!(of(&WorkspaceId::new("nowhere").unwrap()).await, []);
+}
+
+/// An effect that goes well costs nothing in the journal; every other attempt is in it with the write that tells of it.
+pub(super) async fn a_step_tried_again_leaves_evidence_and_a_clean_one_none(t: &Stage) {
+    let run = t.driven().await;
+    let run = t.write(&run).await.does("ship").done().await;
+    assert_eq!(t.notes().await, []);
+    let due_at = t.now();
+    let lost = StepState::Pending { due_at, failure: Failure::unknown("reset") };
+    let write = t.write(&run).await;
+    let run = write.step("charge", StepKind::Effect, StepTransition::ScheduleRetry, lost, None).done().await;
+    assert_eq!(tallies(t).await, []);
+    let write = t.write(&run).await;
+    let run =
+        write.step("charge", StepKind::Effect, StepTransition::Begin, StepState::Running, None).done().await;
+    assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 0, 2, 1)], "it is under way");
+    let done = StepState::Completed { at: t.now(), output: json("1") };
+    let write = t.write(&run).await;
+    write.step("charge", StepKind::Effect, StepTransition::Complete, done, None).done().await;
+    assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 1, 1)]);
+}
+
+/// Issue 16 B8: a retry of a run forgets no attempt, and attempts are counted on.
+pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stage) {
+    let run = t.driven().await;
+    t.write(&run).await.does("charge").does("ship").fails("no room").done().await;
+    assert_eq!(t.log(&run).await.attempts_before, []);
+    let failed = t.head(&run).await;
+    let from = Some(StepId::from_stored("charge"));
+    t.steered(&failed, Steer::Retry { from }).await;
+    let before = |step: &str| (StepId::from_stored(step), 1);
+    assert_eq!(t.log(&run).await.attempts_before, [before("charge"), before("ship")]);
+    assert_eq!(t.log(&run).await.steps, []);
+    assert_eq!(tallies(t).await, [], "they happened once so far");
+    let held = t.claim_one(ANN).await;
+    let done = StepState::Completed { at: t.now(), output: json("1") };
+    let write = t.write(&held).await;
+    write.step("charge", StepKind::Effect, StepTransition::Complete, done, None).done().await;
+    assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 2, 0, 1)]);
+}
+
+/// The ledger of a run that is gone is gone, and the counts with it.
+pub(super) async fn evidence_goes_with_its_run(t: &Stage) {
+    let run = t.driven().await;
+    let notes = vec![seen(&run, "wire", 1, Happened), seen(&run, "wire", 2, Happened)];
+    t.store.append_notes(notes).await.unwrap();
+    t.write(&run).await.completes("1").done().await;
+    assert_eq!(tallies(t).await.len(), 1);
+    t.pass(SECOND);
+    let purge = Purge { runs_closed_before: Some(t.now()), after: None, limit: 100 };
+    t.store.purge(purge).await.unwrap();
+    assert_eq!(tallies(t).await, []);
+}
