@@ -126,7 +126,7 @@ errors! {
     RunNotFailed = "run_not_failed", 409, false, "The run is not failed",
         "Only a FAILED run can be retried. Read the run to see where it stands.";
     RunUndone = "run_undone", 409, false, "Steps of the run were undone",
-        "Compensations have run, so the recorded outcomes no longer hold and the run cannot go on. Start a new run.";
+        "Compensations have run, so the recorded outcomes no longer hold and the run cannot go on. Start a new run under a new key. To use the same key, release it first, as a manager: `hapax keys release run <key> --reason <why>`.";
     StepInDoubt = "step_in_doubt", 409, false, "A step of the run is in doubt",
         "The effect of the step may have happened, and this command would run it again. Find out at the provider, resolve the doubt (`POST /api/v1/doubts/…`), or start a new run.";
     KeyTaken = "key_taken", 409, false, "The run's key now names another run",

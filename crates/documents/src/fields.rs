@@ -15,8 +15,17 @@ pub(crate) const FINGERPRINT: &[&str] = &["ignore"];
 
 /// Every step has these.
 pub(crate) const STEP: &[&str] = &["name", "type", "description", "when", "output"];
-pub(crate) const EFFECT: &[&str] =
-    &["effect", "onDoubt", "nonIdempotent", "rejectsStaleFences", "retry", "timeout", "probe", "compensate"];
+pub(crate) const EFFECT: &[&str] = &[
+    "effect",
+    "onDoubt",
+    "nonIdempotent",
+    "rejectsStaleFences",
+    "retry",
+    "onExhausted",
+    "timeout",
+    "probe",
+    "compensate",
+];
 pub(crate) const REQUEST: &[&str] = &[
     "method",
     "url",
@@ -43,10 +52,10 @@ pub(crate) const KINDS: &[(&str, &[&[&str]])] = &[
     ("for_each", &[&["items", "steps", "concurrency", "maxItems", "result"]]),
 ];
 
-pub(crate) const RETRY: &[&str] = &["maxAttempts", "initialInterval", "factor", "cap"];
+pub(crate) const RETRY: &[&str] = &["for", "maxAttempts", "first", "factor", "cap"];
 pub(crate) const PROBE: &[&str] = &["timeout", "settle", "happened", "didNotHappen", "output"];
-pub(crate) const UNDO_TASK: &[&str] = &["type", "task", "input"];
-pub(crate) const UNDO_HTTP: &[&str] = &["type", "timeout"];
+pub(crate) const UNDO_TASK: &[&str] = &["type", "task", "input", "retry"];
+pub(crate) const UNDO_HTTP: &[&str] = &["type", "timeout", "retry"];
 pub(crate) const DECIDERS: &[&str] = &["roles", "requesters"];
 
 pub(crate) const SOURCE: &[&str] =

@@ -117,10 +117,11 @@ fn field(of: &str, name: &str) -> Value {
         (_, "output" | "input" | "body" | "items" | "result" | "show" | "key" | "until") => {
             reference("template")
         }
-        (_, "for" | "timeout" | "settle" | "initialInterval" | "cap" | "keyTtl") => reference("span"),
+        (_, "for" | "timeout" | "settle" | "first" | "cap" | "keyTtl") => reference("span"),
         (_, "then" | "else" | "steps") => reference("steps"),
         (_, "effect") => json!({ "enum": ["idempotent", "claimed"], "default": "idempotent" }),
         (_, "onDoubt") => json!({ "enum": ["hold", "retry", "fail"], "default": "hold" }),
+        (_, "onExhausted") => json!({ "enum": ["fail", "pause"], "default": "fail" }),
         (_, "nonIdempotent" | "rejectsStaleFences") => json!({ "type": "boolean", "default": false }),
         (_, "retry" | "probe" | "compensate" | "by") => reference(name),
         (_, "method") => json!({ "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] }),

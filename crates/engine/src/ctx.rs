@@ -13,6 +13,7 @@ mod select;
 mod signal;
 mod sleep;
 mod step;
+mod tracked;
 mod transaction;
 mod value;
 

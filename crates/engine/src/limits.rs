@@ -43,6 +43,8 @@ pub const MAX_CLAIM: usize = 1_024;
 pub const MAX_RENEWALS: usize = 4_096;
 /// Most keys or runs one retention pass may delete.
 pub const MAX_PURGE: usize = 1_000;
+/// How long a step is tried unless its policy says otherwise.
+pub const RETRY_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How many times as long as a batch took housekeeping leaves the store alone after it.
 pub const PURGE_SHARE: u32 = 3;
 /// How long housekeeping may be behind before it takes half of its time for deleting.
@@ -97,6 +99,8 @@ pub const MAX_DELIVERY: Duration = Duration::from_secs(60);
 pub const MAX_DELIVERIES_PER_TARGET: usize = 1_024;
 /// Longest wait for the answer of a probe, unless it or its step has a timeout.
 pub const MAX_PROBE: Duration = Duration::from_secs(30);
+/// How often a provider that does not answer a probe is asked before the probe counts as one that could not tell.
+pub const MAX_PROBE_TRIES: u32 = 3;
 /// How long an answer that may be there already is looked for once its time is over.
 pub const LAST_LOOK_FOR: Duration = Duration::from_millis(250);
 /// Longest nap of a clock that waits for an instant: after it, it looks how much is left.

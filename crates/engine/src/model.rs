@@ -88,7 +88,7 @@ pub use request::{
     RequestScope, RequestState, RequestSummary, StoredAnswer, decide_begin, decide_finish,
 };
 pub use retention::{KeyOnFailure, KeyRetention, decide_key_expiry};
-pub use retry::{RetryDecision, RetryPolicy, decide_retry};
+pub use retry::{AttemptsMade, OnExhausted, RetryDecision, RetryPolicy, decide_retry};
 pub use run::{
     Asked, ClosePolicy, Drive, Ending, Lease, Parent, Priority, RunFacts, RunHead, RunResult, RunState,
     RunStatus,

@@ -9,9 +9,9 @@ pub use hapax_engine::ctx::{
 };
 pub use hapax_engine::model::{
     Action, Actor, ClaimTo, ClosePolicy, DoubtRef, EffectClass, EntityStep, EntityWorkflow, Failure,
-    FailureClass, Home, IgnorePaths, OnDoubt, Operation, OperationId, OperationStatus, PerRequester,
-    Priority, Probed, Recovery, Resolution, RetryAnswer, RetryPolicy, Role, Ruling, RunId, RunResult,
-    RunStatus, StepStatus, TableRef, Timestamp, WorkspaceId,
+    FailureClass, Home, IgnorePaths, OnDoubt, OnExhausted, Operation, OperationId, OperationStatus,
+    PerRequester, Priority, Probed, Recovery, Resolution, RetryAnswer, RetryPolicy, Role, Ruling, RunId,
+    RunResult, RunStatus, StepStatus, TableRef, Timestamp, WorkspaceId,
 };
 pub use hapax_engine::runtime::{
     Announcer, Answer, AuditEntry, CodeOnly, Delivery, Doubt, DoubtPage, Engine, EngineOptions, EntityHost,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hapax_engine::limits::{MAX_ATTEMPTS, MAX_NAME_CHARS};
-use hapax_engine::model::{EffectClass, OnDoubt};
+use hapax_engine::model::{EffectClass, OnDoubt, OnExhausted};
 
 use super::{Decoder, Fields, Place};
 use crate::fields;
@@ -67,6 +67,9 @@ impl Decoder<'_> {
             self.error(place, "not_claimed", message);
         }
         let retry = fields.take("retry").map(|place| self.retry(&place));
+        let endings = [("fail", OnExhausted::Fail), ("pause", OnExhausted::Pause)];
+        let place = fields.take("onExhausted");
+        let on_exhausted = self.choice(place, &endings, OnExhausted::Fail);
         let place = fields.take("timeout");
         let timeout = if is_http { self.http_timeout(place) } else { self.span(place) };
         let place = fields.take("probe");
@@ -84,6 +87,7 @@ impl Decoder<'_> {
             non_idempotent,
             rejects_stale_fences,
             retry: transpose(retry)?,
+            on_exhausted,
             timeout,
             probe: transpose(probe)?.map(Box::new),
             compensate: transpose(compensate)?.map(Box::new),
@@ -94,8 +98,10 @@ impl Decoder<'_> {
         let mut fields = self.object(place)?;
         let attempts =
             fields.take("maxAttempts").and_then(|place| self.number(&place, 1, MAX_ATTEMPTS.into()));
-        let first = fields.take("initialInterval");
-        let initial_interval = self.span(first.clone());
+        let give_up_after = fields.take("for");
+        let give_up_after = self.span(give_up_after);
+        let first_place = fields.take("first");
+        let first = self.span(first_place.clone());
         let factor = fields.take("factor").and_then(|place| match &place.node.kind {
             Kind::Number(number) => {
                 let factor = number.as_f64().filter(|factor| (1.0..=100.0).contains(factor));
@@ -112,13 +118,13 @@ impl Decoder<'_> {
         let cap = fields.take("cap");
         let cap = self.span(cap);
         self.finish(fields, "retry", &[fields::RETRY]);
-        if let (Some(initial), Some(cap), Some(place)) = (initial_interval, cap, &first)
-            && initial > cap
+        if let (Some(first), Some(cap), Some(place)) = (first, cap, &first_place)
+            && first > cap
         {
             self.error(place, "out_of_range", "the first pause is longer than the cap");
         }
         let max_attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok());
-        Some(Retry { max_attempts, initial_interval, factor, cap })
+        Some(Retry { give_up_after, max_attempts, first, factor, cap })
     }
 
     pub(super) fn http_timeout(&mut self, place: Option<Place<'_>>) -> Option<Span> {
@@ -401,13 +407,17 @@ impl Decoder<'_> {
                 let task = self.need(&mut fields, "task").and_then(|place| self.task_name(&place));
                 let input = fields.take("input");
                 let input = self.maybe_template(input, &["output"]);
-                task.map(|task| Undo::Task { task, input })
+                let retry = fields.take("retry").map(|place| self.retry(&place));
+                let retry = transpose(retry)?;
+                task.map(|task| Undo::Task { task, input, retry })
             }
             true => {
                 let request = self.request(&mut fields, &["output"]);
                 let timeout = fields.take("timeout");
                 let timeout = self.http_timeout(timeout);
-                request.map(|request| Undo::Http { request: Box::new(request), timeout })
+                let retry = fields.take("retry").map(|place| self.retry(&place));
+                let retry = transpose(retry)?;
+                request.map(|request| Undo::Http { request: Box::new(request), timeout, retry })
             }
         };
         let allowed: &[&[&str]] = match is_http {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hapax_engine::model::{EffectClass, OnDoubt, RetryPolicy};
+use hapax_engine::model::{EffectClass, OnDoubt, OnExhausted, RetryPolicy};
 use serde::{Serialize, Serializer};
 
 use super::is_false;
@@ -29,6 +29,9 @@ pub struct Effect {
     /// How often it is tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// What follows when its tries are used up.
+    #[serde(skip_serializing_if = "is_fail", serialize_with = "on_exhausted")]
+    pub on_exhausted: OnExhausted,
     /// How long one try may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
@@ -44,12 +47,15 @@ pub struct Effect {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {
+    /// How long after the first try the last one may be made.
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    pub give_up_after: Option<Span>,
     /// The first try counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     /// The longest pause after the first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_interval: Option<Span>,
+    pub first: Option<Span>,
     /// What each further pause is multiplied by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
@@ -58,14 +64,25 @@ pub struct Retry {
     pub cap: Option<Span>,
 }
 
+impl Effect {
+    /// How it is tried.
+    pub fn policy(&self) -> RetryPolicy {
+        let policy = self.retry.as_ref().map_or_else(RetryPolicy::default, Retry::policy);
+        policy.on_exhausted(self.on_exhausted)
+    }
+}
+
 impl Retry {
     /// As the engine says it.
     pub fn policy(&self) -> RetryPolicy {
         let mut policy = RetryPolicy::default();
+        if let Some(span) = self.give_up_after {
+            policy = policy.give_up_after(span.get());
+        }
         if let Some(attempts) = self.max_attempts {
             policy = policy.max_attempts(attempts);
         }
-        if let Some(first) = self.initial_interval {
+        if let Some(first) = self.first {
             policy = policy.first_wait(first.get());
         }
         if let Some(factor) = self.factor {
@@ -216,6 +233,9 @@ pub enum Undo {
         /// With what; the output of the step if absent.
         #[serde(skip_serializing_if = "Option::is_none")]
         input: Option<Template>,
+        /// How often it is tried.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry: Option<Retry>,
     },
     /// A request.
     Http {
@@ -225,7 +245,29 @@ pub enum Undo {
         /// How long to wait for the answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         timeout: Option<Span>,
+        /// How often it is tried.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry: Option<Retry>,
     },
+}
+
+impl Undo {
+    /// How it is tried, if it says so.
+    pub fn policy(&self) -> Option<RetryPolicy> {
+        let (Undo::Task { retry, .. } | Undo::Http { retry, .. }) = self;
+        retry.as_ref().map(Retry::policy)
+    }
+}
+
+fn is_fail(on_exhausted: &OnExhausted) -> bool {
+    *on_exhausted == OnExhausted::Fail
+}
+
+fn on_exhausted<S: Serializer>(on_exhausted: &OnExhausted, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match on_exhausted {
+        OnExhausted::Fail => "fail",
+        OnExhausted::Pause => "pause",
+    })
 }
 
 fn is_idempotent(class: &EffectClass) -> bool {

@@ -19,7 +19,7 @@ impl<'a> Runner<'a> {
     pub(super) async fn task(self, step: &Step, task: &Task, scope: &Scope) -> Result<Value, Failure> {
         let name = scope.name(&step.name);
         let hands = self.hands;
-        let is_claimed = task.effect.class == EffectClass::Claimed;
+        let is_kept = is_kept(&task.effect);
         let code = |attempt: Attempt| async move {
             let input = match &task.input {
                 Some(input) => evaluate_fairly(self.ctx.workspace(), || input.render(scope)).await?,
@@ -28,7 +28,7 @@ impl<'a> Runner<'a> {
             let call = TaskCall::of(&task.task, input, &attempt);
             let result = hands.call_task(call).await?;
             let results = [("result", result)];
-            evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_claimed)).await
+            evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_kept)).await
         };
         let mut taken = self.ctx.step(&name, code);
         if let Some(timeout) = task.effect.timeout {
@@ -48,9 +48,7 @@ impl<'a> Runner<'a> {
     where
         'a: 's,
     {
-        if let Some(retry) = &effect.retry {
-            taken = taken.retry(retry.policy());
-        }
+        taken = taken.retry(effect.policy());
         if effect.class == EffectClass::Claimed {
             taken = taken.claimed().on_doubt(effect.on_doubt);
             if effect.rejects_stale_fences {
@@ -77,6 +75,10 @@ impl<'a> Runner<'a> {
                     scope: Arc::new(scope.clone()),
                     step: step.name.as_str().into(),
                 };
+                let taken = match undo.policy() {
+                    Some(policy) => taken.compensate_retry(policy),
+                    None => taken,
+                };
                 taken.compensate(move |attempt: Attempt, output: Value| undoing.clone().run(attempt, output))
             }
             None => taken,
@@ -84,22 +86,28 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What the step gives, made from what came back. If that fails, a claimed effect is in doubt: it has happened, and people can say what
-/// it gave.
+/// Is an effect that has happened kept for people, if what it gave cannot be used? A claimed one is, and one that could be undone.
+pub(super) fn is_kept(effect: &Effect) -> bool {
+    effect.class == EffectClass::Claimed || effect.compensate.is_some()
+}
+
+/// What the step gives, made from what came back. If that fails, an effect that is kept is in doubt: it has happened, and people can
+/// say what it gave.
 pub(super) fn mapped<const N: usize>(
     step: &Step,
     scope: &Scope,
     results: &[(&'static str, Value); N],
-    is_claimed: bool,
+    is_kept: bool,
 ) -> Result<Value, Failure> {
     let Some(output) = &step.output else {
         let [(_, first), ..] = results.as_slice() else { return Ok(Value::Null) };
         return Ok(first.clone());
     };
     let scope = results.iter().fold(scope.clone(), |scope, (name, value)| scope.with(name, value.clone()));
-    output.render(&scope).map_err(|failed| match is_claimed {
+    output.render(&scope).map_err(|failed| match is_kept {
         true => Failure::unknown(format!("it happened, and its answer could not be used: {}", failed.0))
-            .with_code("expression_failed"),
+            .with_code("expression_failed")
+            .finally(),
         false => failed.into(),
     })
 }
@@ -120,7 +128,7 @@ impl Undoing {
         scope.complete(&self.step, output.clone())?;
         let scope = scope.with("output", output.clone());
         match &*self.undo {
-            Undo::Task { task, input } => {
+            Undo::Task { task, input, .. } => {
                 let input = match input {
                     Some(input) => evaluate_fairly(&self.workspace, || input.render(&scope)).await?,
                     None => output,
@@ -128,7 +136,7 @@ impl Undoing {
                 let call = TaskCall::of(task, input, &attempt);
                 self.hands.call_task(call).await.map(drop)
             }
-            Undo::Http { request, timeout } => {
+            Undo::Http { request, timeout, .. } => {
                 let hands = self.hands.of(&self.workspace);
                 super::http::ask(hands, request, &scope, &attempt, *timeout, false).await.map(drop)
             }

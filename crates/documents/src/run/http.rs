@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use hapax_engine::ctx::Attempt;
 use hapax_engine::hold::NO_LONGER_HELD;
-use hapax_engine::model::{EffectClass, Probed};
+use hapax_engine::model::Probed;
 use hapax_engine::{Failure, Hold};
 use serde_json::{Map, Value, json};
 
 use super::Runner;
-use super::effect::mapped;
+use super::effect::{is_kept, mapped};
 use super::excerpt::{AnswerExcerpt, NOT_KEPT};
 use crate::decode::{KEY_HEADER, is_telling};
 use crate::expression::Failed;
@@ -32,13 +32,14 @@ impl Runner<'_> {
     pub(super) async fn http(self, step: &Step, http: &Http, scope: &Scope) -> Result<Value, Failure> {
         let name = scope.name(&step.name);
         let hands = self.own_hands();
-        let is_claimed = http.effect.class == EffectClass::Claimed;
+        // What could be undone is not forgotten: an answer that leaves it open is followed by another try, or by people.
+        let is_kept = is_kept(&http.effect);
         let timeout = http.effect.timeout;
         let code = |attempt: Attempt| async move {
-            let response = ask(hands, &http.request, scope, &attempt, timeout, is_claimed).await?;
+            let response = ask(hands, &http.request, scope, &attempt, timeout, is_kept).await?;
             let body = response.get("body").cloned().unwrap_or(Value::Null);
             let results = [("result", body), ("response", response)];
-            evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_claimed)).await
+            evaluate_fairly(self.ctx.workspace(), || mapped(step, scope, &results, is_kept)).await
         };
         let taken = self.ctx.step(&name, code).timeout(span_of(timeout) + HTTP_GRACE);
         self.arranged(taken, step, &http.effect, scope).await
@@ -116,7 +117,8 @@ pub(crate) fn failure_of(fault: HttpFault, excerpt: &AnswerExcerpt, is_claimed: 
         HttpFault::Unknown { why } => Failure::unknown(told(&why)).with_code("http_no_answer"),
         HttpFault::TooLarge { limit } => {
             let text = told(&format!("the answer is larger than {limit} bytes"));
-            let failure = if is_claimed { Failure::unknown(text) } else { Failure::permanent(text) };
+            let failure =
+                if is_claimed { Failure::unknown(text).finally() } else { Failure::permanent(text) };
             failure.with_code("http_too_large")
         }
     }

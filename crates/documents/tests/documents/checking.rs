@@ -54,7 +54,7 @@ steps:
   - name: a
     type: task
     task: unheard-of
-    retry: { maxAttempts: 0, initialInterval: 5 }
+    retry: { maxAttempts: 0, first: 5 }
   - name: a
     type: tusk
   - type: wait
@@ -71,7 +71,7 @@ steps:
             ("unknown_field", "/colour", Some((3, 9))),
             ("unknown_task", "/steps/0/task", Some((7, 11))),
             ("out_of_range", "/steps/0/retry/maxAttempts", Some((8, 27))),
-            ("wrong_type", "/steps/0/retry/initialInterval", Some((8, 47))),
+            ("wrong_type", "/steps/0/retry/first", Some((8, 37))),
             ("duplicate_name", "/steps/1/name", Some((9, 11))),
             ("unknown_step_type", "/steps/1/type", Some((10, 11))),
             ("missing_field", "/steps/2/name", Some((11, 5))),
@@ -220,10 +220,7 @@ fn spans_and_numbers_out_of_bounds_are_refused_with_the_reason() {
         (json!({ "retry": { "maxAttempts": 1001 } }), "out_of_range at /steps/0/retry/maxAttempts"),
         (json!({ "retry": { "maxAttempts": -1 } }), "out_of_range at /steps/0/retry/maxAttempts"),
         (json!({ "retry": { "factor": 0.5 } }), "out_of_range at /steps/0/retry/factor"),
-        (
-            json!({ "retry": { "initialInterval": "2m", "cap": "1m" } }),
-            "out_of_range at /steps/0/retry/initialInterval",
-        ),
+        (json!({ "retry": { "first": "2m", "cap": "1m" } }), "out_of_range at /steps/0/retry/first"),
     ] {
         assert_eq!(problems(&with_step(extended(task("a"), more))), [expected]);
     }

@@ -4,7 +4,7 @@ use crate::support::{Running, World, answer, steps};
 use hapax_documents::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE};
 use hapax_documents::{HttpFault, register};
 use hapax_engine::limits::{DENIAL_PAUSE, IN_FLIGHT_MARGIN};
-use hapax_engine::model::{RunStatus, StepStatus, WorkspaceId};
+use hapax_engine::model::{RunStatus, StepStatus, Version, WorkspaceId};
 use hapax_engine::testing::Lab;
 use serde_json::{Value, json};
 
@@ -175,7 +175,9 @@ async fn what_may_go_well_later_is_tried_again_and_what_will_not_is_not() {
         (None, 1, "http_422"),
     ] {
         let world = World::default();
-        let document = steps(json!([{ "name": "a", "type": "http", "method": "GET", "url": "https://x/" }]));
+        let document = steps(json!([
+            { "name": "a", "type": "http", "method": "GET", "url": "https://x/", "retry": { "maxAttempts": 3 } },
+        ]));
         let hands = world.hands(
             |_, _| Ok(Value::Null),
             move |_, _| match &fault {
@@ -193,7 +195,7 @@ async fn what_may_go_well_later_is_tried_again_and_what_will_not_is_not() {
     }
     let world = World::default();
     let document = steps(json!([
-        { "name": "a", "type": "http", "method": "GET", "url": "https://x/", "retry": { "maxAttempts": 4, "initialInterval": "1s" } },
+        { "name": "a", "type": "http", "method": "GET", "url": "https://x/", "retry": { "maxAttempts": 4, "first": "1s" } },
     ]));
     let hands = world
         .hands(|_, _| Ok(Value::Null), |_, nth| answer(if nth < 4 { 503 } else { 200 }, json!({ "n": nth })));
@@ -290,4 +292,66 @@ async fn an_answer_that_cannot_be_mapped_fails_the_step_or_leaves_a_claimed_one_
         assert_eq!(running.status_of("a").await, expected);
         assert_eq!(world.asked().len(), 1, "it is not sent again for that");
     }
+}
+
+/// Issue 17 A3: an outage of a few minutes does not end an order.
+#[tokio::test]
+async fn a_step_is_tried_for_a_day_unless_its_document_says_otherwise() {
+    let world = World::default();
+    let document = steps(json!([{ "name": "a", "type": "http", "method": "GET", "url": "https://x/" }]));
+    let hands = world.hands(
+        |_, _| Ok(Value::Null),
+        |_, nth| answer(if nth < 20 { 503 } else { 200 }, json!({ "n": nth })),
+    );
+    let running = Running::start(document, hands, json!({})).await;
+    assert_eq!(running.output().await, json!({ "n": 20 }));
+    running.check().await;
+}
+
+#[tokio::test]
+async fn a_run_pauses_when_the_tries_of_a_step_are_used_up_and_goes_on_when_it_is_resumed() {
+    let world = World::default();
+    let document = steps(json!([{
+        "name": "a", "type": "http", "method": "GET", "url": "https://x/",
+        "retry": { "for": "1m", "maxAttempts": 3 }, "onExhausted": "pause",
+    }]));
+    let hands = world
+        .hands(|_, _| Ok(Value::Null), |_, nth| answer(if nth < 6 { 503 } else { 200 }, json!({ "n": nth })));
+    let running = Running::start(document, hands, json!({})).await;
+    assert_eq!(running.settle().await, RunStatus::Paused);
+    assert_eq!(world.asked().len(), 3);
+    assert_eq!(running.records().await, [("a".to_string(), StepStatus::Pending)]);
+    let events = running.lab.engine().list_events(running.run.id(), Version::default()).await.unwrap();
+    let note = events.last().unwrap().note.clone().unwrap_or_default();
+    assert!(note.contains("step a has used up its retries") && note.contains("http_503"), "{note}");
+    running.run.resume().await.unwrap();
+    assert_eq!(running.output().await, json!({ "n": 6 }));
+    running.check().await;
+}
+
+/// Issue 16 C: a refund that is refused waits for people, and is tried as the document says.
+#[tokio::test]
+async fn a_compensation_is_tried_as_the_document_says_and_then_left_to_people() {
+    let world = World::default();
+    let document = steps(json!([
+        { "name": "charge", "type": "http", "method": "POST", "url": "https://bank/charges",
+          "compensate": { "type": "http", "method": "DELETE", "url": "https://bank/charges/1", "retry": { "maxAttempts": 2 } } },
+        { "name": "ship", "type": "http", "method": "POST", "url": "https://post/parcels" },
+    ]));
+    let hands = world.hands(
+        |_, _| Ok(Value::Null),
+        |call, _| match (call.method.as_str(), call.url.contains("post")) {
+            ("DELETE", _) => answer(503, json!({})),
+            (_, true) => answer(422, json!({})),
+            _ => answer(200, json!({})),
+        },
+    );
+    let running = Running::start(document, hands, json!({})).await;
+    assert_eq!(running.settle().await, RunStatus::Waiting);
+    let refunds = world.names().iter().filter(|name| name.starts_with("DELETE")).count();
+    assert_eq!(refunds, 2);
+    let doubts = running.lab.engine().list_doubts(None, 10).await.unwrap().doubts;
+    assert_eq!(doubts.len(), 1);
+    assert_eq!(doubts[0].step.as_str(), "charge~undo");
+    running.check().await;
 }

@@ -77,7 +77,9 @@ fn effect() -> BoxedStrategy<Map<String, Value>> {
     let undo =
         together(vec![request(), fixed(json!({ "type": "http" })), maybe("timeout", Just(json!("9s")))]);
     let retry = together(vec![
+        maybe("for", Just(json!("2h"))),
         maybe("maxAttempts", (1u32..9).prop_map(Value::from)),
+        maybe("first", Just(json!("2s"))),
         maybe("factor", (1u32..9).prop_map(Value::from)),
     ]);
     let claimed = together(vec![
@@ -90,6 +92,7 @@ fn effect() -> BoxedStrategy<Map<String, Value>> {
     together(vec![
         class,
         maybe("retry", retry.prop_map(Value::Object)),
+        maybe("onExhausted", prop_oneof![Just(json!("fail")), Just(json!("pause"))]),
         maybe("timeout", Just(json!("90s"))),
         maybe(
             "compensate",

@@ -11,12 +11,13 @@ use serde::de::DeserializeOwned;
 
 use super::scope::Undo;
 use super::step::{Effect, panicked};
+use super::tracked::{DoubtedStep, Progress, Tracked};
 use super::{Attempt, recorded_outcome, refused};
-use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, PROBE_EVERY};
+use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, MAX_PROBE_TRIES, PROBE_EVERY};
 use crate::model::{
-    Denial, DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed, Promise,
-    PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, SettleTime, Settlement,
-    StepKind, StepState, StepTransition, Timestamp, decide_denial, decide_retry,
+    AttemptsMade, Denial, DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed,
+    Promise, PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, SettleTime, Settlement,
+    StepId, StepKind, StepState, StepTransition, Timestamp, decide_denial, decide_retry,
 };
 use crate::patience::answer_within;
 use crate::runtime::Activation;
@@ -79,8 +80,6 @@ pub(super) struct Claimed<'a, 'c, T> {
     pub(super) undo: Option<&'a Undo>,
     key: EffectKey,
     attempts: u32,
-    /// People may allow more than the policy does.
-    allowed: u32,
     began: Timestamp,
     /// Attempts before a retry of the run dropped the record: they are counted, but they are not of this policy.
     before: u32,
@@ -98,6 +97,47 @@ enum Next {
     Doubt(Failure),
     /// That is on record; find out, or wait for people.
     Held,
+}
+
+/// What people decided about an effect that was left to them.
+pub(super) enum Ruled<T> {
+    Happened(T, Payload),
+    /// It may be tried anew.
+    DidNotHappen,
+    Failed(Failure),
+}
+
+/// Has people say whether an effect happened whose code was dropped, so that it can be undone: `None` if there is nothing to undo.
+pub(super) async fn settle_for_undo(
+    activation: &Activation,
+    step: &StepId,
+    doubted: DoubtedStep,
+    undo: &Undo,
+) -> Result<Option<Payload>, Failure> {
+    let DoubtedStep { kind, attempts, began } = doubted;
+    let policy = RetryPolicy::never();
+    let effect = Effect { id: step.clone(), kind, policy, timeout: None, heeds_stops: true };
+    let claim = Claim::<serde_json::Value>::default();
+    let held = Claimed::about(&effect, activation, &claim, Some(undo), attempts, began);
+    activation.durable().await;
+    // Until now nobody waited for what people say, so they could not say everything.
+    let anew = {
+        let desk = activation.desk();
+        let is_ruled = desk.last_doubt(&held.doubted()).is_some_and(|last| desk.is_settled(&last.id));
+        let was_cut_off = desk.open.get(step).is_some_and(|record| match &record.state {
+            StepState::InDoubt { failure, .. } => failure.code() == Some("cut_off"),
+            _ => false,
+        });
+        was_cut_off && !is_ruled
+    };
+    let text = "it was dropped in the middle, and the run is being undone; if it happened, it will be undone as well";
+    let failure = anew.then(|| Failure::unknown(text).with_code("unsettled"));
+    match held.ruled_on(failure).await {
+        Ruled::Happened(_, output) => Ok(Some(output)),
+        Ruled::DidNotHappen => Ok(None),
+        Ruled::Failed(failure) if failure.code() == Some("undo_failed") => Err(failure),
+        Ruled::Failed(_) => Ok(None),
+    }
 }
 
 /// How a held doubt ended.
@@ -120,22 +160,23 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         claim: &'a Claim<'c, T>,
         undo: Option<&'a Undo>,
     ) -> Self {
+        Self::about(effect, activation, claim, undo, 0, activation.now())
+    }
+
+    /// A step that has come this far.
+    pub(super) fn about(
+        effect: &'a Effect,
+        activation: &'a Activation,
+        claim: &'a Claim<'c, T>,
+        undo: Option<&'a Undo>,
+        attempts: u32,
+        began: Timestamp,
+    ) -> Self {
         let key = EffectKey::new(activation.facts.id, activation.generation, &effect.id);
         let before = activation.desk().attempts_before(&effect.id);
-        let (allowed, began) = (effect.policy.attempts(), activation.now());
-        Claimed {
-            effect,
-            activation,
-            claim,
-            undo,
-            key,
-            attempts: before,
-            allowed,
-            began,
-            before,
-            doubted_at: began,
-            holder_vanished: false,
-        }
+        let attempts = attempts.max(before);
+        let (doubted_at, holder_vanished) = (began, false);
+        Claimed { effect, activation, claim, undo, key, attempts, before, began, doubted_at, holder_vanished }
     }
 
     fn settle_time(&self) -> SettleTime {
@@ -147,7 +188,29 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         self.settle_time().retry_from(self.doubted_at, self.holder_vanished)
     }
 
-    pub(super) async fn run<C, Fut, E>(mut self, mut code: C) -> Result<(T, Payload), Failure>
+    /// Leaves the outcome to people, and waits for what they decide. `failure` is put on record first, unless it is there already.
+    pub(super) async fn ruled_on(mut self, mut failure: Option<Failure>) -> Ruled<T> {
+        loop {
+            if let Some(failure) = failure.take() {
+                self.replayed().await;
+                self.doubted_at = self.activation.now();
+                self.doubt(self.doubted_at, failure);
+            }
+            match self.settle().await {
+                Settled::Happened(value, output) => return Ruled::Happened(value, output),
+                Settled::DidNotHappen(_) | Settled::Retry(_) => return Ruled::DidNotHappen,
+                Settled::Compensate(output) => return Ruled::Failed(self.compensate(output).await),
+                Settled::Failed(failure) => return Ruled::Failed(failure),
+                Settled::Again(unusable) => failure = Some(unusable),
+            }
+        }
+    }
+
+    pub(super) async fn run<C, Fut, E>(
+        mut self,
+        tracked: &Tracked<'_>,
+        mut code: C,
+    ) -> Result<(T, Payload), Failure>
     where
         C: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -159,6 +222,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     StepState::Completed { output, .. } => output.clone(),
                     _ => Payload::null(),
                 };
+                if let StepState::Completed { .. } = &record.state {
+                    tracked.set(Progress::Done(output.clone()));
+                }
                 let value = recorded_outcome(self.activation, &self.effect.id, record.state).await?;
                 return Ok((value, output));
             }
@@ -166,7 +232,13 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             Entered::Open(record) => {
                 (self.attempts, self.began) = (record.attempts, record.started_at);
                 match record.state {
-                    StepState::Pending { due_at, .. } => Next::Try(Some(due_at)),
+                    StepState::Pending { due_at, failure } => {
+                        if self.decide(&failure) == RetryDecision::Pause {
+                            // People have resumed the run that paused for it.
+                            self.begin_anew();
+                        }
+                        Next::Try(Some(due_at))
+                    }
                     StepState::InDoubt { since, failure } => {
                         // A doubt that people were asked about more than once may have begun with a vanished holder.
                         let is_first_round = self.is_first_round();
@@ -186,7 +258,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         };
         loop {
             next = match next {
-                Next::Try(due_at) => match self.attempt(due_at, &mut code).await? {
+                Next::Try(due_at) => match self.attempt(tracked, due_at, &mut code).await? {
                     Ok(done) => return Ok(done),
                     Err(next) => next,
                 },
@@ -196,11 +268,11 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     self.doubt(self.doubted_at, failure);
                     Next::Held
                 }
-                Next::Held => match self.settle().await {
+                Next::Held => match self.settle_tracked(tracked).await {
                     Settled::Happened(value, output) => return Ok((value, output)),
                     Settled::Retry(due_at) => Next::Try(Some(due_at)),
                     Settled::DidNotHappen(due_at) => {
-                        self.allowed = self.allowed.max(self.attempts - self.before + 1);
+                        self.begin_anew();
                         Next::Try(Some(due_at))
                     }
                     Settled::Compensate(output) => return Err(self.compensate(output).await),
@@ -209,6 +281,30 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 },
             };
         }
+    }
+
+    /// Settles the doubt; if the code is dropped meanwhile, it is settled before the effect is undone.
+    async fn settle_tracked(&mut self, tracked: &Tracked<'_>) -> Settled<T> {
+        tracked.set(Progress::InDoubt { attempts: self.attempts, began: self.began });
+        let settled = self.settle().await;
+        tracked.set(Progress::NotBegun);
+        settled
+    }
+
+    /// The policy counts from here on.
+    fn begin_anew(&mut self) {
+        (self.before, self.began) = (self.attempts, self.activation.now());
+    }
+
+    /// Would another failure be the last one?
+    fn is_spent(&self) -> bool {
+        let failure = Failure::unknown("nobody knows whether it happened");
+        !matches!(self.decide(&failure), RetryDecision::At(_))
+    }
+
+    fn decide(&self, failure: &Failure) -> RetryDecision {
+        let made = AttemptsMade { count: self.attempts - self.before, since: self.began };
+        decide_retry(&self.effect.policy, made, failure, self.activation.now(), fastrand::f64())
     }
 
     /// Waits until the replay is over: until then it is not certain that the code is the one on record, and nothing may be
@@ -224,6 +320,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     /// Claims, and enters the code once the claim is durable.
     async fn attempt<C, Fut, E>(
         &mut self,
+        tracked: &Tracked<'_>,
         due_at: Option<Timestamp>,
         code: &mut C,
     ) -> Result<Result<(T, Payload), Next>, Failure>
@@ -247,7 +344,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let staying = activation.stay();
         effect.mark(activation, self.attempts, self.began);
         activation.queue([activation.note(&effect.id, Noted::Claimed { attempt: self.attempts })]);
-        let mut cut_off = CutOff { claimed: &*self, stage: Stage::Claimed };
+        let mut cut_off = CutOff { claimed: &*self, tracked, stage: Stage::Claimed };
         activation.durable().await;
         if activation.desk().is_stopped() {
             // Its code was not entered, and that is known.
@@ -276,15 +373,28 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         if failure.class() == FailureClass::Unknown {
             return Ok(Err(Next::Doubt(failure)));
         }
-        let policy = effect.policy.clone().max_attempts(self.allowed);
-        let made = self.attempts - self.before;
-        match decide_retry(&policy, made, &failure, activation.now(), fastrand::f64()) {
-            RetryDecision::GiveUp => Err(effect.fail(activation, failure, self.attempts, self.began)),
+        match self.decide(&failure) {
+            RetryDecision::Pause if !activation.desk().is_to_end() => {
+                self.schedule_retry(failure.clone(), activation.now());
+                activation.pause_exhausted(&effect.id, &failure);
+                self.begin_anew();
+                Ok(Err(Next::Try(Some(activation.now()))))
+            }
+            RetryDecision::GiveUp | RetryDecision::Pause => {
+                Err(effect.fail(activation, failure, self.attempts, self.began))
+            }
             RetryDecision::At(at) => {
-                effect.schedule_retry(activation, failure, at, self.attempts, self.began);
+                self.schedule_retry(failure, at);
                 Ok(Err(Next::Try(Some(at))))
             }
         }
+    }
+
+    fn schedule_retry(&self, failure: Failure, due_at: Timestamp) {
+        let (effect, activation) = (self.effect, self.activation);
+        effect.note_retry(activation, &failure, self.attempts);
+        let state = StepState::Pending { due_at, failure };
+        effect.finish(activation, StepTransition::ScheduleRetry, state, self.attempts, self.began);
     }
 
     /// Gives the claim back: the run is to stop, and may do so without a doubt.
@@ -306,7 +416,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     }
 
     /// Puts on record that nobody knows, and opens what people settle it by.
-    fn doubt(&self, since: Timestamp, failure: Failure) {
+    pub(super) fn doubt(&self, since: Timestamp, failure: Failure) {
         let (effect, activation) = (self.effect, self.activation);
         Counters::add(&activation.engine.counters.doubts);
         tracing::warn!(key = %self.key, %failure, "effect in doubt");
@@ -382,6 +492,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             match self.claim.on_doubt {
                 _ if is_ruled || ask_again_at.is_some() => {}
                 OnDoubt::Hold => {}
+                // One that may have happened and can be undone is not given up without people.
+                OnDoubt::Retry if self.undo.is_some() && self.is_spent() => {}
                 OnDoubt::Retry => {
                     let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
                     return self.again(&promise, failure);
@@ -416,15 +528,18 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     /// Tries again by itself, as often and as soon as the policy says.
     fn again(&self, promise: &PromiseId, failure: Failure) -> Settled<T> {
         let now = self.activation.now();
-        let policy = self.effect.policy.clone().max_attempts(self.allowed);
-        match decide_retry(&policy, self.attempts - self.before, &failure, now, fastrand::f64()) {
-            RetryDecision::At(due_at) => {
-                let due_at = due_at.max(self.retry_from());
-                let state = StepState::Pending { due_at, failure };
-                self.close(promise, StepTransition::DidNotHappen, state);
-                Settled::Retry(due_at)
+        let wait_until = |due_at| {
+            let state = StepState::Pending { due_at, failure: failure.clone() };
+            self.close(promise, StepTransition::DidNotHappen, state);
+            Settled::Retry(due_at)
+        };
+        match self.decide(&failure) {
+            RetryDecision::At(due_at) => wait_until(due_at.max(self.retry_from())),
+            RetryDecision::Pause if !self.activation.desk().is_to_end() => {
+                self.activation.pause_exhausted(&self.effect.id, &failure);
+                wait_until(now)
             }
-            RetryDecision::GiveUp => {
+            RetryDecision::GiveUp | RetryDecision::Pause => {
                 let state = StepState::Failed { at: now, failure: failure.clone() };
                 self.close(promise, StepTransition::Abandon, state);
                 Settled::Failed(failure)
@@ -446,6 +561,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let activation = self.activation;
         let (effect, at) = (self.effect, activation.now());
         let output = |output: &serde_json::Value| {
+            // An undo gives nothing; that it is done is all there is to say.
+            let output = if effect.kind == StepKind::Undo { &serde_json::Value::Null } else { output };
             let output = Payload::of(output).map_err(refused)?;
             let value: T = output.to().map_err(|error| {
                 Failure::unknown(format!("the output that was given does not fit the step: {error}"))
@@ -496,14 +613,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     async fn compensate(&self, output: Payload) -> Failure {
         let Some(undo) = self.undo else { return self.give_up(abandoned()) };
         let _held = self.activation.hold_doubt();
-        let effect = Effect {
-            id: self.effect.id.undo(),
-            kind: StepKind::Undo,
-            policy: RetryPolicy::default().max_attempts(10),
-            timeout: self.effect.timeout,
-            heeds_stops: false,
-        };
-        match effect.run(self.activation, |attempt| undo.code(attempt, output.clone())).await {
+        match undo.run(self.activation, &self.effect.id, &output, false).await {
             Ok(_) => self.give_up(
                 Failure::permanent("people had it undone").with_code("compensated").that_may_have_happened(),
             ),
@@ -537,7 +647,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     /// Asks the provider, more than once if it does not answer. Also gives when the question was sent that brought the answer.
     async fn ask(&self, probe: &ProbeCode<'_, T>) -> (Probed<T>, Timestamp) {
         let (effect, activation) = (self.effect, self.activation);
-        let policy = RetryPolicy::default();
+        let (policy, since) = (RetryPolicy::default().max_attempts(MAX_PROBE_TRIES), activation.now());
         let mut asked = 0;
         loop {
             activation.durable().await;
@@ -566,8 +676,9 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Err(failure) => failure,
                 }
             };
-            match decide_retry(&policy, asked, &failure, activation.now(), fastrand::f64()) {
-                RetryDecision::GiveUp => return (Probed::Unknown, asked_at),
+            let made = AttemptsMade { count: asked, since };
+            match decide_retry(&policy, made, &failure, activation.now(), fastrand::f64()) {
+                RetryDecision::GiveUp | RetryDecision::Pause => return (Probed::Unknown, asked_at),
                 RetryDecision::At(at) => {
                     let due = move |_: &mut _, now: Timestamp| (now >= at).then_some(());
                     activation.wait_through(effect.id.clone(), Some(at), due).await;
@@ -594,6 +705,7 @@ enum Stage {
 /// Tells what became of an attempt that is dropped in the middle, because another branch came first.
 struct CutOff<'b, 'a, 'c, T: Serialize + DeserializeOwned> {
     claimed: &'b Claimed<'a, 'c, T>,
+    tracked: &'b Tracked<'b>,
     stage: Stage,
 }
 
@@ -612,6 +724,7 @@ impl<T: Serialize + DeserializeOwned> Drop for CutOff<'_, '_, '_, T> {
             Stage::Entered => {
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
                 self.claimed.doubt(activation.now(), failure);
+                self.tracked.set(Progress::InDoubt { attempts, began });
             }
             Stage::Left => {}
         }

@@ -1,11 +1,13 @@
 //! Scopes: what was done in them is undone if they fail. Shields: a cancellation waits until they end.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::de::DeserializeOwned;
 
+use super::claimed::settle_for_undo;
 use super::step::Effect;
+use super::tracked::DoubtedStep;
 use super::{Attempt, Ctx, StepFuture, decoded};
 use crate::model::{Failure, Payload, RetryPolicy, StepId, StepKind};
 use crate::runtime::Activation;
@@ -14,7 +16,10 @@ type UndoCode = Arc<dyn Fn(Attempt, Payload) -> StepFuture<'static, ()> + Send +
 
 /// How to undo one effect.
 #[derive(Clone)]
-pub(super) struct Undo(UndoCode);
+pub(super) struct Undo {
+    code: UndoCode,
+    policy: RetryPolicy,
+}
 
 impl Undo {
     pub(super) fn new<T, U, Fut, E>(undo: U) -> Self
@@ -24,73 +29,114 @@ impl Undo {
         E: Into<Failure> + 'static,
         T: DeserializeOwned + Send + 'static,
     {
-        Undo(Arc::new(move |attempt, output: Payload| match decoded::<T>("the effect to undo", &output) {
-            Ok(output) => {
-                let undoing = undo(attempt, output);
-                Box::pin(async move { undoing.await.map_err(Into::into) })
-            }
-            Err(failure) => Box::pin(async move { Err(failure) }),
-        }))
+        let code: UndoCode =
+            Arc::new(move |attempt, output: Payload| match decoded::<T>("the effect to undo", &output) {
+                Ok(output) => {
+                    let undoing = undo(attempt, output);
+                    Box::pin(async move { undoing.await.map_err(Into::into) })
+                }
+                Err(failure) => Box::pin(async move { Err(failure) }),
+            });
+        Undo { code, policy: RetryPolicy::default() }
     }
-}
 
-impl Undo {
-    pub(super) fn code(&self, attempt: Attempt, output: Payload) -> StepFuture<'static, ()> {
-        (self.0)(attempt, output)
+    /// The same, tried by this policy if there is one.
+    pub(super) fn tried_by(self, policy: Option<RetryPolicy>) -> Self {
+        Undo { policy: policy.unwrap_or(self.policy), ..self }
+    }
+
+    /// Undoes the effect of `step`, as a step of its own. If it cannot be undone, people decide.
+    pub(super) fn run<'a>(
+        &'a self,
+        activation: &'a Activation,
+        step: &StepId,
+        output: &'a Payload,
+        heeds_stops: bool,
+    ) -> StepFuture<'a, ()> {
+        let effect = Effect {
+            id: step.undo(),
+            kind: StepKind::Undo,
+            policy: self.policy.clone(),
+            timeout: None,
+            heeds_stops,
+        };
+        Box::pin(async move {
+            let code = |attempt| (self.code)(attempt, output.clone());
+            effect.run(activation, None, code).await.map(|((), _)| ())
+        })
     }
 }
 
 /// The effects that know how to be undone, in the order they were done.
 #[derive(Default)]
 pub(crate) struct Scope {
-    effects: Mutex<Vec<Done>>,
+    effects: Mutex<Vec<Entry>>,
 }
 
 /// One of them.
 #[derive(Clone)]
-struct Done {
+struct Entry {
     step: StepId,
-    output: Payload,
     undo: Undo,
+    what: Known,
+}
+
+/// What is known of it.
+#[derive(Clone)]
+enum Known {
+    /// It happened, with this output.
+    Done(Payload),
+    /// Its code was dropped before its outcome was known, and its step is in doubt.
+    InDoubt(DoubtedStep),
 }
 
 impl Scope {
-    pub(super) fn push(&self, step: StepId, output: Payload, undo: Undo) {
-        self.effects.lock().expect("no holder panics").push(Done { step, output, undo });
+    pub(super) fn push_done(&self, step: StepId, output: Payload, undo: Undo) {
+        self.entries().push(Entry { step, undo, what: Known::Done(output) });
+    }
+
+    pub(super) fn push_in_doubt(&self, step: StepId, doubted: DoubtedStep, undo: Undo) {
+        self.entries().push(Entry { step, undo, what: Known::InDoubt(doubted) });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.effects.lock().expect("no holder panics").is_empty()
+        self.entries().is_empty()
     }
 
-    fn last(&self) -> Option<Done> {
-        self.effects.lock().expect("no holder panics").last().cloned()
+    fn last(&self) -> Option<Entry> {
+        self.entries().last().cloned()
     }
 
     fn pop(&self) {
-        self.effects.lock().expect("no holder panics").pop();
+        self.entries().pop();
     }
 
-    fn take(&self) -> Vec<Done> {
-        std::mem::take(&mut self.effects.lock().expect("no holder panics"))
+    fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut self.entries())
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.effects.lock().expect("no holder panics")
     }
 }
 
-/// Undoes the effects of a scope, last first. One that cannot be undone does not keep the others from it. Each stays in
-/// the scope until it is undone, so that a cancellation in the middle finds those that are left.
+/// Undoes the effects of a scope, last first. Whether one that is in doubt happened is settled before it is undone. One that cannot be
+/// undone does not keep the others from it. Each stays in the scope until it is undone, so that a cancellation in the middle finds
+/// those that are left.
 pub(crate) async fn undo_all(activation: Arc<Activation>, scope: Arc<Scope>) -> Result<(), Failure> {
     let mut failed = Vec::new();
-    while let Some(done) = scope.last() {
-        let effect = Effect {
-            id: done.step.undo(),
-            kind: StepKind::Undo,
-            policy: RetryPolicy::default().max_attempts(10),
-            timeout: None,
-            heeds_stops: true,
+    while let Some(Entry { step, undo, what }) = scope.last() {
+        let output = match what {
+            Known::Done(output) => Ok(Some(output)),
+            Known::InDoubt(doubted) => settle_for_undo(&activation, &step, doubted, &undo).await,
         };
-        let code = |attempt| done.undo.code(attempt, done.output.clone());
-        if let Err(failure) = effect.run(&activation, code).await {
-            failed.push(format!("{}: {failure}", done.step));
+        let undone = match output {
+            Ok(Some(output)) => undo.run(&activation, &step, &output, true).await,
+            Ok(None) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = undone {
+            failed.push(format!("{step}: {failure}"));
         }
         scope.pop();
     }
@@ -143,7 +189,8 @@ struct Nested {
 
 impl Drop for Nested {
     fn drop(&mut self) {
-        self.outer.effects.lock().expect("no holder panics").extend(self.inner.take());
+        let effects = self.inner.take();
+        self.outer.entries().extend(effects);
     }
 }
 

@@ -12,17 +12,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::field::Empty;
 
-use super::claimed::{Claim, Claimed};
+use super::claimed::{Claim, Claimed, Ruled};
 use super::scope::{Scope, Undo};
+use super::tracked::{Progress, Tracked};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::hold::Hold;
 use crate::limits::LAST_LOOK_FOR;
 use crate::model::{
-    EffectClass, EffectKey, Failure, FailureClass, Fence, Name, Noted, OnDoubt, Payload, Probed,
-    RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus, StepTransition,
-    Timestamp, decide_retry,
+    AttemptsMade, EffectClass, EffectKey, Failure, FailureClass, Fence, Name, Noted, OnDoubt, Payload,
+    Probed, RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus,
+    StepTransition, Timestamp, decide_retry,
 };
-use crate::runtime::desk::Entered;
+use crate::runtime::desk::{Desk, Entered, Stop};
 use crate::runtime::waits::Gate;
 use crate::runtime::{Activation, Point, PointWatcher, change::Change, drive::panic_text, stats::Counters};
 
@@ -98,6 +99,7 @@ pub struct Step<'a, T, C> {
     policy: RetryPolicy,
     timeout: Option<Duration>,
     undo: Option<Undo>,
+    undo_policy: Option<RetryPolicy>,
     claim: Option<Claim<'a, T>>,
     non_idempotent: bool,
     output: std::marker::PhantomData<fn() -> T>,
@@ -122,6 +124,7 @@ impl Ctx {
             policy,
             timeout: None,
             undo: None,
+            undo_policy: None,
             claim: None,
             non_idempotent: false,
             output,
@@ -237,8 +240,11 @@ impl<'a, T, C> Step<'a, T, C> {
         self
     }
 
-    /// How to undo the effect, should the run fail or be cancelled later. Runs last first, each recorded as a step of
-    /// its own and tried like one.
+    /// How to undo the effect, should the run fail or be cancelled later. Runs last first, each recorded as a step of its own and
+    /// tried like one; if it cannot be undone, the run waits for people.
+    ///
+    /// That the effect begins is then on record before it does, so that no crash and no cancellation makes anybody forget it. If its
+    /// outcome is unknown when the run is to end, it is found out first: by trying it again under the same key, or by asking people.
     pub fn compensate<U, Fut, E>(mut self, undo: U) -> Self
     where
         U: Fn(Attempt, T) -> Fut + Send + Sync + 'static,
@@ -247,6 +253,12 @@ impl<'a, T, C> Step<'a, T, C> {
         T: DeserializeOwned + Send + 'static,
     {
         self.undo = Some(Undo::new(undo));
+        self
+    }
+
+    /// How often and when to try the undoing again; like a step unless said otherwise.
+    pub fn compensate_retry(mut self, policy: RetryPolicy) -> Self {
+        self.undo_policy = Some(policy);
         self
     }
 }
@@ -269,16 +281,24 @@ where
             let kind = if self.claim.is_some() { StepKind::Claimed } else { StepKind::Effect };
             let effect = Effect { id, kind, policy: self.policy, timeout: self.timeout, heeds_stops: true };
             let (scope, activation): (&Scope, &Activation) = (&self.ctx.scope, &self.ctx.activation);
-            let (outcome, output) = match &self.claim {
+            let undo = self.undo.map(|undo| undo.tried_by(self.undo_policy));
+            let tracked = Tracked::new(activation, scope, &effect, undo.as_ref());
+            let done = match &self.claim {
                 Some(claim) => {
-                    Claimed::new(&effect, activation, claim, self.undo.as_ref()).run(self.code).await?
+                    Claimed::new(&effect, activation, claim, undo.as_ref()).run(&tracked, self.code).await
                 }
-                None => effect.run(activation, self.code).await?,
+                None => effect.run(activation, Some(&tracked), self.code).await,
             };
-            if let Some(undo) = self.undo {
-                scope.push(effect.id.clone(), output, undo);
+            match done {
+                Ok((outcome, output)) => {
+                    tracked.set(Progress::Done(output));
+                    Ok(outcome)
+                }
+                Err(failure) => {
+                    tracked.set(Progress::Over);
+                    Err(failure)
+                }
             }
-            Ok(outcome)
         })
     }
 }
@@ -294,10 +314,12 @@ pub(super) struct Effect {
 }
 
 impl Effect {
-    /// Runs the step to its outcome, over as many tries as it takes; gives the value and its recorded form.
+    /// Runs the step to its outcome, over as many tries as it takes; gives the value and its recorded form. `tracked` is absent for
+    /// an undo, which is never forgotten: it stays in its scope until it is done.
     pub(super) async fn run<T, C, Fut, E>(
         &self,
         activation: &Activation,
+        tracked: Option<&Tracked<'_>>,
         mut code: C,
     ) -> Result<(T, Payload), Failure>
     where
@@ -310,93 +332,221 @@ impl Effect {
         let before = activation.desk().attempts_before(&self.id);
         // An attempt that a crash cut off, of which no evidence is on record yet.
         let mut cut_off = None;
-        let (mut attempts, mut started_at, mut due_at, fresh) = match activation.enter(&self.id, self.kind) {
+        let mut tries = Tries { made: before, before, ..Tries::default() };
+        let mut is_fresh = false;
+        // Set while the step is in doubt and people decide; the failure is yet to be put on record.
+        let mut doubt: Option<Option<Failure>> = None;
+        match activation.enter(&self.id, self.kind) {
             Entered::Done(record) => {
                 let output = match &record.state {
                     StepState::Completed { output, .. } => output.clone(),
                     _ => Payload::null(),
                 };
+                if let Some(tracked) = tracked {
+                    tracked.set(match &record.state {
+                        StepState::Completed { .. } => Progress::Done(output.clone()),
+                        _ => Progress::Over,
+                    });
+                }
                 return Ok((recorded_outcome(activation, &self.id, record.state).await?, output));
             }
-            Entered::GivenUp => return std::future::pending().await,
-            Entered::Open(record) => {
-                let due_at = match record.state {
-                    StepState::Pending { due_at, .. } => Some(due_at),
-                    _ => {
-                        cut_off = Some(record.attempts);
-                        None
-                    }
-                };
-                (record.attempts, Some(record.started_at), due_at, false)
+            Entered::GivenUp => {
+                if let Some(tracked) = tracked {
+                    tracked.set(Progress::Over);
+                }
+                return std::future::pending().await;
             }
-            Entered::Fresh => (before, None, None, true),
+            Entered::Open(record) => {
+                (tries.made, tries.began) = (record.attempts, Some(record.started_at));
+                match record.state {
+                    StepState::Pending { due_at, failure } => {
+                        tries.may_have_happened = failure.class() == FailureClass::Unknown;
+                        tries.due_at = Some(due_at);
+                        let decision = self.decide(&tries, &failure, activation.now());
+                        if decision == RetryDecision::Pause {
+                            // People have resumed the run that paused for it.
+                            tries.begin_anew();
+                        }
+                    }
+                    StepState::InDoubt { .. } => doubt = Some(None),
+                    _ => {
+                        let now = activation.now();
+                        cut_off = Some(record.attempts);
+                        tries.may_have_happened = true;
+                        tries.is_over = self.policy.is_over(record.started_at, now);
+                    }
+                }
+            }
+            Entered::Fresh => is_fresh = true,
+        };
+        let undo = tracked.and_then(|tracked| tracked.undo);
+        let track = |progress| {
+            if let Some(tracked) = tracked {
+                tracked.set(progress);
+            }
         };
         let key = EffectKey::new(activation.facts.id, activation.generation, &self.id);
         loop {
-            if let Some(due_at) = due_at.take() {
-                let due = move |_: &mut _, now: Timestamp| (now >= due_at).then_some(());
-                match self.heeds_stops {
+            if let Some(failure) = doubt.take() {
+                let (attempts, began) = (tries.made, tries.began.unwrap_or_else(|| activation.now()));
+                track(Progress::InDoubt { attempts, began });
+                let claim = Claim::default();
+                let held = Claimed::about(self, activation, &claim, undo, attempts, began);
+                match held.ruled_on(failure).await {
+                    Ruled::Happened(value, output) => return Ok((value, output)),
+                    Ruled::Failed(failure) => return Err(failure),
+                    Ruled::DidNotHappen => {
+                        tries.may_have_happened = false;
+                        tries.begin_anew();
+                    }
+                }
+            }
+            // An effect that may have happened and can be undone keeps the run from ending until its outcome is known.
+            let is_held = undo.is_some() && tries.may_have_happened;
+            let _held = is_held.then(|| activation.hold_doubt());
+            let heeds_stops = self.heeds_stops && !is_held;
+            track(match is_held {
+                true => Progress::MayHaveHappened {
+                    attempts: tries.made,
+                    began: tries.began.unwrap_or_else(|| activation.now()),
+                },
+                false => Progress::NotBegun,
+            });
+            if let Some(due_at) = tries.due_at.take() {
+                let due = move |desk: &mut Desk, now: Timestamp| {
+                    (now >= due_at && desk.stop != Some(Stop::Exhausted)).then_some(())
+                };
+                match heeds_stops {
                     true => activation.wait_for(self.id.clone(), Some(due_at), due).await,
                     false => activation.wait_through(self.id.clone(), Some(due_at), due).await,
                 }
             }
-            let after_replay = self.gate(activation).await;
+            // Where nothing stands in the way, the mark of an effect that can be undone goes into the write that makes durable what came
+            // before it.
+            let is_marked_at_once = undo.is_some() && activation.may_mark(heeds_stops);
+            let after_replay = match is_marked_at_once {
+                true => false,
+                false => self.gate_of(activation, heeds_stops).await,
+            };
             let recovering = activation.desk().head.stalls > 0;
-            if recovering && after_replay && fresh && attempts == before && self.policy.attempts() > 1 {
+            if recovering
+                && after_replay
+                && is_fresh
+                && undo.is_none()
+                && tries.made == before
+                && self.policy.attempts() > 1
+            {
                 // The holder before us vanished, perhaps in this very step: count that as a try.
-                attempts += 1;
-                cut_off = Some(attempts);
+                tries.made += 1;
+                cut_off = Some(tries.made);
+                tries.may_have_happened = true;
             }
-            let now = activation.now();
-            let began = *started_at.get_or_insert(now);
-            if attempts - before >= self.policy.attempts() {
+            let began = *tries.began.get_or_insert_with(|| activation.now());
+            if tries.are_spent(&self.policy) {
                 let text = format!(
-                    "{attempts} attempts were begun and none came to an end: its worker vanished each time"
+                    "{} attempts were begun and none came to an end: its worker vanished each time",
+                    tries.made
                 );
-                return Err(self.fail(
-                    activation,
-                    Failure::unknown(text).with_code("crashed"),
-                    attempts,
-                    began,
-                ));
+                let failure = Failure::unknown(text).with_code("crashed");
+                match self.is_left_to_people(undo, &tries, &failure) {
+                    true => doubt = Some(Some(failure)),
+                    false => return Err(self.fail(activation, failure, tries.made, began)),
+                }
+                continue;
             }
             if let Some(cut_off) = cut_off.take() {
                 activation.queue([activation.note_cut_off(&self.id, self.kind, cut_off)]);
             }
-            attempts += 1;
-            // The try itself must be on record where a crash has happened, may not be followed by another try, or would
-            // otherwise go uncounted: a step that has failed before has a record that tells of fewer tries.
-            if recovering || self.policy.attempts() == 1 || attempts > 1 {
-                self.mark(activation, attempts, began);
-                self.gate(activation).await;
-            }
-            let attempt = Attempt::new(key.clone(), attempts, activation, &self.id);
-            match self.attempt(activation, &mut code, attempt, began).await {
-                Ok(value) => {
-                    let output = match Payload::of(&value) {
-                        Ok(output) => output,
-                        Err(invalid) => return Err(self.fail(activation, refused(invalid), attempts, began)),
-                    };
-                    let state = StepState::Completed { at: activation.now(), output: output.clone() };
-                    self.finish(activation, StepTransition::Complete, state, attempts, began);
-                    return Ok((value, output));
+            tries.made += 1;
+            let attempts = tries.made;
+            if undo.is_some() {
+                // From here on the run may not stop without knowing whether the effect has begun.
+                let staying = activation.stay();
+                if !is_held {
+                    track(Progress::Marked { attempts, began });
                 }
-                Err(failure) => {
-                    let now = activation.now();
-                    match decide_retry(&self.policy, attempts - before, &failure, now, fastrand::f64()) {
-                        RetryDecision::GiveUp => return Err(self.fail(activation, failure, attempts, began)),
-                        RetryDecision::At(at) => {
-                            self.schedule_retry(activation, failure, at, attempts, began);
-                            due_at = Some(at);
-                        }
+                self.mark(activation, attempts, began);
+                activation.durable().await;
+                let is_to_end = {
+                    let desk = activation.desk();
+                    heeds_stops && desk.is_stopped() && desk.is_to_end()
+                };
+                if is_to_end {
+                    // Its code was not entered, and never will be. A run that is only to pause finishes what is on record as begun.
+                    let state = StepState::Cancelled { at: activation.now() };
+                    self.finish(activation, StepTransition::Cancel, state, attempts, began);
+                    track(Progress::Over);
+                    drop(staying);
+                    return std::future::pending().await;
+                }
+                track(Progress::MayHaveHappened { attempts, began });
+            } else if recovering || self.policy.attempts() == 1 || attempts > 1 {
+                // The try itself must be on record where a crash has happened, may not be followed by another try, or would
+                // otherwise go uncounted: a step that has failed before has a record that tells of fewer tries.
+                self.mark(activation, attempts, began);
+                self.gate_of(activation, heeds_stops).await;
+            }
+            track(Progress::MayHaveHappened { attempts, began });
+            let attempt = Attempt::new(key.clone(), attempts, activation, &self.id);
+            let failure = match self.attempt(activation, &mut code, attempt, began).await {
+                Ok(value) => match Payload::of(&value) {
+                    Ok(output) => {
+                        let state = StepState::Completed { at: activation.now(), output: output.clone() };
+                        self.finish(activation, StepTransition::Complete, state, attempts, began);
+                        return Ok((value, output));
+                    }
+                    // It happened, and what it gave cannot be kept: if it is to be undone, people must say what it was.
+                    Err(invalid) if undo.is_some() => {
+                        Failure::unknown(invalid).with_code("invalid").finally()
+                    }
+                    Err(invalid) => return Err(self.fail(activation, refused(invalid), attempts, began)),
+                },
+                Err(failure) => failure,
+            };
+            match failure.class() {
+                FailureClass::Unknown => tries.may_have_happened = true,
+                // Under the same key, a provider that had done it would have said so.
+                FailureClass::Permanent => tries.may_have_happened = false,
+                FailureClass::Retryable => {}
+            }
+            let now = activation.now();
+            let decision = self.decide(&tries, &failure, now);
+            let is_to_end = activation.desk().is_to_end();
+            match decision {
+                RetryDecision::At(at) => {
+                    self.schedule_retry(activation, undo, &tries, failure, at);
+                    tries.due_at = Some(at);
+                }
+                RetryDecision::Pause if !is_to_end => {
+                    self.schedule_retry(activation, undo, &tries, failure.clone(), now);
+                    activation.pause_exhausted(&self.id, &failure);
+                    tries.due_at = Some(now);
+                    tries.begin_anew();
+                }
+                RetryDecision::GiveUp | RetryDecision::Pause => {
+                    match self.is_left_to_people(undo, &tries, &failure) {
+                        true => doubt = Some(Some(failure)),
+                        false => return Err(self.fail(activation, failure, attempts, began)),
                     }
                 }
             }
         }
     }
 
-    fn gate<'a>(&self, activation: &'a Activation) -> Gate<'a> {
-        match self.heeds_stops {
+    fn decide(&self, tries: &Tries, failure: &Failure, now: Timestamp) -> RetryDecision {
+        let made = AttemptsMade { count: tries.made - tries.before, since: tries.began.unwrap_or(now) };
+        decide_retry(&self.policy, made, failure, now, fastrand::f64())
+    }
+
+    /// Is what has failed for good to be settled by people? An undo is, whatever its failure says; an effect if it may have happened and
+    /// could be undone.
+    fn is_left_to_people(&self, undo: Option<&Undo>, tries: &Tries, failure: &Failure) -> bool {
+        let may_stand = failure.class() != FailureClass::Permanent && tries.may_have_happened;
+        self.kind == StepKind::Undo || (undo.is_some() && may_stand)
+    }
+
+    fn gate_of<'a>(&self, activation: &'a Activation, heeds_stops: bool) -> Gate<'a> {
+        match heeds_stops {
             true => activation.gate(),
             false => activation.durable(),
         }
@@ -489,22 +639,33 @@ impl Effect {
     }
 
     /// Puts on record that a try failed and when the next one is due, and notes it in the journal.
-    pub(super) fn schedule_retry(
+    fn schedule_retry(
         &self,
         activation: &Activation,
+        undo: Option<&Undo>,
+        tries: &Tries,
         failure: Failure,
         at: Timestamp,
-        attempts: u32,
-        began: Timestamp,
     ) {
+        self.note_retry(activation, &failure, tries.made);
+        // The record tells whoever reads it next that the effect may have happened, even if its last attempt did not.
+        let failure = match undo.is_some() && tries.may_have_happened {
+            true => failure.after_unknown(),
+            false => failure,
+        };
+        let state = StepState::Pending { due_at: at, failure };
+        let began = tries.began.unwrap_or_else(|| activation.now());
+        self.finish(activation, StepTransition::ScheduleRetry, state, tries.made, began);
+    }
+
+    /// Notes in the journal that a try failed and will be made again.
+    pub(super) fn note_retry(&self, activation: &Activation, failure: &Failure, attempts: u32) {
         Counters::add(&activation.engine.counters.retries);
         tracing::info!(key = %self.key(activation), run = %activation.facts.id, step = %self.id, attempt = attempts, %failure, "attempt failed; it will be tried again");
         if activation.engine.options.ledger {
             let noted = Noted::Failed { attempt: attempts, failure: failure.clone() };
             activation.queue([activation.note(&self.id, noted)]);
         }
-        let state = StepState::Pending { due_at: at, failure };
-        self.finish(activation, StepTransition::ScheduleRetry, state, attempts, began);
     }
 
     /// Puts on record that a try begins.
@@ -544,6 +705,33 @@ impl Effect {
         began: Timestamp,
     ) -> Change {
         Change::finished(&self.id, self.kind, transition, state, attempts, began)
+    }
+}
+
+/// The tries of a step so far.
+#[derive(Debug, Default)]
+struct Tries {
+    /// How many were begun.
+    made: u32,
+    /// How many of them were made before people let it begin anew.
+    before: u32,
+    /// When the first one began.
+    began: Option<Timestamp>,
+    /// When the next one is due.
+    due_at: Option<Timestamp>,
+    may_have_happened: bool,
+    /// The worker of the last one vanished, and the time is over.
+    is_over: bool,
+}
+
+impl Tries {
+    /// The policy counts from here on.
+    fn begin_anew(&mut self) {
+        (self.before, self.began, self.is_over) = (self.made, None, false);
+    }
+
+    fn are_spent(&self, policy: &RetryPolicy) -> bool {
+        self.is_over || self.made - self.before >= policy.attempts()
     }
 }
 

@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use super::{Ctx, checked_name, decoded, recorded_outcome};
 use crate::model::{
-    EffectClass, EffectKey, Failure, RetryDecision, RetryPolicy, StepKind, StepState, StepTransition,
-    Timestamp, decide_retry,
+    AttemptsMade, EffectClass, EffectKey, Failure, RetryDecision, RetryPolicy, StepKind, StepState,
+    StepTransition, Timestamp, decide_retry,
 };
 use crate::runtime::change::Change;
 use crate::runtime::desk::Entered;
@@ -27,16 +27,26 @@ impl Ctx {
         let name = checked_name("step name", name)?;
         self.check_effect(&name, EffectClass::Transactional, false)?;
         let step = activation.next_id(&name);
-        let (mut attempts, mut due_at, started_at) = match activation.enter(&step, StepKind::Transaction) {
+        // The policy counts from where people last let it begin anew.
+        let mut before = activation.desk().attempts_before(&step);
+        let mut resumed_at = None;
+        let (mut attempts, mut due_at, mut started_at) = match activation.enter(&step, StepKind::Transaction)
+        {
             Entered::Done(record) => return recorded_outcome(activation, &step, record.state).await,
             Entered::GivenUp => return std::future::pending().await,
             Entered::Open(record) => match record.state {
-                StepState::Pending { due_at, .. } => (record.attempts, Some(due_at), Some(record.started_at)),
+                StepState::Pending { due_at, failure } => {
+                    let made = AttemptsMade { count: record.attempts, since: record.started_at };
+                    let decision = decide_retry(&policy, made, &failure, activation.now(), 1.0);
+                    if decision == RetryDecision::Pause {
+                        (before, resumed_at) = (record.attempts, Some(activation.now()));
+                    }
+                    (record.attempts, Some(due_at), Some(record.started_at))
+                }
                 _ => (record.attempts, None, Some(record.started_at)),
             },
             Entered::Fresh => (activation.desk().attempts_before(&step), None, None),
         };
-        let before = activation.desk().attempts_before(&step);
         let key = || EffectKey::new(activation.facts.id, activation.generation, &step);
         let run = activation.facts.id;
         loop {
@@ -45,7 +55,7 @@ impl Ctx {
                 activation.wait_for(step.clone(), Some(due_at), due).await;
             }
             activation.gate().await;
-            let began = started_at.unwrap_or_else(|| activation.now());
+            let began = *started_at.get_or_insert_with(|| activation.now());
             attempts += 1;
             let failure = loop {
                 let (reply, told) = oneshot::channel();
@@ -70,8 +80,16 @@ impl Ctx {
             let change = |transition, state| {
                 Change::finished(&step, StepKind::Transaction, transition, state, attempts, began)
             };
-            match decide_retry(&policy, attempts - before, &failure, now, fastrand::f64()) {
-                RetryDecision::GiveUp => {
+            let made = AttemptsMade { count: attempts - before, since: resumed_at.unwrap_or(began) };
+            let is_to_end = activation.desk().is_to_end();
+            match decide_retry(&policy, made, &failure, now, fastrand::f64()) {
+                RetryDecision::Pause if !is_to_end => {
+                    let state = StepState::Pending { due_at: now, failure: failure.clone() };
+                    activation.queue([change(StepTransition::ScheduleRetry, state)]);
+                    activation.pause_exhausted(&step, &failure);
+                    (before, resumed_at, due_at) = (attempts, Some(now), Some(now));
+                }
+                RetryDecision::GiveUp | RetryDecision::Pause => {
                     let state = StepState::Failed { at: now, failure: failure.clone() };
                     activation.queue([change(StepTransition::Fail, state)]);
                     return Err(failure);

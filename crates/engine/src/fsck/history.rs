@@ -91,7 +91,9 @@ impl<'a> Walk<'a> {
         match event.kind {
             EventKind::PauseAsked => self.asked = Asked::Pause,
             EventKind::CancelAsked => self.asked = Asked::Cancel,
-            EventKind::Paused | EventKind::Resumed | EventKind::Retried => self.asked = Asked::Nothing,
+            EventKind::Paused | EventKind::Retried => self.asked = Asked::Nothing,
+            // A quarantined run that is to cancel is still to cancel when it is resumed.
+            EventKind::Resumed if self.asked == Asked::Pause => self.asked = Asked::Nothing,
             kind if kind.is_ending() => self.asked = Asked::Nothing,
             _ => {}
         }

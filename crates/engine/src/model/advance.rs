@@ -202,7 +202,10 @@ impl Advancing {
             fence: self.write.head.fence,
             child: change.child,
         };
-        self.write.head.stalls = 0;
+        // That an attempt begins is no progress: a step that kills every worker is to end up with people.
+        if change.transition != StepTransition::Begin {
+            self.write.head.stalls = 0;
+        }
         let (run, generation) = (self.write.head.facts.id, self.write.head.generation);
         if let Some(evidence) = Evidence::of_change(run, generation, change.previous.as_ref(), &record) {
             self.proven.retain(|(_, _, known)| {
@@ -297,12 +300,16 @@ impl Advancing {
         Ok(())
     }
 
-    /// Stops, as asked.
-    pub fn pause(&mut self) -> Result<(), IllegalChange> {
+    /// Stops, as asked, or for the reason `why`.
+    pub fn pause(&mut self, why: Option<String>) -> Result<(), IllegalChange> {
         self.run_change(RunTransition::Pause)?;
+        if self.write.head.asked == Asked::Cancel {
+            // A paused run is asked nothing: the cancellation would be forgotten.
+            return Err(IllegalChange { change: "pause", from: "a run that is to cancel" });
+        }
         self.write.head.state = RunState::Paused;
         self.write.head.asked = Asked::Nothing;
-        self.event(EventKind::Paused, None);
+        self.event(EventKind::Paused, why);
         Ok(())
     }
 
@@ -389,6 +396,16 @@ mod tests {
         StepState::Completed { at: NOW, output: Payload::null() }
     }
 
+    #[test]
+    fn only_the_end_of_an_attempt_is_progress() {
+        let stalled = RunHead { stalls: 3, ..leased() };
+        let mut write = Advancing::new(&stalled, NOW);
+        let begun = write.step(change(None, StepTransition::Begin, StepState::Running)).unwrap();
+        assert_eq!(write.head().stalls, 3);
+        write.step(change(Some(begun), StepTransition::Complete, done())).unwrap();
+        assert_eq!(write.head().stalls, 0);
+    }
+
     /// S0.34: a step takes two versions, marked or not.
     #[test]
     fn a_step_takes_two_versions_marked_or_not() {
@@ -457,6 +474,18 @@ mod tests {
         let mut write = Advancing::new(&leased(), NOW);
         let record = write.step(change(None, StepTransition::Complete, done())).unwrap();
         assert!(write.step(change(Some(record), StepTransition::Complete, done())).is_err());
+    }
+
+    /// Invariant 45: an acknowledged cancellation is not forgotten.
+    #[test]
+    fn a_run_that_is_to_cancel_cannot_pause() {
+        let asked = RunHead { asked: Asked::Cancel, ..leased() };
+        assert!(Advancing::new(&asked, NOW).pause(None).is_err());
+        let mut tired = Advancing::new(&leased(), NOW);
+        tired.pause(Some("step charge has used up its retries".into())).unwrap();
+        let tired = tired.finish();
+        assert_eq!(tired.head.state, RunState::Paused);
+        assert!(tired.events[0].note.as_deref().unwrap().contains("charge"));
     }
 
     #[test]

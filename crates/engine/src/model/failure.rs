@@ -34,6 +34,9 @@ pub struct Failure {
     retry_after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     existing_promise: Option<String>,
+    /// Trying again would not help.
+    #[serde(default, rename = "final", skip_serializing_if = "std::ops::Not::not")]
+    is_final: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     may_have_happened: bool,
 }
@@ -64,6 +67,7 @@ impl Failure {
             retry_after_ms: None,
             existing_promise: None,
             may_have_happened: false,
+            is_final: false,
         }
     }
 
@@ -97,6 +101,25 @@ impl Failure {
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         self
+    }
+
+    /// Trying again would not help: the effect may have happened, and its answer cannot be used.
+    #[must_use]
+    pub fn finally(mut self) -> Self {
+        self.is_final = true;
+        self
+    }
+
+    /// The same failure of an attempt after one that may have happened: that this one did not says nothing about the other.
+    #[must_use]
+    pub(crate) fn after_unknown(mut self) -> Self {
+        self.class = FailureClass::Unknown;
+        self
+    }
+
+    /// Would trying again not help?
+    pub fn is_final(&self) -> bool {
+        self.is_final
     }
 
     /// What the failure tells about the effect.

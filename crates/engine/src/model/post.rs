@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    EffectKey, Failure, Name, OwnerId, Payload, RetryDecision, RetryPolicy, RunId, Timestamp, WorkspaceId,
-    decide_retry,
+    AttemptsMade, EffectKey, Failure, Name, OwnerId, Payload, RetryDecision, RetryPolicy, RunId, Timestamp,
+    WorkspaceId, decide_retry,
 };
 
 /// One after-effect.
@@ -137,9 +137,11 @@ pub fn decide_post(
     chance: f64,
 ) -> (PostState, Option<Failure>) {
     let Err(failure) = outcome else { return (PostState::Delivered { at: now }, None) };
-    let state = match decide_retry(policy, attempts, &failure, now, chance) {
+    // Only their count ends them: the time of a policy is meant for steps, which somebody waits for.
+    let made = AttemptsMade { count: attempts, since: now };
+    let state = match decide_retry(policy, made, &failure, now, chance) {
         RetryDecision::At(at) => PostState::Due { at },
-        RetryDecision::GiveUp => PostState::Dead { at: now },
+        RetryDecision::GiveUp | RetryDecision::Pause => PostState::Dead { at: now },
     };
     (state, Some(failure))
 }

@@ -3,25 +3,39 @@
 use std::time::Duration;
 
 use super::{Failure, FailureClass, Timestamp};
-use crate::limits::{MAX_ATTEMPTS, MAX_SPAN};
+use crate::limits::{MAX_ATTEMPTS, MAX_SPAN, RETRY_FOR};
 
-/// How often a step is tried and how long it waits in between: exponential backoff, capped, with full jitter.
+/// For how long and how often a step is tried, and how long it waits in between: exponential backoff, capped, with full jitter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
-    max_attempts: u32,
+    give_up_after: Duration,
+    max_attempts: Option<u32>,
     first_wait: Duration,
     factor: f64,
     max_wait: Duration,
+    on_exhausted: OnExhausted,
+}
+
+/// What follows when the last try that a policy allows has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnExhausted {
+    /// The step fails, and with it the run unless its code handles the failure.
+    #[default]
+    Fail,
+    /// The run pauses. When people resume it, the step is tried again by the whole policy.
+    Pause,
 }
 
 impl Default for RetryPolicy {
-    /// Three attempts, 1 s then twice as long each time, at most 300 s.
+    /// 24 hours; 1 s then twice as long each time, at most 60 s.
     fn default() -> Self {
         RetryPolicy {
-            max_attempts: 3,
+            give_up_after: RETRY_FOR,
+            max_attempts: None,
             first_wait: Duration::from_secs(1),
             factor: 2.0,
-            max_wait: Duration::from_secs(300),
+            max_wait: Duration::from_secs(60),
+            on_exhausted: OnExhausted::Fail,
         }
     }
 }
@@ -32,10 +46,17 @@ impl RetryPolicy {
         RetryPolicy::default().max_attempts(1)
     }
 
-    /// How many attempts, the first included; at least 1.
+    /// How long after the first attempt began the last one may be made.
+    #[must_use]
+    pub fn give_up_after(mut self, span: Duration) -> Self {
+        self.give_up_after = span.min(MAX_SPAN);
+        self
+    }
+
+    /// How many attempts, the first included; at least 1. Without it only the time limits them.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.max_attempts = attempts.clamp(1, MAX_ATTEMPTS);
+        self.max_attempts = Some(attempts.clamp(1, MAX_ATTEMPTS));
         self
     }
 
@@ -53,16 +74,33 @@ impl RetryPolicy {
         self
     }
 
-    /// No wait is longer than this, whatever the attempt or the provider says.
+    /// No wait between attempts is longer than this, unless the provider asks for more.
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait.min(MAX_SPAN);
         self
     }
 
+    /// What follows when the last attempt has failed.
+    #[must_use]
+    pub fn on_exhausted(mut self, on_exhausted: OnExhausted) -> Self {
+        self.on_exhausted = on_exhausted;
+        self
+    }
+
     /// How many attempts may be made in all.
     pub fn attempts(&self) -> u32 {
-        self.max_attempts
+        self.max_attempts.unwrap_or(u32::MAX)
+    }
+
+    /// Whether the run pauses when the last attempt has failed.
+    pub fn pauses(&self) -> bool {
+        self.on_exhausted == OnExhausted::Pause
+    }
+
+    /// Is the time over for a step whose first attempt began at `since`?
+    pub(crate) fn is_over(&self, since: Timestamp, now: Timestamp) -> bool {
+        now.since(since) >= self.give_up_after
     }
 
     fn backoff(&self, attempts_made: u32) -> Duration {
@@ -80,12 +118,24 @@ pub enum RetryDecision {
     At(Timestamp),
     /// Do not try again: the failure is the step's outcome.
     GiveUp,
+    /// Do not try again before people resume the run.
+    Pause,
 }
 
-/// Decides by class, count and the provider's wish; `jitter` in `[0, 1)` spreads the waits.
+/// The attempts of a step so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptsMade {
+    /// How many.
+    pub count: u32,
+    /// When the first one began.
+    pub since: Timestamp,
+}
+
+/// Decides by class, time, count and the provider's wish; `jitter` in `[0, 1)` spreads the waits. The last attempt is made when the time
+/// is up, even if the provider asked for a longer wait.
 pub fn decide_retry(
     policy: &RetryPolicy,
-    attempts_made: u32,
+    made: AttemptsMade,
     failure: &Failure,
     now: Timestamp,
     jitter: f64,
@@ -94,49 +144,90 @@ pub fn decide_retry(
         FailureClass::Permanent => return RetryDecision::GiveUp,
         FailureClass::Retryable | FailureClass::Unknown => {}
     }
-    if attempts_made >= policy.max_attempts {
+    if failure.is_final() {
         return RetryDecision::GiveUp;
     }
+    let left = policy.give_up_after.saturating_sub(now.since(made.since));
+    if made.count >= policy.attempts() || left.is_zero() {
+        return match policy.on_exhausted {
+            OnExhausted::Fail => RetryDecision::GiveUp,
+            OnExhausted::Pause => RetryDecision::Pause,
+        };
+    }
     let wait = match failure.wait_asked() {
-        Some(asked) => asked.min(policy.max_wait),
-        None => policy.backoff(attempts_made).mul_f64(jitter.clamp(0.0, 1.0)),
+        Some(asked) => asked,
+        None => policy.backoff(made.count).mul_f64(jitter.clamp(0.0, 1.0)),
     };
-    RetryDecision::At(now.plus(wait))
+    RetryDecision::At(now.plus(wait.min(left)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn decide(
+        policy: &RetryPolicy,
+        attempts: u32,
+        failure: &Failure,
+        now: i64,
+        jitter: f64,
+    ) -> RetryDecision {
+        let made = AttemptsMade { count: attempts, since: Timestamp::EPOCH };
+        decide_retry(policy, made, failure, Timestamp::from_millis(now), jitter)
+    }
+
     fn after(attempts: u32, failure: &Failure, jitter: f64) -> Option<u64> {
-        match decide_retry(&RetryPolicy::default(), attempts, failure, Timestamp::EPOCH, jitter) {
+        match decide(&RetryPolicy::default(), attempts, failure, 0, jitter) {
             RetryDecision::At(at) => Some(at.since(Timestamp::EPOCH).as_millis() as u64),
-            RetryDecision::GiveUp => None,
+            RetryDecision::GiveUp | RetryDecision::Pause => None,
         }
     }
 
     #[test]
-    fn waits_double_and_the_third_failure_is_final() {
+    fn waits_double_up_to_a_minute_with_full_jitter() {
         let failure = Failure::retryable("busy");
         assert_eq!(after(1, &failure, 1.0), Some(1_000));
         assert_eq!(after(2, &failure, 1.0), Some(2_000));
         assert_eq!(after(2, &failure, 0.25), Some(500));
-        assert_eq!(after(3, &failure, 1.0), None);
+        assert_eq!(after(7, &failure, 1.0), Some(60_000));
+        assert_eq!(after(2_000, &failure, 1.0), Some(60_000));
+    }
+
+    /// CONTRACT 5: a short outage never ends an order.
+    #[test]
+    fn a_step_is_tried_for_a_day_and_the_last_time_when_the_day_is_over() {
+        let (policy, failure) = (RetryPolicy::default(), Failure::retryable("busy"));
+        let day = 24 * 3_600_000;
+        let last = RetryDecision::At(Timestamp::from_millis(day));
+        assert_eq!(decide(&policy, 5_000, &failure, day - 10, 1.0), last);
+        assert_eq!(decide(&policy, 5_001, &failure, day, 1.0), RetryDecision::GiveUp);
+        let narrow = RetryPolicy::default().give_up_after(Duration::from_secs(5));
+        assert_eq!(decide(&narrow, 9, &failure, 5_000, 1.0), RetryDecision::GiveUp);
+        let three = RetryPolicy::default().max_attempts(3);
+        assert!(matches!(decide(&three, 2, &failure, 0, 1.0), RetryDecision::At(_)));
+        assert_eq!(decide(&three, 3, &failure, 0, 1.0), RetryDecision::GiveUp);
+    }
+
+    #[test]
+    fn an_exhausted_policy_may_pause_the_run_but_a_permanent_failure_never_does() {
+        let policy = RetryPolicy::never().on_exhausted(OnExhausted::Pause);
+        assert_eq!(decide(&policy, 1, &Failure::unknown("lost"), 0, 1.0), RetryDecision::Pause);
+        assert_eq!(decide(&policy, 1, &Failure::permanent("declined"), 0, 1.0), RetryDecision::GiveUp);
     }
 
     #[test]
     fn permanent_failures_are_final_and_unknown_ones_are_not() {
         assert_eq!(after(1, &Failure::permanent("no such card"), 1.0), None);
         assert_eq!(after(1, &Failure::unknown("timed out"), 1.0), Some(1_000));
+        assert_eq!(after(1, &Failure::unknown("it happened; its answer is unusable").finally(), 1.0), None);
     }
 
     #[test]
-    fn a_providers_wish_is_honoured_up_to_the_cap() {
-        assert_eq!(
-            after(1, &Failure::retryable("429").retry_after(Duration::from_secs(7)), 0.0),
-            Some(7_000)
-        );
-        assert_eq!(after(1, &Failure::retryable("429").retry_after(Duration::MAX), 0.0), Some(300_000));
+    fn a_providers_wish_is_honoured_until_the_time_is_up() {
+        let asks = |wait| Failure::retryable("429").retry_after(wait);
+        assert_eq!(after(1, &asks(Duration::from_secs(7)), 0.0), Some(7_000));
+        assert_eq!(after(1, &asks(Duration::from_secs(3_600)), 0.0), Some(3_600_000), "beyond the cap");
+        assert_eq!(after(1, &asks(Duration::MAX), 0.0), Some(24 * 3_600_000));
     }
 
     /// Invariant 37: waits have a cap, whatever the policy says.
@@ -144,10 +235,9 @@ mod tests {
     fn no_policy_waits_beyond_its_cap() {
         let wild = RetryPolicy::default().max_attempts(u32::MAX).factor(f64::MAX).first_wait(Duration::MAX);
         assert_eq!(wild.attempts(), MAX_ATTEMPTS);
-        let RetryDecision::At(at) = decide_retry(&wild, 900, &Failure::retryable("x"), Timestamp::EPOCH, 1.0)
-        else {
+        let RetryDecision::At(at) = decide(&wild, 900, &Failure::retryable("x"), 0, 1.0) else {
             panic!("attempts are left");
         };
-        assert_eq!(at.since(Timestamp::EPOCH), Duration::from_secs(300));
+        assert_eq!(at.since(Timestamp::EPOCH), Duration::from_secs(60));
     }
 }

@@ -62,7 +62,10 @@ pub enum Refusal {
     #[error("the run has no step {0}; its history lists the steps it has")]
     NoSuchStep(StepId),
     /// Compensations have run, so the recorded outcomes no longer hold.
-    #[error("steps of this run were undone, so it cannot go on; start a new run")]
+    #[error(
+        "effects of this run were undone, so it cannot go on. Start a new run under a new key, or release the key of this one first \
+         (`hapax keys release run <key> --reason <why>`) and start it again under the same key"
+    )]
     Undone,
     /// An effect that is to run again is in doubt.
     #[error(

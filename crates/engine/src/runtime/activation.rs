@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::active::Active;
 use super::change::Change;
-use super::desk::{Bearing, Desk, Entered, in_order_of_outcome};
+use super::desk::{Bearing, Desk, Entered, Stop, in_order_of_outcome};
 use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::registry::Declared;
@@ -13,8 +13,8 @@ use super::stats::Counters;
 use super::waits::{DoubtHeld, Gate, InFlight, ItsTurn, Wait, WaitFor};
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
-    Evidence, Generation, Name, Note, Noted, Occurrence, RunFacts, RunHead, StepId, StepKind, StepStatus,
-    Timestamp,
+    Evidence, Failure, Generation, Name, Note, Noted, Occurrence, RunFacts, RunHead, StepId, StepKind,
+    StepStatus, Timestamp,
 };
 use crate::store::RunLog;
 
@@ -206,6 +206,31 @@ impl Activation {
     /// Waits for the same, whether or not the run is to stop meanwhile.
     pub(crate) fn durable(&self) -> Gate<'_> {
         Gate { heeds_stops: false, ..self.gate() }
+    }
+
+    /// May what an effect is about to begin be put on record at once, before the gate?
+    pub(crate) fn may_mark(&self, heeds_stops: bool) -> bool {
+        let desk = self.desk();
+        let stopped = heeds_stops && desk.is_stopped();
+        !desk.replaying && !desk.is_held && !desk.leaving && desk.violation.is_none() && !stopped
+    }
+
+    /// The run pauses, because `step` has used up its tries.
+    pub(crate) fn pause_exhausted(&self, step: &StepId, failure: &Failure) {
+        tracing::warn!(run = %self.facts.id, %step, %failure, "the step has used up its retries; the run pauses");
+        let mut desk = self.desk();
+        if matches!(desk.stop, None | Some(Stop::Release)) {
+            desk.stop = Some(Stop::Exhausted);
+            desk.exhausted = Some(format!(
+                "step {step} has used up its retries ({failure}); resume the run to try it again, or cancel it"
+            ));
+        }
+    }
+
+    /// Is the run about to end while `step`, of which there is no record, may have been begun by a holder that vanished?
+    pub(crate) fn is_ending_after_crash(&self, step: &StepId) -> bool {
+        let desk = self.desk();
+        desk.ending && desk.first_wave && desk.head.stalls > 0 && !desk.open.contains_key(step)
     }
 
     /// Keeps the run from parking or stopping until the guard is dropped.

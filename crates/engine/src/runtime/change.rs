@@ -54,8 +54,8 @@ pub(crate) enum Closing {
     GoOn,
     /// It parks.
     Wait { wake_at: Option<Timestamp>, arrivals_seen: u64 },
-    /// It stops, as people asked.
-    Pause,
+    /// It stops, as people asked, or for this reason of its own.
+    Pause(Option<String>),
     /// The lease is given back.
     Release,
     /// It begins again with this input.
@@ -114,7 +114,7 @@ pub(crate) fn build(
     match closing {
         Closing::GoOn => {}
         Closing::Wait { wake_at, arrivals_seen } => write.wait(*wake_at, *arrivals_seen)?,
-        Closing::Pause => write.pause()?,
+        Closing::Pause(why) => write.pause(why.clone())?,
         Closing::Release => write.release()?,
         Closing::Continue(input) => {
             give_up_open_steps(&mut write, open, &written, now)?;
@@ -142,7 +142,7 @@ fn give_up_open_steps(
     for record in left {
         match (record.kind, record.state.status()) {
             // Nobody may forget it: it stays in the list of doubts, ended run or not.
-            (StepKind::Claimed, StepStatus::InDoubt) => {}
+            (_, StepStatus::InDoubt) => {}
             (StepKind::Claimed, StepStatus::Running) => doubt(write, record, now)?,
             _ => drop(give_up(write, record, now)?),
         }
@@ -186,8 +186,11 @@ fn doubt(write: &mut Advancing, record: &StepRecord, now: Timestamp) -> Result<(
 
 /// Of such an effect nobody knows, or will know, whether it happened.
 fn is_doubtful(record: &StepRecord) -> bool {
-    let status = record.state.status();
-    record.kind == StepKind::Claimed && matches!(status, StepStatus::Running | StepStatus::InDoubt)
+    match record.state.status() {
+        StepStatus::InDoubt => true,
+        StepStatus::Running => record.kind == StepKind::Claimed,
+        _ => false,
+    }
 }
 
 fn is_open(record: &StepRecord) -> bool {

@@ -20,6 +20,8 @@ pub(crate) enum Stop {
     Deadline,
     Pause,
     Release,
+    /// A step has used up its tries, and people are to look at it.
+    Exhausted,
 }
 
 pub(crate) struct Desk {
@@ -33,6 +35,10 @@ pub(crate) struct Desk {
     /// True while the code has a turn.
     pub(crate) in_turn: bool,
     pub(crate) stop: Option<Stop>,
+    /// Why the run pauses by itself, for its history.
+    pub(crate) exhausted: Option<String>,
+    /// True once the code is dropped because the run is to end.
+    pub(crate) ending: bool,
     /// True while effects are undone: a cancellation asks for nothing more then.
     pub(crate) undoing: bool,
     pub(crate) shields: u32,
@@ -111,6 +117,8 @@ impl Desk {
             is_held: false,
             in_turn: false,
             stop: None,
+            exhausted: None,
+            ending: false,
             undoing: false,
             shields: 0,
             recorded: HashMap::new(),
@@ -211,11 +219,22 @@ impl Desk {
         self.shields == 0 && (self.stop.is_some() || self.asked_to_stop().is_some())
     }
 
-    /// The run as it is now. A pause that has given way to a cancellation is not carried out: it would count as done
-    /// all that was asked.
+    /// Is the run to end, whenever nothing keeps it from it?
+    pub(crate) fn is_to_end(&self) -> bool {
+        matches!(self.stop.or(self.asked_to_stop()), Some(Stop::Cancel | Stop::Deadline))
+            || self.asked_to_stop() == Some(Stop::Cancel)
+    }
+
+    /// The run as it is now. A pause that was taken back, or has given way to a cancellation, is not carried out: it would count as
+    /// done all that was asked.
     pub(crate) fn take_over(&mut self, head: RunHead) {
         self.head = head;
-        self.stop = self.stop.filter(|stop| *stop != Stop::Pause || self.head.asked == Asked::Pause);
+        let asked = self.head.asked;
+        self.stop = self.stop.filter(|stop| match stop {
+            Stop::Pause => asked == Asked::Pause,
+            Stop::Exhausted => asked != Asked::Cancel,
+            Stop::Cancel | Stop::Deadline | Stop::Release => true,
+        });
     }
 
     /// What people ask of the run now.

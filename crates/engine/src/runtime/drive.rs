@@ -267,7 +267,7 @@ impl Driver {
                 let far = Timestamp::from_millis(i64::MAX);
                 Some(End::Parked(wake_at.unwrap_or(far)))
             }
-            Closing::Pause | Closing::Release => Some(End::LetGo),
+            Closing::Pause(_) | Closing::Release => Some(End::LetGo),
             Closing::Continue(input) => {
                 engine.reached(|| Point::AfterRecord(run));
                 self.continue_with(input);
@@ -410,7 +410,7 @@ impl Driver {
         // What is undone depends on how far the code has come, and a run that is to stop is told nothing more in a replay.
         desk.bind();
         // A run that was to be cancelled and failed by itself is undone like any other.
-        desk.stop = desk.stop.filter(|stop| matches!(stop, Stop::Pause | Stop::Release));
+        desk.stop = desk.stop.filter(|stop| matches!(stop, Stop::Pause | Stop::Exhausted | Stop::Release));
         drop(desk);
         Work::Undoing(Box::pin(undo_all(self.activation.clone(), self.scope.clone())), result)
     }
@@ -430,7 +430,7 @@ impl Driver {
             // A pause that was acknowledged before the end is durable comes first: the end follows when people resume it.
             let pauses_first =
                 matches!(closing, Closing::End(_)) && desk.asked_to_stop() == Some(Stop::Pause);
-            return Some(if pauses_first { Closing::Pause } else { closing.clone() });
+            return Some(if pauses_first { Closing::Pause(None) } else { closing.clone() });
         }
         if desk.computing > 0 {
             return None;
@@ -461,7 +461,8 @@ impl Driver {
                 return Some(Closing::Wait { wake_at, arrivals_seen: desk.arrivals_seen });
             }
             match desk.stop.filter(|_| desk.shields == 0) {
-                Some(Stop::Pause) => return Some(Closing::Pause),
+                Some(Stop::Pause) => return Some(Closing::Pause(None)),
+                Some(Stop::Exhausted) => return Some(Closing::Pause(desk.exhausted.clone())),
                 Some(Stop::Release) => return Some(Closing::Release),
                 Some(Stop::Cancel | Stop::Deadline) | None => {}
             }
@@ -521,6 +522,7 @@ impl Driver {
             }
             _ => cancelled(),
         };
+        desk.ending = true;
         drop(desk);
         // The code is dropped here; what it has registered for undoing stays.
         self.work = Work::Over(Closing::GoOn);

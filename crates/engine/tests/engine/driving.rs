@@ -86,6 +86,7 @@ async fn a_failing_step_is_tried_again_and_then_gives_up() {
                     let failing = tries.fetch_add(1, Ordering::SeqCst) < fail_times;
                     async move { if failing { Err(Failure::retryable("busy")) } else { Ok(7) } }
                 })
+                .retry(RetryPolicy::default().max_attempts(3))
                 .await
             }
         })

@@ -269,7 +269,7 @@ async fn a_second_try_that_a_crash_cuts_off_counts() {
                         }
                     }
                 });
-                step.await
+                step.retry(RetryPolicy::default().max_attempts(3)).await
             }
         }
     };

@@ -1,14 +1,19 @@
 //! What was done is undone, whenever a cancellation comes.
 
+use std::collections::BTreeSet;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::cut_off::CutOff;
 use crate::support::{Bench, Log};
 use hapax_engine::clock::ManualClock;
+use hapax_engine::ctx::{Attempt, Step, StepFuture};
 use hapax_engine::memory::MemoryStore;
-use hapax_engine::model::{Asked, RunStatus, StepStatus};
+use hapax_engine::model::{
+    Actor, Asked, LedgerOutcome, Resolution, RetryPolicy, Role, Ruling, RunResult, RunStatus, StepStatus,
+};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use tokio::sync::watch;
 
@@ -263,5 +268,382 @@ async fn a_pause_during_the_last_step_holds_the_end_back() {
     bench.until_step(run.id(), "slow", StepStatus::Completed).await;
     run.resume().await.unwrap();
     bench.until(run.id(), RunStatus::Completed).await;
+    bench.check().await;
+}
+
+/// A provider that remembers every charge by its key.
+#[derive(Clone, Default)]
+struct Provider {
+    charged: Arc<Mutex<BTreeSet<String>>>,
+    refunded: Arc<Mutex<Vec<String>>>,
+    /// How many answers are lost before one comes through.
+    lost: Arc<AtomicU32>,
+    /// How many refunds are refused before one is accepted.
+    refused: Arc<AtomicU32>,
+    asked: Arc<AtomicU32>,
+}
+
+impl Provider {
+    fn losing(answers: u32) -> Self {
+        let provider = Provider::default();
+        provider.lost.store(answers, Ordering::SeqCst);
+        provider
+    }
+
+    fn charge(&self, key: &str) -> Result<String, Failure> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.charged.lock().unwrap().insert(key.to_string());
+        match self.lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |lost| lost.checked_sub(1)) {
+            Ok(_) => Err(Failure::unknown("the answer was lost")),
+            Err(_) => Ok(format!("charge of {key}")),
+        }
+    }
+
+    fn refund(&self, charge: &str) -> Result<(), Failure> {
+        match self.refused.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => Err(Failure::permanent("422: no refunds today")),
+            Err(_) => {
+                self.refunded.lock().unwrap().push(charge.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the step that charges, and knows how to refund.
+    fn step<'a>(
+        &'a self,
+        ctx: &'a Ctx,
+    ) -> Step<'a, String, impl FnMut(Attempt) -> StepFuture<'static, String> + use<'a>> {
+        let (provider, refunding) = (self.clone(), self.clone());
+        ctx.step("charge", move |attempt: Attempt| -> StepFuture<'static, String> {
+            let charged = provider.charge(attempt.idempotency_key());
+            Box::pin(async move { charged })
+        })
+        .compensate(move |_, charge: String| {
+            let refunded = refunding.refund(&charge);
+            async move { refunded }
+        })
+    }
+
+    fn register(&self, engine: &Engine, policy: RetryPolicy) {
+        let provider = self.clone();
+        let workflow = move |ctx: Ctx, _: ()| {
+            let (provider, policy) = (provider.clone(), policy.clone());
+            async move {
+                provider.step(&ctx).retry(policy).await?;
+                ctx.sleep(Duration::from_secs(3600)).await
+            }
+        };
+        engine.register("order", workflow).unwrap();
+    }
+
+    fn refunds(&self) -> usize {
+        self.refunded.lock().unwrap().len()
+    }
+}
+
+fn ruling(resolution: Resolution) -> Ruling {
+    let by = Actor::new("ada", Role::Manager);
+    Ruling { resolution, by, seconded_by: None, reason: "the provider says so".into() }
+}
+
+impl Bench {
+    /// Waits for a doubt about `step`, and rules on it.
+    async fn rule(&self, engine: &Engine, step: &str, resolution: Resolution) {
+        let doubt = self
+            .eventually(&format!("a doubt about {step}"), async || {
+                let page = engine.list_doubts(None, 10).await.unwrap();
+                page.doubts.into_iter().find(|doubt| doubt.step.as_str() == step)
+            })
+            .await;
+        engine.resolve_doubt(&doubt.as_seen(), ruling(resolution)).await.unwrap();
+    }
+}
+
+/// Issue 16 A7: charge done, answer lost, cancel before the retry.
+#[tokio::test]
+async fn a_charge_whose_answer_was_lost_is_settled_and_refunded_when_the_run_is_cancelled() {
+    let bench = Bench::new();
+    let provider = Provider::losing(1);
+    provider.register(&bench.engine, RetryPolicy::default());
+    let run = bench.engine.start("order", &()).await.unwrap();
+    bench.until_step(run.id(), "charge", StepStatus::Pending).await;
+    run.cancel("changed my mind").await.unwrap();
+    bench.until(run.id(), RunStatus::Cancelled).await;
+    assert_eq!((provider.charged.lock().unwrap().len(), provider.refunds()), (1, 1));
+    assert_eq!(provider.asked.load(Ordering::SeqCst), 2, "again under the same key");
+    bench.check().await;
+}
+
+/// The same after a crash: the record says that it may have happened.
+#[tokio::test]
+async fn a_charge_that_was_under_way_at_a_crash_is_settled_and_refunded_when_the_run_is_cancelled() {
+    for is_asked_before in [true, false] {
+        let bench = Bench::new();
+        let provider = Provider::default();
+        let (entered, mut is_entered) = watch::channel(false);
+        let hanging = provider.clone();
+        let workflow = move |ctx: Ctx, _: ()| {
+            let (provider, entered) = (hanging.clone(), entered.clone());
+            async move {
+                ctx.step("charge", |attempt: Attempt| {
+                    let charged = provider.charge(attempt.idempotency_key());
+                    entered.send_replace(true);
+                    async move {
+                        std::future::pending::<()>().await;
+                        charged
+                    }
+                })
+                .compensate(|_, _: String| async { Ok::<_, Failure>(()) })
+                .await
+                .map(drop)
+            }
+        };
+        bench.engine.register("order", workflow).unwrap();
+        let run = bench.engine.start("order", &()).await.unwrap();
+        is_entered.wait_for(|entered| *entered).await.unwrap();
+        if is_asked_before {
+            run.cancel("changed my mind").await.unwrap();
+        }
+        bench.engine.kill();
+        let second = bench.restart();
+        provider.register(&second, RetryPolicy::default());
+        if !is_asked_before {
+            second.cancel(run.id(), "changed my mind").await.unwrap();
+        }
+        bench.until(run.id(), RunStatus::Cancelled).await;
+        assert_eq!((provider.charged.lock().unwrap().len(), provider.refunds()), (1, 1));
+        bench.check().await;
+    }
+}
+
+/// Nothing that was never begun is begun only to be undone.
+#[tokio::test]
+async fn a_charge_that_was_not_begun_is_not_begun_by_a_cancelled_run() {
+    let bench = Bench::new();
+    let provider = Provider::default();
+    let kept = provider.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let provider = kept.clone();
+        async move {
+            ctx.sleep(Duration::from_secs(60)).await?;
+            provider.step(&ctx).await.map(drop)
+        }
+    };
+    bench.engine.register("order", workflow.clone()).unwrap();
+    let run = bench.engine.start("order", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    run.cancel("changed my mind").await.unwrap();
+    bench.until(run.id(), RunStatus::Cancelled).await;
+    assert_eq!(provider.asked.load(Ordering::SeqCst), 0);
+    bench.check().await;
+}
+
+/// Issue 16 A7: all attempts unknown. People say that it happened, and the run goes on with it.
+#[tokio::test]
+async fn a_charge_that_stays_unknown_is_left_to_people() {
+    let output = serde_json::json!("charge 7");
+    for (resolution, ends, refunds) in [
+        (Resolution::Happened { output: output.clone() }, RunStatus::Waiting, 0),
+        (Resolution::Compensate { output: output.clone() }, RunStatus::Failed, 1),
+        (Resolution::Abandon, RunStatus::Failed, 0),
+    ] {
+        let bench = Bench::new();
+        let provider = Provider::losing(u32::MAX);
+        let few = RetryPolicy::default().max_attempts(3);
+        provider.register(&bench.engine, few);
+        let run = bench.engine.start("order", &()).await.unwrap();
+        bench.until_step(run.id(), "charge", StepStatus::InDoubt).await;
+        assert_eq!(provider.asked.load(Ordering::SeqCst), 3);
+        bench.rule(&bench.engine, "charge", resolution.clone()).await;
+        match ends {
+            RunStatus::Waiting => bench.until_step(run.id(), "sleep", StepStatus::Waiting).await,
+            ends => bench.until(run.id(), ends).await,
+        }
+        assert_eq!(provider.refunds(), refunds, "{resolution:?}");
+        bench.check().await;
+    }
+}
+
+/// The run is to end, and waits for people instead of forgetting the charge.
+#[tokio::test]
+async fn a_cancelled_run_waits_for_people_if_a_charge_stays_unknown() {
+    for crashes in [false, true] {
+        let bench = Bench::new();
+        let provider = Provider::losing(u32::MAX);
+        let few = || RetryPolicy::default().max_attempts(2);
+        provider.register(&bench.engine, few());
+        let run = bench.engine.start("order", &()).await.unwrap();
+        bench.until_step(run.id(), "charge", StepStatus::Pending).await;
+        run.cancel("changed my mind").await.unwrap();
+        bench.until_step(run.id(), "charge", StepStatus::InDoubt).await;
+        bench.until(run.id(), RunStatus::Waiting).await;
+        let mut engine = bench.engine.clone();
+        if crashes {
+            bench.engine.kill();
+            engine = bench.restart();
+            provider.register(&engine, few());
+        }
+        let output = serde_json::json!("charge 7");
+        bench.rule(&engine, "charge", Resolution::Happened { output }).await;
+        bench.until(run.id(), RunStatus::Cancelled).await;
+        assert_eq!(*provider.refunded.lock().unwrap(), ["charge 7"]);
+        bench.check().await;
+    }
+}
+
+/// A step that is dropped by the code in the middle of its effect.
+#[tokio::test]
+async fn a_charge_that_lost_a_race_is_settled_before_the_run_is_undone() {
+    for crashes in [false, true] {
+        let bench = Bench::new();
+        let provider = Provider::default();
+        let kept = provider.clone();
+        let workflow = move |ctx: Ctx, _: ()| {
+            let provider = kept.clone();
+            async move {
+                let charge = async {
+                    let (provider, refunding) = (provider.clone(), provider.clone());
+                    ctx.step("charge", move |attempt: Attempt| {
+                        let charged = provider.charge(attempt.idempotency_key());
+                        async move {
+                            std::future::pending::<()>().await;
+                            charged
+                        }
+                    })
+                    .compensate(move |_, charge: String| {
+                        let refunded = refunding.refund(&charge);
+                        async move { refunded }
+                    })
+                    .await
+                    .map(drop)
+                };
+                let patience = async { ctx.sleep(Duration::from_secs(60)).await };
+                ctx.select(vec![Box::pin(charge), Box::pin(patience)]).await?.1?;
+                ctx.create_promise::<()>("go").await?;
+                Err::<(), _>(Failure::permanent("too slow"))
+            }
+        };
+        bench.engine.register("race", workflow.clone()).unwrap();
+        let run = bench.engine.start("race", &()).await.unwrap();
+        bench.until_step(run.id(), "charge", StepStatus::Running).await;
+        bench.clock.advance(Duration::from_secs(61));
+        bench.until_step(run.id(), "charge", StepStatus::InDoubt).await;
+        let mut engine = bench.engine.clone();
+        bench.until_promise(&format!("{}:go", run.id())).await;
+        engine.resolve_promise(&format!("{}:go", run.id()), &()).await.unwrap();
+        bench
+            .eventually("asked anew", async || {
+                let page = bench.engine.list_doubts(None, 10).await.unwrap();
+                page.doubts.iter().any(|doubt| doubt.failure.code() == Some("unsettled")).then_some(())
+            })
+            .await;
+        bench.until(run.id(), RunStatus::Waiting).await;
+        if crashes {
+            bench.engine.kill();
+            engine = bench.restart();
+            engine.register("race", workflow.clone()).unwrap();
+        }
+        let output = serde_json::json!("charge 7");
+        bench.rule(&engine, "charge", Resolution::Happened { output }).await;
+        bench.until(run.id(), RunStatus::Failed).await;
+        assert_eq!(*provider.refunded.lock().unwrap(), ["charge 7"]);
+        bench.check().await;
+    }
+}
+
+/// Issue 16 C: a refund that is refused is no dead end.
+#[tokio::test]
+async fn an_undo_that_fails_is_left_to_people() {
+    for (resolution, ends, refunds) in [
+        (Resolution::DidNotHappen, RunStatus::Cancelled, 1),
+        (Resolution::Happened { output: serde_json::Value::Null }, RunStatus::Cancelled, 0),
+        (Resolution::Abandon, RunStatus::Failed, 0),
+    ] {
+        for crashes in [false, true] {
+            let bench = Bench::new();
+            let provider = Provider::default();
+            provider.refused.store(1, Ordering::SeqCst);
+            provider.register(&bench.engine, RetryPolicy::default());
+            let run = bench.engine.start("order", &()).await.unwrap();
+            bench.until_step(run.id(), "sleep", StepStatus::Waiting).await;
+            run.cancel("changed my mind").await.unwrap();
+            bench.until_step(run.id(), "charge~undo", StepStatus::InDoubt).await;
+            bench.until(run.id(), RunStatus::Waiting).await;
+            let mut engine = bench.engine.clone();
+            if crashes {
+                bench.engine.kill();
+                engine = bench.restart();
+                provider.register(&engine, RetryPolicy::default());
+            }
+            bench.rule(&engine, "charge~undo", resolution.clone()).await;
+            bench.until(run.id(), ends).await;
+            assert_eq!(provider.refunds(), refunds, "{resolution:?}");
+            let audit = engine.list_audit(0, 10).await.unwrap();
+            assert!(audit.iter().any(|entry| entry.step.as_deref() == Some("charge~undo")), "{audit:?}");
+            let result = engine.get(run.id()).await.unwrap().result.unwrap();
+            let code = match &result {
+                RunResult::Failed(failure) => failure.code(),
+                _ => None,
+            };
+            assert_eq!(code == Some("undo_failed"), ends == RunStatus::Failed);
+            bench.check().await;
+        }
+    }
+}
+
+/// An undo is tried as its policy says, under one key.
+#[tokio::test]
+async fn an_undo_is_tried_again_like_a_step() {
+    let bench = Bench::new();
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let tries = counted.clone();
+        async move {
+            ctx.step("charge", |_| async { Ok::<_, Failure>(()) })
+                .compensate(move |_, ()| {
+                    let failing = tries.fetch_add(1, Ordering::SeqCst) < 20;
+                    async move { if failing { Err(Failure::retryable("busy")) } else { Ok(()) } }
+                })
+                .compensate_retry(RetryPolicy::default().first_wait(Duration::from_millis(10)).factor(1.0))
+                .await?;
+            Err::<(), _>(Failure::permanent("sold out"))
+        }
+    };
+    bench.engine.register("order", workflow).unwrap();
+    let run = bench.engine.start("order", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Failed).await;
+    assert_eq!(tries.load(Ordering::SeqCst), 21, "more than ten");
+    bench.check().await;
+}
+
+/// An effect without a compensation is not begun anew by a run that ends, but what a crash may have left is on record.
+#[tokio::test]
+async fn an_effect_that_may_have_begun_before_a_crash_is_on_record_when_the_run_is_cancelled() {
+    let bench = Bench::new();
+    let (entered, mut is_entered) = watch::channel(0);
+    let workflow = move |ctx: Ctx, _: ()| {
+        let entered = entered.clone();
+        async move {
+            ctx.step("ship", |_| {
+                entered.send_modify(|times| *times += 1);
+                std::future::pending::<Result<(), Failure>>()
+            })
+            .await
+        }
+    };
+    bench.engine.register("order", workflow.clone()).unwrap();
+    let run = bench.engine.start("order", &()).await.unwrap();
+    is_entered.wait_for(|times| *times == 1).await.unwrap();
+    run.cancel("changed my mind").await.unwrap();
+    bench.engine.kill();
+    let second = bench.restart();
+    second.register("order", workflow).unwrap();
+    bench.until(run.id(), RunStatus::Cancelled).await;
+    assert_eq!(*is_entered.borrow(), 1);
+    let ledger = second.ledger(run.id()).await.unwrap();
+    let ship = ledger.iter().find(|entry| entry.step == "ship").expect("it is in the ledger");
+    assert_eq!(ship.attempts[0].outcome, LedgerOutcome::Unknown);
     bench.check().await;
 }

@@ -247,11 +247,14 @@ impl Stage {
             .ctx
             .step("book", move |attempt: Attempt| {
                 stage.world.provider.can_be_undone(attempt.idempotency_key());
+                // What may have happened is tried until that is known, or until people say so and allow another try.
+                let effort = Effort { attempts: 1_000, ..effort };
                 stage.effect(run, path.clone(), attempt, effort)
             })
             .retry(policy(effort))
             .compensate(move |attempt, booked: Done| {
-                let undone = undo.effect(run, booked.path, attempt, Effort::quick());
+                let effort = Effort { attempts: 1_000, ..Effort::quick() };
+                let undone = undo.effect(run, booked.path, attempt, effort);
                 async move { undone.await.map(|_| ()) }
             });
         step.await

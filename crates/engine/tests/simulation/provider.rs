@@ -216,7 +216,10 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
     {
         let past_deadline = view.head.facts.deadline_at.is_some_and(|at| at <= world.store.now());
         let is_cancelled = world.with_watch(|watch| watch.is_known_to_be_cancelled(run, fence));
-        if past_deadline || (is_cancelled && view.head.asked == Asked::Cancel) {
+        // What can be undone is tried again until it is known whether it happened; only then is it undone.
+        let is_settled_first =
+            attempt.number() > 1 && world.provider.with(&key, |account| account.can_be_undone);
+        if !is_settled_first && (past_deadline || (is_cancelled && view.head.asked == Asked::Cancel)) {
             world.break_off(format!("invariant 45: {shown} begins, though the run was to end"));
         }
     }

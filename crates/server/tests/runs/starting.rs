@@ -64,7 +64,7 @@ async fn an_http_step_is_tried_again_under_the_same_key() {
         "name": "tries", "version": 1,
         "steps": [{
             "name": "charge", "type": "http", "method": "POST", "url": provider.url("/fail"), "body": {},
-            "retry": { "maxAttempts": 3, "initialInterval": "10ms", "cap": "10ms" },
+            "retry": { "maxAttempts": 3, "first": "10ms", "cap": "10ms" },
         }],
     });
     let run = server.start(&server.upload(&document).await, json!({})).await;

@@ -89,7 +89,11 @@ impl<'a> Sketch<'a> {
             62..68 => self.legal(Advancing::release),
             68..72 => self.continue_as_new(),
             72..90 => self.end(),
-            _ if self.head.asked == Asked::Pause => self.legal(Advancing::pause),
+            _ if self.head.asked == Asked::Pause => self.legal(|advancing| advancing.pause(None)),
+            // A step may have used up its tries.
+            96.. if self.head.asked == Asked::Nothing => {
+                self.legal(|advancing| advancing.pause(Some("tired".into())))
+            }
             _ => {}
         }
         for _ in 0..self.drafter.rng.usize(..3) {

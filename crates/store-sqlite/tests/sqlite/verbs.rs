@@ -546,7 +546,7 @@ async fn lists_are_newest_first_and_filtered() {
     advance(&store, closing(&store, &find(2).await, done())).await;
     advance(&store, closing(&store, &find(3).await, failed())).await;
     let mut pause = Advancing::new(&find(4).await, store.now());
-    pause.pause().unwrap();
+    pause.pause(None).unwrap();
     advance(&store, pause.finish()).await;
     let elsewhere = WorkspaceId::new("elsewhere").unwrap();
     start(&store, new_run(RunFacts { workspace: elsewhere.clone(), ..facts(7) })).await;

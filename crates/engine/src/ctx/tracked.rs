@@ -1,0 +1,115 @@
+//! What is known of an effect while its step is under way, so that one which may have happened is never forgotten, whoever drops its code.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::claimed::{Claim, Claimed};
+use super::scope::{Scope, Undo};
+use super::step::Effect;
+use crate::model::{Failure, Noted, Payload, StepKind, StepState, StepTransition, Timestamp};
+use crate::runtime::Activation;
+
+/// The attempt of a step that is in doubt.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DoubtedStep {
+    pub(super) kind: StepKind,
+    pub(super) attempts: u32,
+    pub(super) began: Timestamp,
+}
+
+/// How far an effect has come.
+#[derive(Debug, Clone)]
+pub(super) enum Progress {
+    /// It did not happen, as far as this process knows.
+    NotBegun,
+    /// That it begins is on record, or about to be; its code was not entered.
+    Marked { attempts: u32, began: Timestamp },
+    /// Its code was entered, and its outcome is not known.
+    MayHaveHappened { attempts: u32, began: Timestamp },
+    /// Its step is in doubt on record.
+    InDoubt { attempts: u32, began: Timestamp },
+    /// It happened.
+    Done(Payload),
+    /// Nothing is left to do about it.
+    Over,
+}
+
+/// Follows one step from its beginning to its end. If its code is dropped in between, whatever may have happened is left to be undone.
+pub(super) struct Tracked<'a> {
+    activation: &'a Activation,
+    scope: &'a Scope,
+    effect: &'a Effect,
+    pub(super) undo: Option<&'a Undo>,
+    progress: Mutex<Progress>,
+}
+
+impl<'a> Tracked<'a> {
+    pub(super) fn new(
+        activation: &'a Activation,
+        scope: &'a Scope,
+        effect: &'a Effect,
+        undo: Option<&'a Undo>,
+    ) -> Self {
+        Tracked { activation, scope, effect, undo, progress: Mutex::new(Progress::NotBegun) }
+    }
+
+    pub(super) fn set(&self, progress: Progress) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+
+    fn leave_in_doubt(&self, undo: &Undo, attempts: u32, began: Timestamp) {
+        let doubted = DoubtedStep { kind: self.effect.kind, attempts, began };
+        self.scope.push_in_doubt(self.effect.id.clone(), doubted, undo.clone());
+    }
+
+    /// The holder before this one vanished, and may have begun the effect without a record. The run ends, so nobody will find out.
+    fn note_unrecorded(&self) {
+        let (effect, activation) = (self.effect, self.activation);
+        let at = activation.now();
+        let failure =
+            Failure::unknown("its worker vanished, perhaps in the middle of it").with_code("crashed");
+        activation.queue([
+            activation.note(&effect.id, Noted::Failed { attempt: 1, failure }),
+            effect.change(StepTransition::Cancel, StepState::Cancelled { at }, 1, at),
+        ]);
+    }
+}
+
+impl Drop for Tracked<'_> {
+    fn drop(&mut self) {
+        let progress = std::mem::replace(
+            self.progress.get_mut().unwrap_or_else(PoisonError::into_inner),
+            Progress::Over,
+        );
+        let activation = self.activation;
+        let Some(undo) = self.undo else {
+            let may_have_begun = matches!(progress, Progress::NotBegun)
+                && self.effect.kind == StepKind::Effect
+                && activation.is_ending_after_crash(&self.effect.id);
+            if may_have_begun {
+                self.note_unrecorded();
+            }
+            return;
+        };
+        // If it is the engine that drops the code, whoever drives the run next finds out from the records.
+        let is_dropped_by_code = activation.desk().in_turn;
+        match progress {
+            Progress::Done(output) => self.scope.push_done(self.effect.id.clone(), output, undo.clone()),
+            Progress::InDoubt { attempts, began } => self.leave_in_doubt(undo, attempts, began),
+            Progress::MayHaveHappened { attempts, began } if is_dropped_by_code => {
+                let claim = Claim::<serde_json::Value>::default();
+                let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");
+                Claimed::about(self.effect, activation, &claim, Some(undo), attempts, began)
+                    .doubt(activation.now(), failure);
+                self.leave_in_doubt(undo, attempts, began);
+            }
+            Progress::Marked { attempts, began } if is_dropped_by_code => {
+                let state = StepState::Cancelled { at: activation.now() };
+                activation.queue([self.effect.change(StepTransition::Cancel, state, attempts, began)]);
+            }
+            Progress::MayHaveHappened { .. }
+            | Progress::Marked { .. }
+            | Progress::NotBegun
+            | Progress::Over => {}
+        }
+    }
+}
