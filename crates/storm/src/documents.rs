@@ -80,7 +80,7 @@ fn idempotent(base: &str, kind: &str, undo: Option<&str>) -> Value {
     let mut step = request(base, kind);
     step["name"] = json!(kind);
     step["timeout"] = json!(timeout());
-    step["retry"] = json!({ "maxAttempts": 12, "initialInterval": "800ms", "factor": 2, "cap": "2s" });
+    step["retry"] = json!({ "maxAttempts": 12, "first": "800ms", "factor": 2, "cap": "2s" });
     step["output"] = json!({ kind: "{{ response.body.id }}" });
     if let Some(undo) = undo {
         step["compensate"] = request(base, undo);

@@ -206,6 +206,11 @@ pub(crate) fn judge(
         _ if is_claimed && (answer.status >= 500 || answer.status == 408) => Failure::unknown(text),
         _ => Failure::permanent(text),
     };
+    // A provider may do what it was asked and then answer with any of these. Whether it is asked again is another question.
+    let failure = match answer.status >= 500 || answer.status == 408 {
+        true => failure.that_may_have_happened(),
+        false => failure,
+    };
     let failure = failure.with_code(&format!("http_{}", answer.status));
     Err(match wait_asked(answer) {
         Some(wait) => failure.retry_after(wait),
@@ -314,6 +319,15 @@ mod tests {
             judge(&known, &AnswerExcerpt::default(), &answer(500, &[]), true).unwrap_err().code(),
             Some("http_500")
         );
+        let none = AnswerExcerpt::default();
+        for (status, may_have) in [(500, true), (503, true), (408, true), (429, false), (404, false)] {
+            for claimed in [true, false] {
+                let failure = judge(&request(None), &none, &answer(status, &[]), claimed).unwrap_err();
+                assert_eq!(failure.may_have_happened(), may_have, "{status}, claimed: {claimed}");
+            }
+            let failure = judge(&known, &none, &answer(status, &[]), true).unwrap_err();
+            assert_eq!(failure.may_have_happened(), may_have, "{status}, whatever the document says of it");
+        }
     }
 
     #[test]
