@@ -293,8 +293,11 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
     }
 }
 
+/// Name, help text and reading of one of the two counts.
+type Repeats = (&'static str, &'static str, fn(&RepeatCount) -> u64);
+
 /// Both are computed from the journal, as the ledger is: every node tells the same, also after a restart.
-const REPEATS: [(&str, &str, fn(&RepeatCount) -> u64); 2] = [
+const REPEATS: [Repeats; 2] = [
     (
         "hapax_effects_happened_twice",
         "Times an effect is known to have happened beyond the first, over the effects in the ledger. Of class idempotent the provider makes \

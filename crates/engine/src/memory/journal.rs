@@ -40,8 +40,8 @@ impl State {
 
     /// Effects that happened more than once, or may have.
     pub(super) fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> Vec<TallyCount> {
-        let mut effects: BTreeMap<(&WorkspaceId, &EffectKey), (EffectClass, BTreeMap<u32, Occurrence>)> =
-            BTreeMap::new();
+        type Attempts = (EffectClass, BTreeMap<u32, Occurrence>);
+        let mut effects: BTreeMap<(&WorkspaceId, &EffectKey), Attempts> = BTreeMap::new();
         for note in self.notes().values() {
             let Some(evidence) = &note.evidence else { continue };
             if workspace.is_some_and(|wanted| *wanted != note.workspace) {
