@@ -34,7 +34,7 @@ steps:
     successful_state: closed
     recovery: {recovery}
     effect: non_idempotent
-    action: {{ http: {{ method: POST, url: "http://127.0.0.1:{port}/close", timeout: 10m }} }}
+    action: {{ http: {{ method: POST, url: "http://127.0.0.1:{port}/close", timeout: 10s }} }}
 "#
     );
     let path = folder.join("invoices.yaml");

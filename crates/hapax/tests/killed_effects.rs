@@ -50,7 +50,8 @@ async fn wire(ctx: &Ctx, folder: &Path) -> Result<u32> {
         note(folder, attempt.idempotency_key());
         async { Ok::<_, Failure>(1) }
     });
-    step.claimed().await
+    // The killed process sends nothing more, so a retry need not wait until its requests must be over.
+    step.claimed().provider_rejects_stale_fences().await
 }
 
 async fn order_on_sqlite(ctx: Ctx, folder: PathBuf) -> Result<u32> {

@@ -131,6 +131,7 @@ fn make_promises(server: &Server, seeds: &mut Seeds) -> Result<()> {
 fn make_entities(server: &Server, seeds: &mut Seeds) -> Result<()> {
     let document = json!({
         "name": "tickets", "module": "fuzzed", "entity": "ticket", "status_types": ["open", "closing", "closed"],
+        "initial": ["open", "closed"],
         "steps": [
             {
                 "step_id": 1, "step_key": "close", "status": "open", "successful_state": "closed",

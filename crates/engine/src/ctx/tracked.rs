@@ -65,10 +65,8 @@ impl<'a> Tracked<'a> {
     fn note_unrecorded(&self) {
         let (effect, activation) = (self.effect, self.activation);
         let at = activation.now();
-        let failure =
-            Failure::unknown("its worker vanished, perhaps in the middle of it").with_code("crashed");
         activation.queue([
-            activation.note(&effect.id, Noted::Failed { attempt: 1, failure }),
+            activation.note_cut_off(&effect.id, effect.kind, 1),
             effect.change(StepTransition::Cancel, StepState::Cancelled { at }, 1, at),
         ]);
     }

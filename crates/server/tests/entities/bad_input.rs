@@ -20,6 +20,7 @@ async fn bad_input_is_told_what_is_wrong_and_changes_nothing() {
         (&invoices, json!({ "id": long, "status": "draft" }), 400, "invalid_request"),
         (&invoices, json!({ "id": "a", "status": "unknown" }), 400, "invalid_request"),
         (&invoices, json!({ "id": "a", "status": "closing" }), 400, "invalid_request"),
+        (&invoices, json!({ "id": "a", "status": "closed" }), 400, "invalid_request"),
         (&invoices, json!({ "id": "a", "status": "draft", "data": [] }), 400, "invalid_request"),
         (&invoices, json!({ "id": "inv-1", "status": "draft" }), 409, "entity_exists"),
         (&invoices, json!({ "id": "inv-1", "status": "approved", "data": { "a": 1 } }), 409, "entity_exists"),

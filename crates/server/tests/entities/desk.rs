@@ -55,7 +55,7 @@ impl Gate {
 pub fn billing() -> Value {
     json!({
         "name": "billing-flow", "module": "billing", "entity": "invoice",
-        "status_types": ["draft", "approved", "closing", "closed"],
+        "status_types": ["draft", "approved", "closing", "closed"], "initial": ["draft", "approved"],
         "steps": [
             { "step_id": 10, "step_key": "approve", "status": "draft", "successful_state": "approved" },
             {

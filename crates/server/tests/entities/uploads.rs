@@ -33,6 +33,7 @@ name: billing-flow
 module: billing
 entity: invoice
 status_types: [draft, approved, closing, closed]
+initial: [draft, approved]
 steps:
   - { step_key: approve, step_id: 10, status: [draft], successful_state: approved }
   - { step_key: close, step_id: 20, status: approved, successful_state: closed, claim_state: [closing, approved], action: close }

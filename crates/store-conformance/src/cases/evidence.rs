@@ -59,6 +59,7 @@ pub(super) async fn the_strongest_evidence_of_each_attempt_counts(t: &Stage) {
     assert_eq!(tallies(t).await, expected);
 }
 
+/// Counts of one workspace leave out the effects of the others.
 pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &Stage) {
     let here = t.driven().await;
     let there = t.order().workspace("abroad").granted_to(ANN).start().await;
@@ -97,7 +98,7 @@ pub(super) async fn a_step_tried_again_leaves_evidence_and_a_clean_one_none(t: &
     assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 1, 1)]);
 }
 
-/// Issue 16 B8: a retry of a run forgets no attempt, and attempts are counted on.
+/// CONTRACT 6: a retry of a run forgets no attempt, and attempts are counted on.
 pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stage) {
     let run = t.driven().await;
     t.write(&run).await.does("charge").does("ship").fails("no room").done().await;

@@ -221,7 +221,7 @@ impl Drafter {
             document: self
                 .chance(25)
                 .then(|| DocumentRef { item: name(DOCUMENT), version: Version::new(self.rng.u64(1..4)) }),
-            grace: std::time::Duration::from_millis(self.one_of(&[0, 1_000, 31_000])),
+            grace: std::time::Duration::from_millis(self.one_of(&[0, 0, 0, 1_000, 31_000])),
             overridden: self.chance(30).then_some(word),
             seen,
             run: self.chance(20).then(|| id.as_run()),

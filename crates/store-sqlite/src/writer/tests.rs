@@ -158,7 +158,7 @@ fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
         }
     }
     let mut bench = Bench::new();
-    bench.execute("PRAGMA max_page_count = 60");
+    bench.execute("PRAGMA max_page_count = 80");
     let mut batch = Vec::new();
     let mut heard = Vec::new();
     for n in 0..200 {
