@@ -214,6 +214,12 @@ impl Inner {
         self.adopt(head, source, since);
     }
 
+    /// Until when, by the monotonic clock, the lease lasts that the store has on record, less a margin.
+    fn granted_deadline(&self, head: &RunHead) -> Duration {
+        let left = head.state.lease().map_or(Duration::ZERO, |lease| lease.until.since(self.store.now()));
+        self.clock.monotonic() + left.saturating_sub(self.options.lease_for / 10)
+    }
+
     /// Drives a run whose lease was granted to us.
     pub(crate) fn drive_on(self: &Arc<Self>, head: RunHead, news: Option<News>, since: Duration) {
         let resident = self.resident.lock().expect("no holder panics").remove(&head.id());
@@ -243,7 +249,13 @@ impl Inner {
     }
 
     fn adopt(self: &Arc<Self>, head: RunHead, source: Source, since: Duration) {
-        let hold = Hold::until(self.clock.clone(), self.lease_deadline(since));
+        let hold =
+            Hold::until(self.clock.clone(), self.lease_deadline(since).min(self.granted_deadline(&head)));
+        if !hold.stands() {
+            // A start that is sent again finds the lease of its first try, which may have ended. Whoever claims the run next drives it.
+            self.nudge.notify_one();
+            return;
+        }
         let active = Arc::new(Active::new(head.facts.workspace.clone(), head.id(), head.fence, hold));
         if self.active.insert(active.clone()) {
             // One stretch of driving; not part of the request that happened to start it, which may be long over when it ends.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, DoubtRef, LedgerEntry, LedgerOutcome, Resolution, Role, Ruling, RunId, RunResult, RunStatus,
-    StepRecord, StepState, StepStatus, WorkspaceId,
+    Actor, DoubtRef, LedgerEntry, Resolution, Role, Ruling, RunId, RunResult, RunStatus, StepRecord,
+    StepState, StepStatus, WorkspaceId,
 };
 use hapax_engine::store::{RunLog, RunView, Store};
 use hapax_engine::{Engine, Error};
@@ -55,12 +55,8 @@ async fn ledger_of(engine: &Engine, run: RunId) -> Result<Vec<LedgerEntry>, Stri
 fn check_ledger(world: &World, accounts: &[Account], ledger: &[LedgerEntry]) {
     for account in accounts {
         let entry = ledger.iter().find(|entry| entry.key == account.key);
-        let count = |wanted: fn(LedgerOutcome) -> bool| {
-            let attempts = entry.map(|entry| entry.attempts.as_slice()).unwrap_or_default();
-            attempts.iter().filter(|attempt| wanted(attempt.outcome)).count() as u32
-        };
-        let known = count(|outcome| outcome == LedgerOutcome::Completed);
-        let open = count(|outcome| matches!(outcome, LedgerOutcome::Unknown | LedgerOutcome::Open));
+        let known = entry.map_or(0, |entry| entry.happened);
+        let open = entry.map_or(0, |entry| entry.may_have_happened);
         if account.times < known || account.times > known + open {
             world.expect(Rule::LedgerBounds, || {
                 format!(

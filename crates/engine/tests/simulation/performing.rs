@@ -19,6 +19,8 @@ use super::world::World;
 
 pub const WORKFLOW: &str = "program";
 const TARGET: &str = "post";
+/// Longer than the provider works on any request.
+const LONGEST_WORK: Duration = Duration::from_secs(4);
 
 /// What the code saw: the step and its outcome.
 type Seen = Vec<(String, Value)>;
@@ -220,7 +222,7 @@ impl Stage {
         }
         if has_probe {
             let (world, node) = (self.world.clone(), self.node.clone());
-            step = step.probe(move |key| {
+            step = step.probe_settle(LONGEST_WORK).probe(move |key| {
                 let (world, node) = (world.clone(), node.clone());
                 async move {
                     world.may_pause(&node).await;
