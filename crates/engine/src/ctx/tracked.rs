@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use super::claimed::{Claim, Claimed};
 use super::scope::{Scope, Undo};
 use super::step::Effect;
-use crate::model::{Failure, Noted, Payload, StepKind, StepState, StepTransition, Timestamp};
+use crate::model::{Failure, Payload, StepKind, StepState, StepTransition, Timestamp};
 use crate::runtime::Activation;
 
 /// The attempt of a step that is in doubt.

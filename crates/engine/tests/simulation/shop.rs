@@ -248,9 +248,15 @@ impl Shop {
         for operation in &operations {
             let (key, status) = (operation.effect_key(), operation.state.status());
             let times = self.world.provider.account(key.as_str()).times;
+            // Operations that go on for one another share a key: what one of them may have done is not held against the next.
+            let has_alone = !operations
+                .iter()
+                .any(|other| other.id != operation.id && other.effect_key().as_str() == key.as_str());
             let is_known_not_to_have = match &operation.state {
-                OperationState::Rejected { .. } => true,
-                OperationState::Failed { .. } => !operation.leaves_doubt(),
+                OperationState::Rejected { .. } => has_alone && operation.tries <= 1,
+                OperationState::Failed { .. } => {
+                    has_alone && operation.tries <= 1 && !operation.leaves_doubt()
+                }
                 _ => false,
             };
             if (status == OperationStatus::Done && times == 0) || (is_known_not_to_have && times > 0) {

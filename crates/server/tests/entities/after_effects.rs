@@ -1,5 +1,6 @@
 //! What is told once a step has ended, and steps that a run carries out.
 
+use hapax_engine::limits::MAX_ACTION_TRIES;
 use hapax_engine::model::{Actor, OperationId, PostStatus, Role as Rank, RunId, WorkspaceId};
 use serde_json::{Value, json};
 
@@ -41,6 +42,10 @@ async fn after_effects_are_sent_once_under_a_key_of_their_own() {
     assert_eq!(told("/sorry")[0].body, json!({ "letter": "l-1" }));
     assert_ne!(told("/told")[0].key, told("/post")[0].key, "each effect has its key");
     assert!(told("/told")[0].key.is_some());
+    // A 500 may have happened: it is asked again under the same key, and its failure is told once.
+    let tries = told("/fail");
+    assert_eq!((tries.len(), told("/sorry").len()), (MAX_ACTION_TRIES as usize, 1));
+    assert!(tries[0].key.is_some() && tries.iter().all(|one| one.key == tries[0].key), "{tries:?}");
 }
 
 /// CONTRACT §8: a run carries the step out, and the operation ends when the run ends; another run may follow after it.

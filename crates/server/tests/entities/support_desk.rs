@@ -1,10 +1,10 @@
 //! Steps that cannot be taken back: who may repeat one that may have happened.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use hapax_engine::Failure;
-use hapax_engine::runtime::Answer as ActionAnswer;
+use hapax_engine::limits::MAX_ACTION_TRIES;
+use hapax_engine::runtime::{Answer as ActionAnswer, StepCall};
 use serde_json::json;
 
 use super::desk::{action, make, post_as, upload};
@@ -12,15 +12,23 @@ use super::support::{Role, TestServer};
 
 const PAYOUT: &str = "/api/v1/entities/payout/po-1";
 
-/// A payout whose first attempt ends without anybody knowing, and whose second goes well.
-async fn with_payout(server: &TestServer) -> Arc<AtomicUsize> {
-    let entered = Arc::new(AtomicUsize::new(0));
-    let counted = entered.clone();
-    let code = move |_| {
-        let attempt = counted.fetch_add(1, Ordering::SeqCst);
+/// How often an action is entered by one operation if nobody ever knows whether it happened.
+const TRIES: usize = MAX_ACTION_TRIES as usize;
+
+/// A payout whose first operation ends without anybody knowing, however often it is tried, and whose second goes well. Gives the effect keys that the action was
+/// entered under.
+async fn with_payout(server: &TestServer) -> Arc<Mutex<Vec<String>>> {
+    let entered = Arc::new(Mutex::new(Vec::new()));
+    let keys = entered.clone();
+    let code = move |call: StepCall| {
+        let before = {
+            let mut keys = keys.lock().unwrap();
+            keys.push(call.idempotency_key().as_str().to_owned());
+            keys.len() - 1
+        };
         async move {
-            match attempt {
-                0 => Err(Failure::unknown("the bank hung up").with_code("bank_silent")),
+            match before {
+                0..TRIES => Err(Failure::unknown("the bank hung up").with_code("bank_silent")),
                 _ => ActionAnswer::done(json!({ "sent": true })),
             }
         }
@@ -50,6 +58,12 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
     assert_eq!(failed.told(), (502, "action_failed".into()));
     assert_eq!(failed.json()["failure"]["code"], "bank_silent");
     let first = failed.json()["operation"]["id"].as_str().unwrap().to_owned();
+    let key = failed.json()["operation"]["effectKey"].as_str().unwrap().to_owned();
+    assert_eq!(
+        *entered.lock().unwrap(),
+        vec![key.clone(); TRIES],
+        "tried again, each time under the same key"
+    );
 
     let shown = server.send("GET", PAYOUT, None, &support, &[]).await.json();
     let button = action(&shown, "send");
@@ -78,11 +92,13 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
         let refused = post_as(&server, &manager, &over, bad).await;
         assert_eq!(refused.told(), (400, code.into()), "{}", refused.text());
     }
-    assert_eq!(entered.load(Ordering::SeqCst), 1, "nothing was done meanwhile");
+    assert_eq!(entered.lock().unwrap().len(), TRIES, "nothing was done meanwhile");
     let done = post_as(&server, &manager, &over, reason).await;
     assert_eq!(done.status, 200, "{}", done.text());
     assert_eq!(done.json()["operation"]["result"], json!({ "sent": true }));
-    assert_eq!(entered.load(Ordering::SeqCst), 2);
+    let entered = entered.lock().unwrap().clone();
+    assert_eq!(entered.len(), TRIES + 1);
+    assert_ne!(entered[TRIES], key, "a manager's word begins a new effect");
     let audit = server.get("/api/v1/audit?limit=200").await.json();
     let entry =
         audit["items"].as_array().unwrap().iter().find(|entry| entry["what"] == "overridden").unwrap();

@@ -156,7 +156,10 @@ pub(super) async fn a_run_that_keeps_losing_its_worker_is_put_aside(t: &Stage) {
     assert_eq!(t.history(&held).await.last(), Some(&EventKind::Quarantined));
     t.steered(&held, Steer::Resume).await;
     let again = t.claim(ANN).await.into_iter().find(|run| run.id() == held.id()).expect("it may go on");
-    assert_eq!(again.stalls, 1, "its stalls are forgiven, but not that its last worker vanished in the middle");
+    assert_eq!(
+        again.stalls, 1,
+        "its stalls are forgiven, but not that its last worker vanished in the middle"
+    );
 }
 
 /// Progress forgives lost leases.

@@ -183,12 +183,27 @@ impl Drafter {
     }
 
     async fn begin(&mut self, model: &dyn Store) -> BeginOperation {
-        let (home, workspace) = (self.home(), self.workspace());
-        let entity = self.entity(&home);
-        let step = &STEPS[self.rng.usize(..STEPS.len())];
-        let requester = self.chance(80).then(|| name("admin"));
-        let input = json(self.one_of(&["1", "1", "1", "2"]));
+        let (mut home, workspace) = (self.home(), self.workspace());
+        let mut entity = self.entity(&home);
+        let mut step = &STEPS[self.rng.usize(..STEPS.len())];
+        let mut requester = self.chance(80).then(|| name("admin"));
+        let mut input = json(self.one_of(&["1", "1", "1", "2"]));
+        let mut key = self.chance(50).then(|| self.operation_key());
         let book = model.entity_book().expect("the model keeps entities");
+        if self.chance(30) {
+            // Asked for again, word for word, after it was given back.
+            let reverted = ListOperations {
+                status: Some(OperationStatus::Reverted),
+                ..all_operations(workspace.clone())
+            };
+            let mut reverted = book.list_operations(reverted).await.expect("they are listed");
+            reverted.retain(|operation| operation.key.is_some());
+            if let Some(again) = self.rng.choice(&reverted) {
+                step = STEPS.iter().find(|step| step.key == again.step.as_str()).expect("a step of ours");
+                (home, entity) = (again.home.clone(), again.entity.clone());
+                (requester, input, key) = (again.requester.clone(), again.input.clone(), again.key.clone());
+            }
+        }
         let found = book.find_entity(&workspace, &entity, &home).await.expect("it is read");
         let seen = match found {
             Some(found) if self.chance(90) => found.version,
@@ -208,7 +223,7 @@ impl Drafter {
             step: name(step.key),
             requester,
             by: self.chance(50).then(manager),
-            key: self.chance(50).then(|| self.operation_key()),
+            key,
             input,
             from: step.from.iter().map(|status| name(status)).collect(),
             to: name(step.to),
