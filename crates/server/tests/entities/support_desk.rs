@@ -15,9 +15,8 @@ const PAYOUT: &str = "/api/v1/entities/payout/po-1";
 /// How often an action is entered by one operation if nobody ever knows whether it happened.
 const TRIES: usize = MAX_ACTION_TRIES as usize;
 
-/// A payout whose first operation ends without anybody knowing, however often it is tried, and whose second goes well. Gives the effect keys that the action was
-/// entered under.
-async fn with_payout(server: &TestServer) -> Arc<Mutex<Vec<String>>> {
+/// A payout whose bank is silent so many times, and then does it. Gives the effect keys that the action was entered under.
+async fn with_payout(server: &TestServer, silences: usize, effect: &str) -> Arc<Mutex<Vec<String>>> {
     let entered = Arc::new(Mutex::new(Vec::new()));
     let keys = entered.clone();
     let code = move |call: StepCall| {
@@ -27,9 +26,9 @@ async fn with_payout(server: &TestServer) -> Arc<Mutex<Vec<String>>> {
             keys.len() - 1
         };
         async move {
-            match before {
-                0..TRIES => Err(Failure::unknown("the bank hung up").with_code("bank_silent")),
-                _ => ActionAnswer::done(json!({ "sent": true })),
+            match before < silences {
+                true => Err(Failure::unknown("the bank hung up").with_code("bank_silent")),
+                false => ActionAnswer::done(json!({ "sent": true })),
             }
         }
     };
@@ -38,7 +37,7 @@ async fn with_payout(server: &TestServer) -> Arc<Mutex<Vec<String>>> {
         "name": "payouts", "module": "billing", "entity": "payout", "status_types": ["ready", "sending", "sent"],
         "steps": [{
             "step_id": 1, "step_key": "send", "status": "ready", "successful_state": "sent", "claim_state": ["sending", "ready"],
-            "action": "SendPayout", "irreversible": true,
+            "action": "SendPayout", "irreversible": true, "effect": effect,
         }],
     });
     upload(server, &document).await;
@@ -50,7 +49,7 @@ async fn with_payout(server: &TestServer) -> Arc<Mutex<Vec<String>>> {
 #[tokio::test]
 async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_only() {
     let server = TestServer::sqlite().await;
-    let entered = with_payout(&server).await;
+    let entered = with_payout(&server, TRIES, "idempotent").await;
     let (support, manager) =
         (server.key("acme", Role::Operator).await, server.key("acme", Role::Manager).await);
     let send = format!("{PAYOUT}/steps/send");
@@ -58,7 +57,9 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
     assert_eq!(failed.told(), (502, "action_failed".into()));
     assert_eq!(failed.json()["failure"]["code"], "bank_silent");
     let first = failed.json()["operation"]["id"].as_str().unwrap().to_owned();
-    let key = failed.json()["operation"]["effectKey"].as_str().unwrap().to_owned();
+    let recorded = server.get(&format!("/api/v1/operations/{first}")).await.json();
+    let key = recorded["operation"]["effectKey"].as_str().unwrap().to_owned();
+    assert!(failed.text().contains(&key), "who asks again is told the key: {}", failed.text());
     assert_eq!(
         *entered.lock().unwrap(),
         vec![key.clone(); TRIES],
@@ -110,6 +111,45 @@ async fn an_irreversible_step_that_may_have_happened_is_repeated_by_a_manager_on
         .await
         .json();
     assert_eq!(super::desk::told(&history["history"]), ["began", "overridden", "ended"]);
+}
+
+/// CONTRACT §8: what is not idempotent is not tried again when nobody knows. It is held in doubt, and that it did not happen frees the step for anybody.
+#[tokio::test]
+async fn an_unknown_outcome_of_what_is_not_idempotent_is_held_until_a_ruling_frees_it() {
+    let server = TestServer::sqlite().await;
+    let entered = with_payout(&server, 1, "non_idempotent").await;
+    let (support, manager) =
+        (server.key("acme", Role::Operator).await, server.key("acme", Role::Manager).await);
+    let send = format!("{PAYOUT}/steps/send");
+    let doubted = post_as(&server, &support, &send, json!({})).await;
+    assert_eq!(doubted.told(), (409, "operation_in_doubt".into()), "{}", doubted.text());
+    let first = doubted.json()["operation"]["id"].as_str().unwrap().to_owned();
+    let shown = server.get(PAYOUT).await.json();
+    assert_eq!(
+        (&shown["entity"]["status"], &shown["pendingOperation"]["id"]),
+        (&json!("sending"), &json!(first))
+    );
+    for (key, path, asked) in [
+        (&support, send.clone(), json!({ "idempotencyKey": "second" })),
+        (&manager, format!("{send}/override"), json!({ "reason": "in a hurry" })),
+    ] {
+        let refused = post_as(&server, key, &path, asked).await;
+        assert_eq!(refused.told(), (409, "claim_failed".into()), "{path}: {}", refused.text());
+    }
+    let ruling =
+        json!({ "resolution": "did_not_happen", "attempt": 1, "reason": "the bank has no such payout" });
+    let path = format!("/api/v1/operations/{first}/resolve");
+    let ruled = post_as(&server, &manager, &path, ruling).await;
+    assert_eq!(ruled.status, 200, "{}", ruled.text());
+    assert_eq!(entered.lock().unwrap().len(), 1, "entered once until somebody knew");
+    let done = post_as(&server, &support, &send, json!({ "idempotencyKey": "third" })).await;
+    assert_eq!((done.status, &done.json()["entity"]["status"]), (200, &json!("sent")), "{}", done.text());
+    let entered = entered.lock().unwrap().clone();
+    assert_eq!(
+        (entered.len(), &entered[0]),
+        (2, &entered[1]),
+        "under the same key, should the ruling be wrong"
+    );
 }
 
 /// S1.33: a panic releases, and surfaces.
