@@ -40,7 +40,7 @@ enum Step {
     Storm,
 }
 
-/// Steps that run only if `--only` names them. The storm still finds defects that are being repaired (issue 16); it joins the others when it is green.
+/// Steps that run only if `--only` names them. The storm still finds defects; it joins the others when it is green.
 const ONLY_BY_NAME: &[Step] = &[Step::Storm];
 
 /// What became of one chosen step.

@@ -84,7 +84,7 @@ async fn attack(dev: &Dev, path: &str) -> (usize, usize) {
     (peak, sent.load(Ordering::Relaxed) / (1024 * 1024))
 }
 
-/// Issue 17, C18: settle tokens and webhooks were buffered before anybody looked at the token or the source. Over HTTP/2, 12 connections took a server from
+/// Settle tokens and webhooks were buffered before anybody looked at the token or the source. Over HTTP/2, 12 connections took a server from
 /// 60 MB to 6.7 GB.
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_who_send_all_they_can_do_not_fill_the_memory() {

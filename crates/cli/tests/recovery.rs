@@ -31,7 +31,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Issue 17 A9: losing the first key ended administration, and the documented redirect left it readable by all.
+/// Losing the first key ended administration, and the documented redirect left it readable by all.
 #[test]
 fn whoever_has_the_store_gets_back_in_and_the_audit_log_says_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -78,7 +78,7 @@ fn alive_on(server: &Serve) -> SocketAddr {
     line.split("alive on ").nth(1).and_then(|rest| rest.split(',').next()).unwrap().parse().unwrap()
 }
 
-/// Issue 16 C: it ended instead of waiting.
+/// It ended instead of waiting.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_database_is_away_at_its_start_lives_and_is_ready_once_it_is_there() {
     let database = Database::empty().await.unwrap();
@@ -142,7 +142,7 @@ fn silent_provider() -> (SocketAddr, mpsc::Receiver<()>) {
     (address, told)
 }
 
-/// Issue 16 C: requests, operations under a key and runs each had a grace of their own, one after the other: 65 to 81 s with the default of 30 s.
+/// Requests, operations under a key and runs each had a grace of their own, one after the other: 65 to 81 s with the default of 30 s.
 #[test]
 fn everything_that_is_in_flight_shares_one_grace() {
     const GRACE: Duration = Duration::from_secs(4);

@@ -420,7 +420,7 @@ mod tests {
         Settings::gather(said)
     }
 
-    /// Issue 17 B14: requests under a key were held for a minute by a node that had died, whatever the lease.
+    /// Requests under a key were held for a minute by a node that had died, whatever the lease.
     #[test]
     fn what_a_dead_node_worked_on_is_taken_over_when_its_runs_are() {
         let hold = |lease: Option<&str>| {

@@ -294,7 +294,7 @@ async fn an_answer_that_cannot_be_mapped_fails_the_step_or_leaves_a_claimed_one_
     }
 }
 
-/// Issue 17 A3: an outage of a few minutes does not end an order.
+/// An outage of a few minutes does not end an order.
 #[tokio::test]
 async fn a_step_is_tried_for_a_day_unless_its_document_says_otherwise() {
     let world = World::default();
@@ -329,7 +329,7 @@ async fn a_run_pauses_when_the_tries_of_a_step_are_used_up_and_goes_on_when_it_i
     running.check().await;
 }
 
-/// Issue 16 C: a refund that is refused waits for people, and is tried as the document says.
+/// A refund that is refused waits for people, and is tried as the document says.
 #[tokio::test]
 async fn a_compensation_is_tried_as_the_document_says_and_then_left_to_people() {
     let world = World::default();

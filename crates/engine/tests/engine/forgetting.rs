@@ -105,7 +105,7 @@ async fn what_stays_does_not_hide_what_is_to_go() {
     assert_eq!(operations(&bench, ticket()).await, [all[2], all[1]]);
 }
 
-/// Issue 17 A6: a thousand rows a minute were deleted, against thousands of keys a second. A pass goes on until nothing is left.
+/// A thousand rows a minute were deleted, against thousands of keys a second. A pass goes on until nothing is left.
 #[tokio::test]
 async fn one_pass_deletes_all_that_has_expired_however_much_it_is() {
     let bench = bench(None).await;

@@ -143,7 +143,7 @@ async fn let_it_hear() {
     }
 }
 
-/// Issue 16 C: the run paused after its resume was acknowledged, and stayed so.
+/// The run paused after its resume was acknowledged, and stayed so.
 #[tokio::test]
 async fn a_resume_that_follows_a_pause_in_the_middle_of_a_step_is_carried_out() {
     for hears_the_pause in [true, false] {
@@ -171,7 +171,7 @@ async fn a_resume_that_follows_a_pause_in_the_middle_of_a_step_is_carried_out() 
     }
 }
 
-/// Issue 16 C: the last step is in flight when the cancellation is acknowledged.
+/// The last step is in flight when the cancellation is acknowledged.
 #[tokio::test]
 async fn a_cancellation_during_the_last_step_undoes_what_was_done() {
     for hears_it in [true, false] {
@@ -360,7 +360,7 @@ impl Bench {
     }
 }
 
-/// Issue 16 A7: charge done, answer lost, cancel before the retry.
+/// Charge done, answer lost, cancel before the retry.
 #[tokio::test]
 async fn a_charge_whose_answer_was_lost_is_settled_and_refunded_when_the_run_is_cancelled() {
     let bench = Bench::new();
@@ -439,7 +439,7 @@ async fn a_charge_that_was_not_begun_is_not_begun_by_a_cancelled_run() {
     bench.check().await;
 }
 
-/// Issue 16 A7: all attempts unknown. People say that it happened, and the run goes on with it.
+/// All attempts unknown. People say that it happened, and the run goes on with it.
 #[tokio::test]
 async fn a_charge_that_stays_unknown_is_left_to_people() {
     let output = serde_json::json!("charge 7");
@@ -552,7 +552,7 @@ async fn a_charge_that_lost_a_race_is_settled_before_the_run_is_undone() {
     }
 }
 
-/// Issue 16 C: a refund that is refused is no dead end.
+/// A refund that is refused is no dead end.
 #[tokio::test]
 async fn an_undo_that_fails_is_left_to_people() {
     for (resolution, ends, refunds) in [

@@ -194,7 +194,7 @@ async fn a_signal_that_comes_while_the_engine_shuts_down_wakes_its_run() {
     bench.check().await;
 }
 
-/// Issue 17 A8: whoever waited for a run that ended elsewhere, and gave up, was remembered for ever.
+/// Whoever waited for a run that ended elsewhere, and gave up, was remembered for ever.
 #[tokio::test]
 async fn whoever_gives_up_waiting_for_a_run_leaves_nothing_behind() {
     let bench = Bench::new();

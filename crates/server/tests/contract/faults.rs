@@ -236,7 +236,7 @@ async fn a_batch_that_was_cut_short_is_completed_under_its_key() {
     assert_eq!((is_replay(&again), again.bytes), (true, whole.bytes));
 }
 
-/// Issue 17 C23: on a full disk, where every write is refused and every read answered, the server said that it was ready.
+/// On a full disk, where every write is refused and every read answered, the server said that it was ready.
 #[tokio::test]
 async fn a_store_that_takes_no_writes_makes_the_server_not_ready() {
     let (server, store) = TestServer::planned().await;

@@ -180,7 +180,7 @@ async fn a_stream_ends_when_the_server_stops() {
     assert!(drained.is_ok());
 }
 
-/// Issue 17 C23: live streams outlived the revocation of their credential. Here it counts at once, also for a stream that has nothing to tell; and so does a
+/// Live streams outlived the revocation of their credential. Here it counts at once, also for a stream that has nothing to tell; and so does a
 /// rotation that leaves the old secret no time.
 #[tokio::test]
 async fn a_stream_ends_when_its_key_is_no_longer_good() {

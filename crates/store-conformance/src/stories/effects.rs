@@ -26,7 +26,7 @@ fn only(keys: &[String]) -> &str {
     &keys[0]
 }
 
-/// Issue 16, A2: the caller sees one operation, the provider one key.
+/// The caller sees one operation, the provider one key.
 pub(super) async fn an_unknown_outcome_is_tried_again_under_the_same_key(s: Scene) {
     s.open();
     s.invoice("inv-1", "approved").await;
@@ -39,7 +39,7 @@ pub(super) async fn an_unknown_outcome_is_tried_again_under_the_same_key(s: Scen
     assert_eq!(s.status("inv-1").await, "closed");
 }
 
-/// Issue 16, A2: released in the end, and what comes next does not begin another effect.
+/// Released in the end, and what comes next does not begin another effect.
 pub(super) async fn what_stays_unknown_goes_on_under_its_key_in_the_next_operation(s: Scene) {
     s.open();
     s.invoice("inv-1", "approved").await;
@@ -62,7 +62,7 @@ fn careful(s: &Scene) -> EntityWorkflow {
     workflow
 }
 
-/// Issue 16, A2: it is entered once, shown to people, and blocks others until they have decided.
+/// It is entered once, shown to people, and blocks others until they have decided.
 pub(super) async fn what_is_not_idempotent_is_held_in_doubt(s: Scene) {
     s.open();
     s.register(&s.engine, careful(&s)).await;
@@ -108,7 +108,7 @@ pub(super) async fn what_follows_a_crash_acts_under_the_same_effect_key(s: Scene
     assert!(first.leaves_doubt() && second.may_repeat);
 }
 
-/// Issue 17, A2.
+/// A ruling `did_not_happen` frees an irreversible step.
 pub(super) async fn a_word_that_it_did_not_happen_frees_an_irreversible_step(s: Scene) {
     let mut workflow = s.workflow();
     workflow.steps[4].idempotent = Some(all(false));
@@ -124,7 +124,7 @@ pub(super) async fn a_word_that_it_did_not_happen_frees_an_irreversible_step(s: 
     assert!(matches!(refund().await.unwrap(), Outcome::Done { .. }));
 }
 
-/// Issue 16, A4: paid leads back to paid, and new keys do not help.
+/// Paid leads back to paid, and new keys do not help.
 pub(super) async fn once_means_once_also_where_it_leads_back(s: Scene) {
     let mut workflow = s.workflow();
     let bonus = |id, key, irreversible| EntityStep {
@@ -179,7 +179,7 @@ fn slow(answers: &[Probed<Value>]) -> Arc<Slow> {
     Arc::new(Slow { answers, asked: Mutex::default() })
 }
 
-/// Issue 16, A1: what the holder sent at the last moment may take effect for as long as a request takes.
+/// What the holder sent at the last moment may take effect for as long as a request takes.
 pub(super) async fn the_janitor_waits_for_what_may_still_be_under_way(s: Scene) {
     s.engine.register_entity_workflow(s.workflow(), slow(&[])).await.unwrap();
     s.invoice("inv-1", "approved").await;
@@ -263,7 +263,7 @@ impl LoadEntityWorkflow for Loader {
     }
 }
 
-/// Issue 16, A3: one node is given a claim; twenty callers of another node, which has not heard of it, enter one action body.
+/// One node is given a claim; twenty callers of another node, which has not heard of it, enter one action body.
 pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
     s.invoice("inv-1", "approved").await;
     put(&s, None).await;
@@ -306,7 +306,7 @@ pub(super) async fn a_replaced_document_is_in_force_on_every_node(s: Scene) {
     *loader.engine.lock().unwrap() = None;
 }
 
-/// Issue 17, A1: the workflow has moved to another module, and nobody would look after what was claimed before.
+/// The workflow has moved to another module, and nobody would look after what was claimed before.
 pub(super) async fn a_claim_that_is_open_must_be_covered(s: Scene) {
     s.invoice("inv-1", "approved").await;
     let call =

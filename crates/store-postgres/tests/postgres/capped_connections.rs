@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::fixture::{database, stage};
 
-/// Issue 16 C: the docs said at most 17; 18 to 20 were seen.
+/// The docs said at most 17; 18 to 20 were seen.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_node_holds_no_more_connections_than_its_options_say() {
     let database = database().await;
