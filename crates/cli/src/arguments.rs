@@ -8,7 +8,7 @@ use crate::server_options::ServerOptions;
 use crate::{
     admin, audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts,
     entities, entity_workflows, fsck, keys, ledger, migrate, operations, outbox, promises, runs, serve,
-    sources, subscriptions, validate, workspaces,
+    sources, stub, subscriptions, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Dev(dev::Options),
     /// Serve Hapax over HTTP, for production.
     Serve(Box<serve::settings::ServeOptions>),
+    /// Serve a stub payment provider, to try workflows against.
+    Stub(stub::Options),
     /// Take orders, crash in the middle, and charge every card exactly once.
     Demo(demo::Options),
     /// The process that the demo crashes.

@@ -40,6 +40,7 @@ mod server_options;
 mod sources;
 mod spelling;
 mod store_url;
+mod stub;
 mod subscriptions;
 mod terms;
 mod validate;
@@ -89,6 +90,7 @@ fn run(arguments: Arguments) -> Result<()> {
     match arguments.command {
         Command::Dev(options) => serving(&logs("warn"), dev::run(options)),
         Command::Serve(options) => serving(&logs("info"), serve::run(*options)),
+        Command::Stub(options) => in_runtime(stub::run(options)),
         Command::Demo(options) => in_runtime(demo::run(options)),
         Command::DemoWorker(options) => in_runtime(demo::work(options)),
         Command::Bench(options) => in_runtime(bench::run(options)),
