@@ -13,6 +13,7 @@ mod error;
 mod granted;
 mod housekeeping;
 mod inner;
+mod late;
 mod ledger;
 mod options;
 mod outbox;

@@ -84,7 +84,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
             };
             let (child, began) = match activation.enter(&id, StepKind::Child) {
                 Entered::Done(record) => return recorded_outcome(activation, &id, record.state).await,
-                Entered::GivenUp => return std::future::pending().await,
+                Entered::GivenUp => return activation.stay_given_up().await,
                 Entered::Open(record) => match record.child {
                     Some(child) => (child, record.started_at),
                     None => return Err(Failure::permanent(format!("the record of {id} names no child"))),

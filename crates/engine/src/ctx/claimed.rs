@@ -228,7 +228,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 let value = recorded_outcome(self.activation, &self.effect.id, record.state).await?;
                 return Ok((value, output));
             }
-            Entered::GivenUp => return std::future::pending().await,
+            Entered::GivenUp => return self.activation.stay_given_up().await,
             Entered::Open(record) => {
                 (self.attempts, self.began) = (record.attempts, record.started_at);
                 match record.state {
@@ -719,7 +719,7 @@ impl<T: Serialize + DeserializeOwned> Drop for CutOff<'_, '_, '_, T> {
         match self.stage {
             Stage::Claimed => {
                 let state = StepState::Cancelled { at: activation.now() };
-                activation.queue([effect.change(StepTransition::Cancel, state, attempts, began)]);
+                activation.queue([effect.change(StepTransition::Withdraw, state, attempts, began)]);
             }
             Stage::Entered => {
                 let failure = Failure::unknown("it was dropped in the middle").with_code("cut_off");

@@ -32,7 +32,7 @@ impl Ctx {
         let began = activation.now();
         let recorded: Option<Choice> = match activation.enter(&id, StepKind::Select) {
             Entered::Done(record) => Some(recorded_value(activation, id.as_str(), record.state)?),
-            Entered::GivenUp => return std::future::pending().await,
+            Entered::GivenUp => return activation.stay_given_up().await,
             Entered::Open(_) | Entered::Fresh => None,
         };
         let polled = recorded.map_or(branches.len(), |choice| choice.polled);

@@ -61,7 +61,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
             };
             let (until, began) = match activation.enter(&id, StepKind::Signal) {
                 Entered::Done(record) => return recorded_outcome(activation, &id, record.state).await,
-                Entered::GivenUp => return std::future::pending().await,
+                Entered::GivenUp => return activation.stay_given_up().await,
                 Entered::Open(record) => match record.state {
                     StepState::Waiting { until } => (until, record.started_at),
                     _ => (None, record.started_at),

@@ -41,7 +41,7 @@ impl Ctx {
         let began = activation.now();
         let (due_at, started_at) = match activation.enter(&id, StepKind::Sleep) {
             Entered::Done(record) => return recorded_outcome::<()>(activation, &id, record.state).await,
-            Entered::GivenUp => return std::future::pending().await,
+            Entered::GivenUp => return activation.stay_given_up().await,
             Entered::Open(record) => match record.state {
                 StepState::Waiting { until: Some(until) } => (until, record.started_at),
                 _ => (began, record.started_at),

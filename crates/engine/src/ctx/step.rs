@@ -334,6 +334,8 @@ impl Effect {
         let mut cut_off = None;
         let mut tries = Tries { made: before, before, ..Tries::default() };
         let mut is_fresh = false;
+        // The holder before us vanished, perhaps in this very step, of which it made no record.
+        let mut is_hidden = false;
         // Set while the step is in doubt and people decide; the failure is yet to be put on record.
         let mut doubt: Option<Option<Failure>> = None;
         match activation.enter(&self.id, self.kind) {
@@ -354,7 +356,7 @@ impl Effect {
                 if let Some(tracked) = tracked {
                     tracked.set(Progress::Over);
                 }
-                return std::future::pending().await;
+                return activation.stay_given_up().await;
             }
             Entered::Open(record) => {
                 (tries.made, tries.began) = (record.attempts, Some(record.started_at));
@@ -377,7 +379,15 @@ impl Effect {
                     }
                 }
             }
-            Entered::Fresh => is_fresh = true,
+            Entered::Fresh => {
+                is_fresh = true;
+                let desk = activation.desk();
+                is_hidden = desk.replaying
+                    && desk.first_wave
+                    && desk.head.stalls > 0
+                    && tracked.is_some_and(|tracked| tracked.undo.is_none())
+                    && self.policy.attempts() > 1;
+            }
         };
         let undo = tracked.and_then(|tracked| tracked.undo);
         let track = |progress| {
@@ -410,6 +420,7 @@ impl Effect {
                     attempts: tries.made,
                     began: tries.began.unwrap_or_else(|| activation.now()),
                 },
+                false if is_hidden => Progress::Unrecorded { attempt: before + 1 },
                 false => Progress::NotBegun,
             });
             if let Some(due_at) = tries.due_at.take() {
@@ -429,8 +440,7 @@ impl Effect {
                 false => self.gate_of(activation, heeds_stops).await,
             };
             let recovering = activation.desk().head.stalls > 0;
-            if recovering
-                && after_replay
+            if (is_hidden || (recovering && after_replay))
                 && is_fresh
                 && undo.is_none()
                 && tries.made == before
@@ -438,6 +448,7 @@ impl Effect {
             {
                 // The holder before us vanished, perhaps in this very step: count that as a try.
                 tries.made += 1;
+                is_hidden = false;
                 cut_off = Some(tries.made);
                 tries.may_have_happened = true;
             }
@@ -474,7 +485,7 @@ impl Effect {
                 if is_to_end {
                     // Its code was not entered, and never will be. A run that is only to pause finishes what is on record as begun.
                     let state = StepState::Cancelled { at: activation.now() };
-                    self.finish(activation, StepTransition::Cancel, state, attempts, began);
+                    self.finish(activation, StepTransition::Withdraw, state, attempts, began);
                     track(Progress::Over);
                     drop(staying);
                     return std::future::pending().await;
@@ -483,6 +494,7 @@ impl Effect {
             } else if recovering || self.policy.attempts() == 1 || attempts > 1 {
                 // The try itself must be on record where a crash has happened, may not be followed by another try, or would
                 // otherwise go uncounted: a step that has failed before has a record that tells of fewer tries.
+                track(Progress::Marked { attempts, began });
                 self.mark(activation, attempts, began);
                 self.gate_of(activation, heeds_stops).await;
             }

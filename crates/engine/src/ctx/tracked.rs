@@ -21,6 +21,8 @@ pub(super) struct DoubtedStep {
 pub(super) enum Progress {
     /// It did not happen, as far as this process knows.
     NotBegun,
+    /// The holder before this one vanished, and may have begun this attempt without a record.
+    Unrecorded { attempt: u32 },
     /// That it begins is on record, or about to be; its code was not entered.
     Marked { attempts: u32, began: Timestamp },
     /// Its code was entered, and its outcome is not known.
@@ -61,14 +63,32 @@ impl<'a> Tracked<'a> {
         self.scope.push_in_doubt(self.effect.id.clone(), doubted, undo.clone());
     }
 
-    /// The holder before this one vanished, and may have begun the effect without a record. The run ends, so nobody will find out.
-    fn note_unrecorded(&self) {
+    /// Puts on record that nobody waits for the effect any more. What cannot be undone is not settled by anybody, but it is counted.
+    fn give_up(&self, progress: &Progress) {
         let (effect, activation) = (self.effect, self.activation);
-        let at = activation.now();
-        activation.queue([
-            activation.note_cut_off(&effect.id, effect.kind, 1),
-            effect.change(StepTransition::Cancel, StepState::Cancelled { at }, 1, at),
-        ]);
+        let now = activation.now();
+        let (is_in_turn, is_ending) = {
+            let desk = activation.desk();
+            (desk.in_turn, desk.ending)
+        };
+        // If it is the engine that drops the code of a run that goes on, whoever drives it next finds out from the records.
+        if effect.kind != StepKind::Effect || !(is_in_turn || is_ending) {
+            return;
+        }
+        let (transition, attempts, began) = match progress {
+            Progress::MayHaveHappened { attempts, began } => (StepTransition::Cancel, *attempts, *began),
+            Progress::Marked { attempts, began } => (StepTransition::Withdraw, *attempts, *began),
+            Progress::Unrecorded { attempt } => (StepTransition::Cancel, *attempt, now),
+            // One that may be tried only once is never begun without a record.
+            Progress::NotBegun
+                if effect.policy.attempts() > 1 && activation.may_have_begun_unrecorded(&effect.id) =>
+            {
+                let before = activation.desk().attempts_before(&effect.id);
+                (StepTransition::Cancel, before + 1, now)
+            }
+            Progress::NotBegun | Progress::InDoubt { .. } | Progress::Done(_) | Progress::Over => return,
+        };
+        activation.queue([effect.change(transition, StepState::Cancelled { at: now }, attempts, began)]);
     }
 }
 
@@ -80,12 +100,7 @@ impl Drop for Tracked<'_> {
         );
         let activation = self.activation;
         let Some(undo) = self.undo else {
-            let may_have_begun = matches!(progress, Progress::NotBegun)
-                && self.effect.kind == StepKind::Effect
-                && activation.is_ending_after_crash(&self.effect.id);
-            if may_have_begun {
-                self.note_unrecorded();
-            }
+            self.give_up(&progress);
             return;
         };
         // If it is the engine that drops the code, whoever drives the run next finds out from the records.
@@ -102,11 +117,12 @@ impl Drop for Tracked<'_> {
             }
             Progress::Marked { attempts, began } if is_dropped_by_code => {
                 let state = StepState::Cancelled { at: activation.now() };
-                activation.queue([self.effect.change(StepTransition::Cancel, state, attempts, began)]);
+                activation.queue([self.effect.change(StepTransition::Withdraw, state, attempts, began)]);
             }
             Progress::MayHaveHappened { .. }
             | Progress::Marked { .. }
             | Progress::NotBegun
+            | Progress::Unrecorded { .. }
             | Progress::Over => {}
         }
     }

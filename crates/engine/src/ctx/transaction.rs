@@ -33,7 +33,7 @@ impl Ctx {
         let (mut attempts, mut due_at, mut started_at) = match activation.enter(&step, StepKind::Transaction)
         {
             Entered::Done(record) => return recorded_outcome(activation, &step, record.state).await,
-            Entered::GivenUp => return std::future::pending().await,
+            Entered::GivenUp => return activation.stay_given_up().await,
             Entered::Open(record) => match record.state {
                 StepState::Pending { due_at, failure } => {
                     let made = AttemptsMade { count: record.attempts, since: record.started_at };

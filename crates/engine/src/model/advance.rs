@@ -207,7 +207,8 @@ impl Advancing {
             self.write.head.stalls = 0;
         }
         let (run, generation) = (self.write.head.facts.id, self.write.head.generation);
-        if let Some(evidence) = Evidence::of_change(run, generation, change.previous.as_ref(), &record) {
+        let previous = change.previous.as_ref();
+        if let Some(evidence) = Evidence::of_change(run, generation, previous, change.transition, &record) {
             self.proven.retain(|(_, _, known)| {
                 (&known.effect, known.attempt) != (&evidence.effect, evidence.attempt)
                     || known.occurrence > evidence.occurrence

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     EffectClass, EffectKey, Failure, Generation, Resolution, RunId, StepId, StepKind, StepRecord, StepState,
-    StepStatus,
+    StepStatus, StepTransition,
 };
 
 /// Whether one attempt at an effect had its effect. Ordered: a later variant outweighs an earlier one.
@@ -101,9 +101,16 @@ impl Evidence {
         run: RunId,
         generation: Generation,
         previous: Option<&StepRecord>,
+        transition: StepTransition,
         record: &StepRecord,
     ) -> Option<Self> {
-        let occurrence = Occurrence::of_state(&record.state)?;
+        let was_under_way = previous.is_none_or(|previous| previous.state.status() == StepStatus::Running);
+        let occurrence = match transition {
+            // Nobody waits for its outcome any more.
+            StepTransition::Cancel if was_under_way => Occurrence::MayHaveHappened,
+            StepTransition::Withdraw => Occurrence::DidNotHappen,
+            _ => Occurrence::of_state(&record.state)?,
+        };
         let was_in_doubt = previous.is_some_and(|previous| previous.state.status() == StepStatus::InDoubt);
         let is_unknown =
             occurrence == Occurrence::MayHaveHappened && record.state.status() != StepStatus::Running;
@@ -220,12 +227,22 @@ mod tests {
     }
 
     fn evidence(previous: Option<StepState>, attempts: u32, state: StepState) -> Option<Occurrence> {
+        evidence_by(StepTransition::Begin, previous, attempts, state)
+    }
+
+    fn evidence_by(
+        transition: StepTransition,
+        previous: Option<StepState>,
+        attempts: u32,
+        state: StepState,
+    ) -> Option<Occurrence> {
         let record = |state| StepRecord { attempts, state, ..step("charge", 2, true) };
         let previous = previous.map(record);
         let found = Evidence::of_change(
             RunId::from_u128(1),
             Generation::default(),
             previous.as_ref(),
+            transition,
             &record(state),
         );
         found.map(|evidence| evidence.occurrence)
@@ -249,5 +266,21 @@ mod tests {
         assert_eq!(evidence(None, 2, failed(Failure::permanent("no"))), Some(Occurrence::DidNotHappen));
         let charged_and_500 = Failure::retryable("the answer was 500").that_may_have_happened();
         assert_eq!(evidence(None, 1, failed(charged_and_500)), Some(Occurrence::MayHaveHappened));
+    }
+
+    #[test]
+    fn an_attempt_that_is_cut_off_may_have_happened_and_one_that_is_withdrawn_did_not() {
+        let cancelled = || StepState::Cancelled { at: NOW };
+        let cut_off =
+            |previous, attempts| evidence_by(StepTransition::Cancel, previous, attempts, cancelled());
+        assert_eq!(cut_off(Some(StepState::Running), 1), Some(Occurrence::MayHaveHappened));
+        assert_eq!(cut_off(Some(StepState::Running), 2), Some(Occurrence::MayHaveHappened));
+        assert_eq!(cut_off(None, 1), Some(Occurrence::MayHaveHappened), "it was entered without a record");
+        let failed = StepState::Pending { due_at: NOW, failure: Failure::retryable("busy") };
+        assert_eq!(cut_off(Some(failed), 2), None, "of its last attempt all is known");
+        let withdrawn =
+            |attempts| evidence_by(StepTransition::Withdraw, Some(StepState::Running), attempts, cancelled());
+        assert_eq!(withdrawn(1), None);
+        assert_eq!(withdrawn(2), Some(Occurrence::DidNotHappen));
     }
 }

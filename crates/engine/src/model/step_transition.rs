@@ -17,8 +17,10 @@ pub enum StepTransition {
     Fail,
     /// It is passed over.
     Skip,
-    /// It is given up.
+    /// It is given up. An attempt that was under way may have happened.
     Cancel,
+    /// It is given up after its attempt was put on record and before its code was entered.
+    Withdraw,
     /// The outcome of a claimed effect was lost.
     Doubt,
     /// People or a probe say that the effect happened.
@@ -41,6 +43,7 @@ pub const STEP_TRANSITIONS: &[(Option<StepStatus>, StepTransition, StepStatus)] 
     (Some(Running), StepTransition::Complete, Completed),
     (Some(Running), StepTransition::Fail, Failed),
     (Some(Running), StepTransition::Cancel, Cancelled),
+    (Some(Running), StepTransition::Withdraw, Cancelled),
     (Some(Running), StepTransition::Doubt, InDoubt),
     (Some(Waiting), StepTransition::Complete, Completed),
     (Some(Waiting), StepTransition::Fail, Failed),
@@ -68,6 +71,7 @@ impl StepTransition {
             StepTransition::Fail => "fail",
             StepTransition::Skip => "skip",
             StepTransition::Cancel => "cancel",
+            StepTransition::Withdraw => "withdraw",
             StepTransition::Doubt => "doubt",
             StepTransition::Happened => "happened",
             StepTransition::DidNotHappen => "did not happen",

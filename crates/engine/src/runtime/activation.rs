@@ -10,7 +10,7 @@ use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::registry::Declared;
 use super::stats::Counters;
-use super::waits::{DoubtHeld, Gate, InFlight, ItsTurn, Wait, WaitFor};
+use super::waits::{DoubtHeld, Gate, GivenUpHere, InFlight, ItsTurn, Wait, WaitFor};
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
     Evidence, Failure, Generation, Name, Note, Noted, Occurrence, RunFacts, RunHead, StepId, StepKind,
@@ -196,6 +196,13 @@ impl Activation {
         Gate { activation: self, need, heeds_stops: true, counted: false, place: 0 }
     }
 
+    /// Where the code stays at a step that was given up, until it is dropped.
+    pub(crate) async fn stay_given_up<T>(&self) -> T {
+        self.desk().given_up += 1;
+        let _given_up = GivenUpHere(self);
+        std::future::pending().await
+    }
+
     /// Counts an effect as begun until the guard is dropped.
     pub(crate) fn begin_effect(&self) -> InFlight<'_> {
         self.desk().in_flight += 1;
@@ -227,10 +234,10 @@ impl Activation {
         }
     }
 
-    /// Is the run about to end while `step`, of which there is no record, may have been begun by a holder that vanished?
-    pub(crate) fn is_ending_after_crash(&self, step: &StepId) -> bool {
+    /// Is there no record of `step`, and may a holder that vanished have begun it?
+    pub(crate) fn may_have_begun_unrecorded(&self, step: &StepId) -> bool {
         let desk = self.desk();
-        desk.ending && desk.first_wave && desk.head.stalls > 0 && !desk.open.contains_key(step)
+        desk.first_wave && desk.head.stalls > 0 && !desk.open.contains_key(step)
     }
 
     /// Keeps the run from parking or stopping until the guard is dropped.

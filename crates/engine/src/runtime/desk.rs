@@ -64,6 +64,8 @@ pub(crate) struct Desk {
     pub(crate) waits: HashMap<StepId, Wait>,
     /// How many doubts are held for people: a run that is to end does not end before they have ruled.
     pub(crate) doubts_held: u32,
+    /// How many steps the code waits at that were given up: they go no further.
+    pub(crate) given_up: usize,
     pub(crate) gated: usize,
     /// How many of those do not heed that the run is to stop.
     pub(crate) gated_through: usize,
@@ -136,6 +138,7 @@ impl Desk {
             transactions: VecDeque::new(),
             waits: HashMap::new(),
             doubts_held: 0,
+            given_up: 0,
             gated: 0,
             gated_through: 0,
             in_flight: 0,
@@ -171,8 +174,12 @@ impl Desk {
     }
 
     /// Does anything that the context gave to the code keep it waiting?
+    ///
+    /// A step that was given up keeps the code waiting only in a run that is to end: it was given up because of that, and nothing
+    /// else is left to wait for. In any other run another branch came first, and the code is about to drop it.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.gated > 0 || !self.waits.is_empty() || !self.asked_for.is_empty()
+        let waits_at_given_up = self.given_up > 0 && self.is_to_end();
+        self.gated > 0 || !self.waits.is_empty() || !self.asked_for.is_empty() || waits_at_given_up
     }
 
     /// From now on only `step` may give the code its outcome.
@@ -334,10 +341,23 @@ impl Desk {
 
     /// Has an effect been claimed of which nobody has said whether it happened?
     pub(crate) fn has_doubt(&self) -> bool {
-        let is_open_doubt =
-            |promise: &Promise| promise.id.is_of_doubt() && promise.state == PromiseState::Pending;
+        // What is collected counts as much as what is on record: an outcome that is yet to be written is an outcome.
+        let is_closed = |id: &PromiseId| {
+            let closes = |change: &Change| matches!(change, Change::TimeOutPromise(closed) if closed == id);
+            self.changes.iter().any(closes)
+        };
+        let is_open_doubt = |promise: &Promise| {
+            promise.id.is_of_doubt() && promise.state == PromiseState::Pending && !is_closed(&promise.id)
+        };
+        let collected = |id: &StepId| {
+            self.changes.iter().rev().find_map(|change| match change {
+                Change::Step { id: changed, state, .. } if changed == id => Some(state.status()),
+                _ => None,
+            })
+        };
         let is_claimed = |record: &StepRecord| {
-            record.kind == StepKind::Claimed && record.state.status() == StepStatus::Running
+            let status = collected(&record.id).unwrap_or(record.state.status());
+            record.kind == StepKind::Claimed && status == StepStatus::Running
         };
         self.promises.values().any(is_open_doubt) || self.open.values().any(is_claimed)
     }

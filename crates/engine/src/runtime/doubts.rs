@@ -223,7 +223,7 @@ fn since(step: &StepRecord) -> (Timestamp, Failure) {
 }
 
 /// The promise by which the doubt is settled, unless it is.
-fn open_promise(log: &RunLog, step: &StepRecord) -> Option<PromiseId> {
+pub(super) fn open_promise(log: &RunLog, step: &StepRecord) -> Option<PromiseId> {
     let about = DoubtedAttempt::new(log.head.id(), log.head.generation, &step.id, step.attempts);
     let last = about.last_of(&log.promises)?;
     (last.state == PromiseState::Pending).then(|| last.id.clone())

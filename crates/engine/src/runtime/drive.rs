@@ -15,14 +15,13 @@ use super::active::{Active, Mail, News};
 use super::change::{Change, Closing, build};
 use super::desk::Stop;
 use super::inner::{Inner, Phase};
+use super::late::LostRun;
 use super::point::Point;
 use super::registry::{Workflow, WorkflowFuture};
 use super::stats::Counters;
 use crate::clock::Sleep;
 use crate::ctx::{Ctx, Scope, undo_all};
-use crate::model::{
-    Advance, Evidence, Failure, Note, Noted, Occurrence, Payload, RunHead, RunResult, StepRecord, Timestamp,
-};
+use crate::model::{Advance, Failure, Payload, RunHead, RunResult, Timestamp};
 use crate::store::{AdvanceOutcome, StoreError};
 
 /// How a stretch of driving ended.
@@ -127,7 +126,12 @@ impl Driver {
     fn take_turn(&mut self, active: &Arc<Active>, cx: &mut Context<'_>) -> Option<End> {
         let engine = self.activation.engine.clone();
         loop {
-            if engine.phase() == Phase::Killed || !self.read_mail(&engine, active) {
+            if engine.phase() == Phase::Killed {
+                return Some(End::Lost);
+            }
+            if !self.read_mail(&engine, active) {
+                let unwritten = self.commit.take().map(|(_, changes, ..)| changes).unwrap_or_default();
+                self.tell_late(&engine, active, &unwritten);
                 return Some(End::Lost);
             }
             if let Some(end) = self.poll_commit(&engine, active, cx) {
@@ -212,15 +216,28 @@ impl Driver {
             Ok(AdvanceOutcome::LeaseLost) => {
                 Counters::add(&engine.counters.fenced_writes);
                 tracing::warn!(run = %active.run, fence = %active.fence, "lease lost; the write was refused");
-                note_refused(engine, &advance);
+                self.tell_late(engine, active, &changes);
                 Some(End::Lost)
             }
             Err(error) => {
                 Counters::add(&engine.counters.self_fenced);
                 tracing::error!(run = %active.run, %error, "the run is given up here: its write could not be made");
+                self.tell_late(engine, active, &changes);
                 Some(End::Lost)
             }
         }
+    }
+
+    /// The run is lost. What its attempts came to is evidence all the same: what was in the write that failed, and what came after it.
+    fn tell_late(&self, engine: &Arc<Inner>, active: &Active, unwritten: &[Change]) {
+        let desk = self.activation.desk();
+        let lost = LostRun {
+            workspace: &active.workspace,
+            run: active.run,
+            generation: self.activation.generation,
+            fence: active.fence,
+        };
+        engine.tell_late(lost.outcomes(unwritten.iter().chain(&desk.changes)));
     }
 
     /// Takes over what people asked, unless a write has told of it already.
@@ -376,9 +393,11 @@ impl Driver {
             if let Some(input) = desk.continue_with.take() {
                 if desk.has_doubt() {
                     let text = "an effect of the run is in doubt, and a new history would not know of it; \
-                                resolve it and retry the run";
+                                resolve it and retry the run, or start a new one if its effects were undone";
                     let failure = Failure::permanent(text).with_code("in_doubt");
-                    return Work::Over(Closing::End(RunResult::Failed(failure)));
+                    drop(desk);
+                    // It fails like any other run: what was done in it is undone.
+                    return self.undo(RunResult::Failed(failure));
                 }
                 return Work::Over(Closing::Continue(input));
             }
@@ -634,39 +653,6 @@ async fn commit(
             Err(error) => return (advance, Err(error)),
         }
     }
-}
-
-/// Notes in the journal that outcomes of effects were refused. Nobody waits for it: the run is somebody else's now.
-fn note_refused(engine: &Arc<Inner>, advance: &Advance) {
-    let refused = advance
-        .steps
-        .iter()
-        .filter(|step| step.kind.effect_class().is_some() && step.state.status().is_final());
-    let note = |step: &StepRecord| Note {
-        workspace: advance.workspace().clone(),
-        run: advance.run(),
-        generation: advance.head.generation,
-        step: Some(step.id.clone()),
-        at: engine.store.now(),
-        fence: advance.fence,
-        owner: Some(engine.owner),
-        by: None,
-        what: Noted::Refused { attempt: step.attempts, occurrence: Occurrence::of_state(&step.state) },
-        evidence: Occurrence::of_state(&step.state).and_then(|occurrence| {
-            let Advance { head, .. } = advance;
-            Evidence::of_step(head.id(), head.generation, &step.id, step.kind, step.attempts, occurrence)
-        }),
-    };
-    let notes: Vec<Note> = refused.map(note).collect();
-    if notes.is_empty() || !engine.options.ledger {
-        return;
-    }
-    let engine = engine.clone();
-    tokio::spawn(async move {
-        if let Err(error) = engine.answer(engine.store.append_notes(notes)).await {
-            tracing::warn!(%error, "a refused write could not be noted");
-        }
-    });
 }
 
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

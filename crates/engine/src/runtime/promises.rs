@@ -1,16 +1,18 @@
 //! Promises as outsiders see them: made, found, waited for and settled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::active::News;
+use super::inner::Inner;
 use super::stats::Counters;
 use super::{Engine, Error};
 use crate::limits::{KEEP_EARLY_FOR, KEEP_PROMISE_KEY_FOR, MAX_SPAN};
 use crate::model::{
     Failure, IdempotencyKey, Invalid, Note, Payload, Promise, PromiseId, PromiseKey, PromiseRef,
-    PromiseState, RunHead, RunId, Settlement, Timestamp, Wish, WriteToken,
+    PromiseState, RunHead, RunId, Settlement, Timestamp, Wish, WorkspaceId, WriteToken,
 };
 use crate::store::{
     CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
@@ -56,6 +58,36 @@ pub enum Made {
     Created(Box<Promise>),
     /// One with that id was there.
     Exists(Box<Promise>),
+}
+
+impl Inner {
+    /// Settles a promise, and brings it to the runs that wait for it.
+    pub(super) async fn settle_promise(
+        self: &Arc<Self>,
+        workspace: &WorkspaceId,
+        promise: PromiseRef,
+        wish: Wish,
+        keep_for: Option<Duration>,
+        note: Option<Note>,
+    ) -> Result<SettleOutcome, StoreError> {
+        let since = self.clock.monotonic();
+        let (workspace, grant) = (workspace.clone(), self.offer());
+        let settlement = wish.settlement.clone();
+        let request = SettlePromise { workspace, promise, wish, keep_for, note, grant };
+        let outcome = self.answer(self.store.settle_promise(request)).await?;
+        if let SettleOutcome::Settled { promise, granted, waiters } = &outcome {
+            let news = |settlement: &Settlement| News::Settled(promise.id.clone(), settlement.clone());
+            let run = granted.as_ref().map_or(promise.run, RunHead::id);
+            if run != RunId::NONE {
+                self.deliver(run, granted.clone(), news(&settlement), since);
+            }
+            for waiter in waiters {
+                self.deliver(*waiter, None, news(&settlement), since);
+            }
+            self.settled.notify_waiters();
+        }
+        Ok(outcome)
+    }
 }
 
 impl Engine {
@@ -138,23 +170,7 @@ impl Engine {
         keep_for: Option<Duration>,
         note: Option<Note>,
     ) -> Result<SettleOutcome, Error> {
-        let since = self.inner.clock.monotonic();
-        let (workspace, grant) = (self.workspace.clone(), self.inner.offer());
-        let settlement = wish.settlement.clone();
-        let request = SettlePromise { workspace, promise, wish, keep_for, note, grant };
-        let outcome = self.inner.answer(self.inner.store.settle_promise(request)).await?;
-        if let SettleOutcome::Settled { promise, granted, waiters } = &outcome {
-            let news = |settlement: &Settlement| News::Settled(promise.id.clone(), settlement.clone());
-            let run = granted.as_ref().map_or(promise.run, RunHead::id);
-            if run != RunId::NONE {
-                self.inner.deliver(run, granted.clone(), news(&settlement), since);
-            }
-            for waiter in waiters {
-                self.inner.deliver(*waiter, None, news(&settlement), since);
-            }
-            self.inner.settled.notify_waiters();
-        }
-        Ok(outcome)
+        Ok(self.inner.settle_promise(&self.workspace, promise, wish, keep_for, note).await?)
     }
 
     /// Makes a promise that stands alone: anybody may settle it, and any number of runs and callers may wait for it.

@@ -102,6 +102,15 @@ impl Drop for InFlight<'_> {
     }
 }
 
+/// See [`Activation::stay_given_up`].
+pub(crate) struct GivenUpHere<'a>(pub(super) &'a Activation);
+
+impl Drop for GivenUpHere<'_> {
+    fn drop(&mut self) {
+        self.0.desk().given_up -= 1;
+    }
+}
+
 /// See [`Activation::hold_doubt`].
 pub(crate) struct DoubtHeld<'a>(pub(super) &'a Activation);
 

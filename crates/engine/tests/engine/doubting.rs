@@ -742,7 +742,7 @@ async fn a_branch_that_loses_in_the_middle_of_a_claimed_effect_leaves_a_doubt() 
 
 /// A process that pauses between the effect and its record, and wakes after a takeover, writes nothing; what it tried to write is in the journal.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_outcome_is_refused_and_noted() {
+async fn a_late_outcome_is_refused_and_settles_the_doubt_as_happened() {
     let bench = Bench::new();
     let log = Log::default();
     let line = crate::support::cut_off::CutOff::new(bench.store.clone());
@@ -773,22 +773,17 @@ async fn a_late_outcome_is_refused_and_noted() {
     node.register("pay", workflow(&log)).unwrap();
     bench.engine.register("pay", workflow(&log)).unwrap();
     let run = node.start("pay", &()).await.unwrap();
-    let doubt =
-        standing("a doubt", async || bench.engine.list_doubts(None, 1).await.unwrap().doubts.pop()).await;
+    standing("a doubt", async || bench.engine.list_doubts(None, 1).await.unwrap().doubts.pop()).await;
     wake.send(()).unwrap();
-    let refused = standing("a refused write", async || {
-        let effect = bench.engine.ledger(run.id()).await.unwrap().remove(0);
-        (effect.refused_writes > 0).then_some(effect)
-    });
-    let effect = refused.await;
-    assert_eq!(effect.status, Some("IN_DOUBT"), "the late outcome changed no state");
-    assert_eq!((effect.happened, effect.may_have_happened), (1, 0), "and is kept as evidence");
+    // The late outcome is refused, and settles the doubt as happened.
+    bench.until(run.id(), RunStatus::Completed).await;
+    let effect = bench.engine.ledger(run.id()).await.unwrap().remove(0);
+    assert_eq!((effect.status, effect.refused_writes), (Some("COMPLETED"), 1));
+    assert_eq!((effect.happened, effect.may_have_happened), (1, 0));
     assert_eq!((effect.happened_twice, effect.may_have_happened_twice), (0, 0));
     assert_eq!(effect.attempts[0].owner, Some(node.owner().to_string()));
     assert_eq!(log.read(), ["wire"]);
-    let happened = ruling(Resolution::Happened { output: json!(5) });
-    bench.engine.resolve_doubt(&doubt.as_seen(), happened).await.unwrap();
-    bench.until(run.id(), RunStatus::Completed).await;
+    assert_eq!(run.result::<u32>().await.unwrap(), 5, "with the output that the worker had");
     bench.check().await;
 }
 

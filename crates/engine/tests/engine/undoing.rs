@@ -14,6 +14,7 @@ use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
     Actor, Asked, LedgerOutcome, Resolution, RetryPolicy, Role, Ruling, RunResult, RunStatus, StepStatus,
 };
+use hapax_engine::runtime::{Point, PointWatcher};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use tokio::sync::watch;
 
@@ -415,6 +416,100 @@ async fn a_charge_that_was_under_way_at_a_crash_is_settled_and_refunded_when_the
         assert_eq!((provider.charged.lock().unwrap().len(), provider.refunds()), (1, 1));
         bench.check().await;
     }
+}
+
+/// The outcome of a claimed step that is yet to be written is an outcome, and nothing is in doubt.
+#[tokio::test]
+async fn a_run_continues_as_new_right_after_a_claimed_step() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let kept = log.clone();
+    let workflow = move |ctx: Ctx, again: bool| {
+        let log = kept.clone();
+        async move {
+            log.step(&ctx, "wire").claimed().await?;
+            match again {
+                true => ctx.continue_as_new(&false),
+                false => Ok(()),
+            }
+        }
+    };
+    bench.engine.register("wires", workflow).unwrap();
+    let run = bench.engine.start("wires", &true).await.unwrap();
+    bench.until(run.id(), RunStatus::Completed).await;
+    assert_eq!(log.read(), ["do wire", "do wire"], "one in each history");
+    bench.check().await;
+}
+
+/// A run that cannot begin a new history because of a doubt fails, and is undone like any other that fails.
+#[tokio::test]
+async fn a_run_that_cannot_continue_because_of_a_doubt_is_undone() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let kept = log.clone();
+    let workflow = move |ctx: Ctx, (): ()| {
+        let log = kept.clone();
+        async move {
+            book(&ctx, &log, "flight", &watch::channel(true).1).await?;
+            let wire = ctx.step("wire", |_| std::future::pending::<Result<(), Failure>>()).claimed();
+            let wire = async { wire.await.map(drop) };
+            let nap = async { ctx.sleep(Duration::from_secs(1)).await };
+            ctx.select(vec![Box::pin(wire), Box::pin(nap)]).await?.1?;
+            ctx.continue_as_new::<_, ()>(&())
+        }
+    };
+    bench.engine.register("trip", workflow).unwrap();
+    let run = bench.engine.start("trip", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Failed).await;
+    assert_eq!(log.read(), ["do flight", "undo flight"]);
+    bench.check().await;
+}
+
+/// The record says that the charge was given up before it began. A crash right after that leaves a run that has nothing else to wait for.
+#[tokio::test]
+async fn a_run_whose_charge_was_given_up_before_a_crash_is_cancelled() {
+    let clock = Arc::new(ManualClock::default());
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let line = CutOff::new(store.clone());
+    let (given_up, mut is_given_up) = watch::channel(false);
+    let records = AtomicU32::new(0);
+    let killed: Arc<Mutex<Option<Engine>>> = Arc::default();
+    let to_kill = killed.clone();
+    let watcher = PointWatcher::new(move |point| {
+        // The first record tells of the look and that the charge begins, the second that it was given up.
+        if matches!(point, Point::AfterRecord(_)) && records.fetch_add(1, Ordering::SeqCst) == 1 {
+            to_kill.lock().unwrap().as_ref().unwrap().kill();
+            given_up.send_replace(true);
+        }
+    });
+    let options = EngineOptions { watcher: Some(watcher), ..Default::default() };
+    let engine = Engine::launch(line.clone(), clock.clone(), options).unwrap();
+    *killed.lock().unwrap() = Some(engine.clone());
+    let bench = Bench { engine, clock: clock.clone(), store: store.clone() };
+    let provider = Provider::default();
+    let (reached, at_charge) = watch::channel(false);
+    let (kept, cut) = (provider.clone(), line.clone());
+    let workflow = move |ctx: Ctx, _: ()| {
+        let (provider, reached, cut) = (kept.clone(), reached.clone(), cut.clone());
+        async move {
+            ctx.step("look", |_| async { Ok::<_, Failure>(()) }).await?;
+            cut.hold(!reached.send_replace(true));
+            provider.step(&ctx).await.map(drop)
+        }
+    };
+    bench.engine.register("order", workflow.clone()).unwrap();
+    let other = Engine::launch(store.clone(), clock, EngineOptions::default()).unwrap();
+    let run = bench.engine.start("order", &()).await.unwrap();
+    at_charge.clone().wait_for(|reached| *reached).await.unwrap();
+    let_it_hear().await;
+    other.cancel(run.id(), "changed my mind").await.unwrap();
+    line.hold(false);
+    is_given_up.wait_for(|given_up| *given_up).await.unwrap();
+    let second = bench.restart();
+    second.register("order", workflow).unwrap();
+    bench.until(run.id(), RunStatus::Cancelled).await;
+    assert_eq!(provider.asked.load(Ordering::SeqCst), 0);
+    bench.check().await;
 }
 
 /// Nothing that was never begun is begun only to be undone.

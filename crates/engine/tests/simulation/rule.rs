@@ -23,8 +23,8 @@ pub enum Rule {
 
 impl Rule {
     /// The rules that the engine keeps today.
-    const IN_FORCE: [Rule; 3] =
-        [Rule::StaleHolderNeverSends, Rule::RequestsTakeEffect, Rule::DoubtsCanBeRuled];
+    const IN_FORCE: [Rule; 4] =
+        [Rule::StaleHolderNeverSends, Rule::LedgerBounds, Rule::RequestsTakeEffect, Rule::DoubtsCanBeRuled];
 
     const ALL: [Rule; 8] = [
         Rule::StaleHolderNeverSends,
