@@ -121,6 +121,8 @@ errors! {
         "The run has no output, because it was cancelled. `failure` says by whom or why. Start a new one if it is needed after all.";
     AlreadyAsked = "already_asked", 409, false, "This was asked before",
         "The same command is under way or done. Read the run to see where it stands; there is no need to ask again.";
+    NotARoot = "not_a_root", 409, false, "Another run started this one",
+        "Only a run that no other started is cancelled together with its descendants. `rootRunId` names the root of its family: send `POST /api/v1/workflow-runs/{rootRunId}/cancel` with `descendants: true`, or cancel this run alone, without `descendants`.";
     RunNotPaused = "run_not_paused", 409, false, "The run is not paused",
         "Only a PAUSED run can be resumed. Read the run to see where it stands.";
     RunNotFailed = "run_not_failed", 409, false, "The run is not failed",

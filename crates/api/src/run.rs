@@ -218,7 +218,21 @@ pub struct RunDetail {
     pub steps: Vec<Step>,
 }
 
-/// A command on a run as a whole: cancel, pause, resume.
+/// Asks a run to undo what it can and end.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CancelRun {
+    /// Why; kept in the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096)]
+    pub reason: Option<String>,
+    /// Also cancel everything that descends from the run, abandoned children as well, and let none of them start another. Only for a run that
+    /// no other started; it may have ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub descendants: bool,
+}
+
+/// A command on a run as a whole: pause, resume.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SteerRun {

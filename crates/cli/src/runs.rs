@@ -40,7 +40,7 @@ enum Command {
     /// Watch a run as it happens, until it ends.
     Watch(watch::Options),
     /// Ask a run to undo what it can and end.
-    Cancel(steer::Options),
+    Cancel(steer::CancelOptions),
     /// Ask a run to stop at the next boundary.
     Pause(steer::Options),
     /// Let a paused run go on.

@@ -107,12 +107,6 @@ pub const LAST_LOOK_FOR: Duration = Duration::from_millis(250);
 pub const LONGEST_NAP: Duration = Duration::from_secs(3600);
 /// Largest step of a wall clock that is followed. A larger one is a jump: it is logged, counted, and not followed.
 pub const MAX_CLOCK_STEP: Duration = Duration::from_secs(10);
-/// How long the lease of a run whose workflow could not be found here is left to others at first; twice as long each time.
-pub const UNSERVED_RUN_FOR: Duration = Duration::from_secs(1);
-/// Longest such time.
-pub const MAX_UNSERVED_RUN_FOR: Duration = Duration::from_secs(60);
-/// Most workflows that are remembered as not found here.
-pub const MAX_UNSERVED: usize = 10_000;
 /// How long an effect without a timeout of its own is taken to be on its way after its worker vanished.
 pub const EFFECT_WITHOUT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much longer than its timeout an attempt may be at work: in the network, in a queue of the provider's, and by clocks that differ.
@@ -123,12 +117,26 @@ pub const DENIAL_PAUSE: Duration = Duration::from_secs(2);
 pub const PROBE_EVERY: Duration = Duration::from_secs(300);
 /// Longest pause between two such questions.
 pub const MAX_PROBE_PAUSE: Duration = Duration::from_secs(3600);
-/// How often the release of such a run is tried if people steer it meanwhile; after that its lease runs out.
+/// How often the release of a run whose driver panicked is tried if people steer it meanwhile; after that its lease runs out.
 pub const RELEASE_TRIES: u32 = 5;
 /// Longest rest of a run whose driver panicked, before it is driven again.
 pub const MAX_STALLED_PAUSE: Duration = Duration::from_secs(60);
 /// Leases in a row that may end without progress before a run is put aside for people.
 pub const MAX_STALLS: u32 = 10;
+/// Most runs above a run: how deep a family may be, unless the engine is told otherwise.
+pub const MAX_CHILD_DEPTH: u32 = 32;
+/// Most descendants of one root since it began or last continued as new, unless the engine is told otherwise.
+pub const MAX_DESCENDANTS: u64 = 10_000;
+/// Most children that one engine starts in a workspace each second, unless it is told otherwise. Those beyond it begin later.
+pub const CHILDREN_PER_SECOND: u32 = 1_000;
+/// Longest that a child may have to wait for its turn; one that would wait longer is refused.
+pub const MAX_CHILD_DELAY: Duration = Duration::from_secs(60);
+/// Most workspaces whose pace of children is remembered.
+pub const MAX_PACED_WORKSPACES: usize = 10_000;
+/// Most members of a cancelled family that one write asks to cancel.
+pub const MAX_SWEEP: usize = 200;
+/// How often an engine looks for cancelled families that a crash left half swept.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long after it was taken in a webhook that nobody has processed counts as forgotten. Servers look for those of a vanished one every few
 /// seconds.
 pub const HOOK_FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);

@@ -9,6 +9,7 @@ mod catalog;
 mod claiming;
 mod ending;
 mod entities;
+mod families;
 mod hooks;
 mod journal;
 mod key_book;
@@ -30,10 +31,11 @@ use crate::model::{
     TallyCount, Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
-    KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged, Redeliver,
-    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
-    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreResult, StoredDoubt, StoredKey,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
+    FinishPost, HookBook, KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook,
+    Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal,
+    SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreResult,
+    StoredDoubt, StoredKey,
 };
 use state::State;
 
@@ -75,6 +77,10 @@ impl Store for MemoryStore {
     }
 
     fn promise_book(&self) -> Option<&dyn PromiseBook> {
+        Some(self)
+    }
+
+    fn family_book(&self) -> Option<&dyn FamilyBook> {
         Some(self)
     }
 

@@ -15,6 +15,7 @@ mod entity_workflow;
 mod event;
 mod evidence;
 mod failure;
+mod family;
 mod fingerprint;
 mod hook;
 mod ids;
@@ -33,6 +34,7 @@ mod retention;
 mod retry;
 mod run;
 mod run_transition;
+mod serves;
 mod settle_time;
 mod settling;
 mod signal;
@@ -66,6 +68,7 @@ pub use entity_workflow::{
 pub use event::{EventKind, RunEvent};
 pub use evidence::{EffectTally, Evidence, Occurrence, RepeatCount, TallyCount, count_repeats};
 pub use failure::{Failure, FailureClass};
+pub use family::{CancelledFamily, ChildrenRefused, Family, decide_births};
 pub use fingerprint::{Fingerprint, IgnorePaths};
 pub use hook::{Hook, HookId, HookStatus};
 pub use ids::{
@@ -94,6 +97,7 @@ pub use run::{
     RunStatus,
 };
 pub use run_transition::{RUN_TRANSITIONS, RunTransition, draw_run_lifecycle};
+pub use serves::{ServedFor, Serves};
 pub use settle_time::{Denial, SettleTime, decide_denial};
 pub use settling::{
     EarlyDecision, EarlySettlement, Opening, PromiseRef, SettleDecision, SettleRule, Wish, decide_early,
@@ -158,7 +162,6 @@ pub enum Invalid {
 pub(crate) mod tests {
     //! Values that the tests of the model share.
 
-    use std::collections::BTreeSet;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -170,7 +173,7 @@ pub(crate) mod tests {
 
     pub(super) fn new_run(grant_to: Option<OwnerId>) -> NewRun {
         let workflow = WorkflowRef { name: Name::new("workflow", "order").unwrap(), version: 1 };
-        let serves = Arc::new(BTreeSet::from([workflow.clone()]));
+        let serves = Arc::new(Serves::from_iter([workflow.clone()]));
         let facts = RunFacts {
             workspace: WorkspaceId::default(),
             id: RunId::from_u128(7),

@@ -9,6 +9,7 @@ mod catalog;
 mod claim_runs;
 mod entity_book;
 mod error;
+mod family_book;
 mod hook_book;
 mod journal;
 mod key_book;
@@ -38,6 +39,7 @@ pub use entity_book::{
     PurgedOperations, RevertStrays, TransactOperation, TransactedOperation,
 };
 pub use error::StoreError;
+pub use family_book::{CancelFamily, CancelFamilyOutcome, FamilyBook, SweepFamily, SweptFamily};
 pub use hook_book::{FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook};
 pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
 pub use key_book::{KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Uses, check_uses};
@@ -75,6 +77,11 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// The store's clock: the one that leases, timers and deadlines are judged by.
     fn now(&self) -> Timestamp;
 
+    /// How often this process saw the store's clock jump, and kept it from being followed.
+    fn clock_jumps(&self) -> u64 {
+        0
+    }
+
     /// Changes whenever another process may have made a run due, so that this one need not wait for its next poll to claim it.
     ///
     /// Only a hint: it may be late, be lost, or come for nothing. `None` if the store has no way to know.
@@ -99,6 +106,11 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
 
     /// Webhooks that came in; `None` if the store keeps none.
     fn hook_book(&self) -> Option<&dyn HookBook> {
+        None
+    }
+
+    /// Families of runs; `None` if the store cannot cancel them as a whole.
+    fn family_book(&self) -> Option<&dyn FamilyBook> {
         None
     }
 
@@ -149,7 +161,8 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     ///   waits from then on, whoever made it. Of those that stand alone or have a key, the ones that are not pending afterwards, or that stand alone and have a
     ///   deadline, are `opened`; each counts as an arrival (before a run that parks is looked at);
     /// - children are started by [`crate::model::decide_start`], unless a run with that id is there; those due and not granted are
-    ///   among the `woken`;
+    ///   among the `woken`. Those that are new count in the family of the run ([`crate::model::decide_births`]), whose count begins anew when
+    ///   its root continues as new; if they may not be started, the write as a whole is [`AdvanceOutcome::ChildrenRefused`];
     /// - notes are appended to the journal; posts are kept, unless one with that id is there;
     /// - an ending sets the key's expiry by [`crate::model::decide_key_expiry`], is an arrival at the parent
     ///   ([`crate::model::decide_arrival`], without a grant), and cancels open children that ask for it

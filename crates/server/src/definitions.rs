@@ -8,7 +8,6 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_documents::{Checked, Hands};
 use hapax_engine::model::{Item, ItemKind, Name, Note, Noted, Payload, Timestamp, WorkflowRef, WorkspaceId};
-use hapax_engine::runtime::LoadWorkflow;
 use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, Store};
 use hapax_engine::{Ctx, Engine, Error};
 use serde::{Deserialize, Serialize};
@@ -108,7 +107,6 @@ impl Definitions {
     pub fn new(engine: Engine, store: Arc<dyn Store>, hands: Arc<Hands>) -> Arc<Self> {
         let (known, looked) = (RwLock::default(), Looked::default());
         let definitions = Arc::new(Definitions { engine, store, hands, known, looked });
-        definitions.engine.load_workflows_with(Arc::new(Loader(Arc::downgrade(&definitions))));
         definitions
     }
 
@@ -313,22 +311,6 @@ impl Learner for Definitions {
 impl std::fmt::Debug for Definitions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Definitions").field("known", &self.count()).finish_non_exhaustive()
-    }
-}
-
-/// Brings definitions that another node was given a moment ago.
-struct Loader(Weak<Definitions>);
-
-#[async_trait]
-impl LoadWorkflow for Loader {
-    async fn load(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Result<(), String> {
-        let Some(definitions) = self.0.upgrade() else { return Ok(()) };
-        let id = definition_id(workspace, workflow.name.as_str(), workflow.version);
-        let found = definitions.catalog().find_item(ItemKind::Definition, &id).await;
-        match found.map_err(|error| error.to_string())? {
-            Some(item) => definitions.learn(&item).map(drop).map_err(|error| error.to_string()),
-            None => Ok(()),
-        }
     }
 }
 

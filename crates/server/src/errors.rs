@@ -88,6 +88,9 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::AlreadySettled => Problem::new(Code::PromiseAlreadySettled, detail),
         Error::PromiseTimedOut => Problem::new(Code::PromiseTimedOut, detail),
         Error::Refused { refusal, .. } => of_refusal(refusal, detail),
+        Error::NotRoot { root, .. } => {
+            Problem::new(Code::NotARoot, detail).with("rootRunId", root.to_string())
+        }
         Error::Concurrency { version, .. } => {
             Problem::new(Code::Concurrency, detail).with("version", version.get())
         }

@@ -8,6 +8,8 @@ mod approvals;
 mod doubts;
 #[path = "runs/events.rs"]
 mod events;
+#[path = "runs/families.rs"]
+mod families;
 #[path = "runs/lists.rs"]
 mod lists;
 #[path = "runs/nodes.rs"]

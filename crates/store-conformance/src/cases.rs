@@ -15,6 +15,7 @@ mod continuing;
 mod doubts;
 mod entities;
 mod evidence;
+mod families;
 mod finishing;
 mod hooks;
 mod janitors;
@@ -95,6 +96,7 @@ macro_rules! with_every_case {
                 runs_of_several_workflows_are_granted_in_one_order
                 a_run_is_granted_when_it_is_due
                 only_served_workflows_are_granted
+                only_served_workspaces_are_granted
                 runs_of_every_workspace_are_granted
                 a_claim_says_when_to_come_again
                 resting_runs_are_not_due
@@ -215,6 +217,18 @@ macro_rules! with_every_case {
                 opening_a_promise_again_leaves_it_as_it_is
                 a_promise_of_an_ended_run_can_be_settled
                 each_promise_is_settled_by_itself
+            }
+            families {
+                descendants_know_their_root
+                a_root_has_so_many_descendants_and_no_more
+                a_write_sent_again_counts_its_children_once
+                a_root_that_continues_as_new_begins_a_new_count
+                a_stale_writer_hears_nothing_of_the_family
+                nobody_is_born_into_a_cancelled_family
+                a_sweep_reaches_every_member_of_a_cancelled_family
+                the_family_of_an_ended_root_is_cancelled_as_well
+                only_the_family_of_a_root_is_cancelled
+                a_family_is_forgotten_with_its_last_member
             }
             children {
                 a_child_is_started_with_its_step

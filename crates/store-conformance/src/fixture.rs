@@ -10,7 +10,6 @@ mod outbox;
 mod requests;
 mod write;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +17,7 @@ use std::time::Duration;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::fsck::{Report, fsck};
 use hapax_engine::model::{
-    EventKind, Failure, Grant, IdempotencyKey, KeyKind, KeyRecord, Name, OwnerId, Parent, Payload, PromiseId,
+    EventKind, Failure, Grant, IdempotencyKey, KeyKind, KeyRecord, Name, OwnerId, Payload, PromiseId,
     PromiseRef, RunEvent, RunHead, RunId, RunResult, Settlement, SignalId, Steer, StepId, StepRecord,
     Subscribers, Timestamp, Version, Wish, WorkflowRef, WorkspaceId,
 };
@@ -108,9 +107,7 @@ impl Stage {
 
     /// A child that the step `step` of `parent` waits for.
     pub fn child_of(&self, parent: &RunHead, step: &str) -> Order<'_> {
-        let parent =
-            Parent { run: parent.id(), step: StepId::from_stored(step), on_close: Default::default() };
-        self.order().parent(parent)
+        self.order().parent(parent.facts.as_parent(StepId::from_stored(step), Default::default()))
     }
 
     /// A run that waits to be claimed.
@@ -282,7 +279,7 @@ pub fn grant(owner: OwnerId) -> Grant {
 
 /// An offer to drive these workflows.
 pub fn grant_for(owner: OwnerId, serves: impl IntoIterator<Item = WorkflowRef>) -> Grant {
-    Grant { owner, lease_for: LEASE, serves: Arc::new(serves.into_iter().collect::<BTreeSet<_>>()) }
+    Grant { owner, lease_for: LEASE, serves: Arc::new(serves.into_iter().collect()) }
 }
 
 /// A signal for a run.

@@ -7,4 +7,4 @@ FROM (
         SELECT f.workspace, f.id FROM run_facts AS f WHERE f.id = i.id ORDER BY f.workspace <> i.workspace LIMIT 1
     ) AS o ON true
     LEFT JOIN keys AS k ON k.workspace = i.workspace AND k.kind = 0 AND k.key = i.key
-    LEFT JOIN heads AS h ON h.workspace = i.workspace AND h.id = coalesce(o.id, k.run)
+    LEFT JOIN run_heads AS h ON h.workspace = i.workspace AND h.id = coalesce(o.id, k.run)

@@ -10,6 +10,7 @@ use hapax_engine::store::AdvanceOutcome;
 use crate::alone::stop_waiting;
 use crate::codes::{Code, count, millis};
 use crate::ending::{follow_ending, insert_result};
+use crate::families::{concerns_family, family_after, put_family};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
@@ -32,6 +33,9 @@ impl Verb for Advance {
         }
         let workflows = self.children.iter().map(|child| child.facts.workflow.name.clone());
         needs.names.extend(workflows.map(|workflow| (here.clone(), workflow)));
+        if concerns_family(self) {
+            needs.families.push((here.clone(), self.head.facts.root()));
+        }
         needs.bring(here, &self.notes);
         let elsewhere = self.posts.iter().map(|post| &post.workspace).filter(|workspace| *workspace != here);
         needs.workspaces.extend(elsewhere.cloned());
@@ -57,11 +61,18 @@ impl Verb for Advance {
                     let opened = opened_since(session, workspace, self).await?;
                     Ok(AdvanceOutcome::Advanced { woken, opened })
                 }
-                AdvanceOutcome::Stale(_) | AdvanceOutcome::LeaseLost => Ok(refused),
+                AdvanceOutcome::Stale(_) | AdvanceOutcome::ChildrenRefused(_) | AdvanceOutcome::LeaseLost => {
+                    Ok(refused)
+                }
             };
         }
         if !all_pending(session, workspace, self).await? {
             return Ok(AdvanceOutcome::Stale(stored.head));
+        }
+        match family_after(session, workspace, self, children.len()).await? {
+            Ok(Some(family)) => put_family(session, workspace, self.head.facts.root(), family),
+            Ok(None) => {}
+            Err(refused) => return Ok(AdvanceOutcome::ChildrenRefused(refused)),
         }
         let (woken, opened) = write(session, self, &children, stored).await?;
         Ok(AdvanceOutcome::Advanced { woken, opened })

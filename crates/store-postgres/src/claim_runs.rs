@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use hapax_engine::limits::{MAX_CLAIM, MAX_WORKFLOWS_LOOKED_AT};
-use hapax_engine::model::{ClaimDecision, Grant, RunEvent, RunHead, RunId, Timestamp, decide_claim};
+use hapax_engine::model::{
+    ClaimDecision, Grant, RunEvent, RunHead, RunId, ServedFor, Timestamp, decide_claim,
+};
 use hapax_engine::store::{ClaimRuns, Claimed};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -25,9 +27,21 @@ type Place = (WorkspaceNo, RunId);
 pub(crate) struct Rotation(AtomicI32);
 
 /// The workflows the caller serves, as this database knows them.
+#[derive(Default)]
 struct Served {
     workflows: Vec<i32>,
     versions: Vec<i32>,
+    /// Whether each is served for all workspaces; if not, `only` says for which.
+    is_for_all: Vec<bool>,
+    only: ServedOnly,
+}
+
+/// Workflows that are served for some workspaces only, one row for each.
+#[derive(Default)]
+struct ServedOnly {
+    workflows: Vec<i32>,
+    versions: Vec<i32>,
+    workspaces: Vec<i32>,
 }
 
 /// A decision on a run, to be written.
@@ -72,12 +86,20 @@ pub(crate) async fn claim_runs(
 }
 
 async fn find_served(held: &Held, numbers: &Numbers, grant: &Grant) -> Result<Served, Fault> {
-    let mut served = Served { workflows: Vec::new(), versions: Vec::new() };
-    for serves in &*grant.serves {
-        // A workflow without a number has no runs.
-        if let Some(workflow) = numbers.find_workflow(held.link(), &serves.name).await? {
-            served.workflows.push(workflow.0);
-            served.versions.push(serves.version.cast_signed());
+    let mut served = Served::default();
+    for (serves, served_for) in grant.serves.iter() {
+        // A workflow without a number has no runs, and neither has a workspace without one.
+        let Some(workflow) = numbers.find_workflow(held.link(), &serves.name).await? else { continue };
+        let version = serves.version.cast_signed();
+        served.workflows.push(workflow.0);
+        served.versions.push(version);
+        served.is_for_all.push(matches!(served_for, ServedFor::Everybody));
+        let ServedFor::Only(workspaces) = served_for else { continue };
+        for workspace in workspaces {
+            let Some(workspace) = numbers.find_workspace(held.link(), workspace).await? else { continue };
+            served.only.workflows.push(workflow.0);
+            served.only.versions.push(version);
+            served.only.workspaces.push(workspace.0);
         }
     }
     Ok(served)
@@ -93,7 +115,22 @@ async fn list_due(
 ) -> Result<Vec<Place>, Fault> {
     let window = (2 * limit).max(LONG_BACKLOG + 1) as i64;
     let statement = held.prepare_cached(include_str!("../sql/list_due_runs.sql")).await?;
-    let found = held.query(&statement, &[&served.workflows, &served.versions, &millis(now), &window]).await?;
+    let Served { workflows, versions, is_for_all, only } = served;
+    let found = held
+        .query(
+            &statement,
+            &[
+                workflows,
+                versions,
+                &millis(now),
+                &window,
+                is_for_all,
+                &only.workflows,
+                &only.versions,
+                &only.workspaces,
+            ],
+        )
+        .await?;
     let by_time = rows::collect(&found, |mut row| Ok((WorkspaceNo(row.get()?), row.run()?)))?;
     if by_time.len() <= LONG_BACKLOG {
         return Ok(by_time);
@@ -132,7 +169,18 @@ async fn list_in_turns(
     let found = held
         .query(
             &statement,
-            &[&served.workflows, &served.versions, &millis(now), &behind, &workspaces, &(limit as i64)],
+            &[
+                &served.workflows,
+                &served.versions,
+                &millis(now),
+                &behind,
+                &workspaces,
+                &(limit as i64),
+                &served.is_for_all,
+                &served.only.workflows,
+                &served.only.versions,
+                &served.only.workspaces,
+            ],
         )
         .await?;
     let mut places = Vec::with_capacity(found.len());
@@ -224,7 +272,13 @@ async fn write(held: &Held, granted: impl Iterator<Item = &Granted>, now: Timest
 
 async fn find_next_wake(held: &Held, served: &Served) -> Result<Option<Timestamp>, Fault> {
     let statement = held.prepare_cached(include_str!("../sql/find_next_wake.sql")).await?;
-    let found = held.query(&statement, &[&served.workflows, &served.versions]).await?;
+    let Served { workflows, versions, is_for_all, only } = served;
+    let found = held
+        .query(
+            &statement,
+            &[workflows, versions, is_for_all, &only.workflows, &only.versions, &only.workspaces],
+        )
+        .await?;
     Ok(rows::at_most_one(&found, |mut row| row.maybe_at())?.flatten())
 }
 

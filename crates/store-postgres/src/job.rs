@@ -26,6 +26,8 @@ pub(crate) struct Needs {
     /// Workspaces that rows are written of, though no run of theirs is looked at: they must have numbers.
     pub(crate) workspaces: Vec<WorkspaceId>,
     pub(crate) runs: Vec<(WorkspaceId, RunId)>,
+    /// Families, by their roots.
+    pub(crate) families: Vec<(WorkspaceId, RunId)>,
     /// With the runs that wait for them, and the keys that name them.
     pub(crate) promises: Vec<(WorkspaceId, PromiseId)>,
     /// Keys of promises, with the promises that they name.

@@ -46,6 +46,7 @@ mod entities;
 mod entity_book;
 mod entity_notes;
 mod entity_reads;
+mod families;
 mod fault;
 mod finish_operation;
 mod finish_post;

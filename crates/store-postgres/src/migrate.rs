@@ -54,6 +54,16 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0006_effects_of_operations.sql"),
         oldest_program: 4,
     },
+    Migration {
+        name: "0007_reserved",
+        sql: include_str!("../migrations/0007_reserved.sql"),
+        oldest_program: 4,
+    },
+    Migration {
+        name: "0008_families",
+        sql: include_str!("../migrations/0008_families.sql"),
+        oldest_program: 4,
+    },
 ];
 
 /// The version this program works with.

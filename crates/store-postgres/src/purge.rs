@@ -95,9 +95,14 @@ async fn delete_runs(held: &Held, old: &[&Seen], closed_before: Timestamp) -> Re
     locked.retain(|place| !unsettled.contains(place));
     let (workspaces, ids): (Vec<i32>, Vec<Uuid>) = locked.into_iter().unzip();
     let limit = ids.len() as i64;
+    let find = held.prepare_cached(include_str!("../sql/find_roots.sql")).await?;
+    let roots = rows::collect(&held.query(&find, &[&limit, &workspaces, &ids]).await?, place)?;
     for statement in &statements {
         held.execute(statement, &[&limit, &workspaces, &ids]).await?;
     }
+    let (of_roots, roots): (Vec<i32>, Vec<Uuid>) = roots.into_iter().unzip();
+    let forget = held.prepare_cached(include_str!("../sql/delete_families.sql")).await?;
+    held.execute(&forget, &[&(roots.len() as i64), &of_roots, &roots]).await?;
     held.batch_execute("COMMIT").await?;
     Ok(ids.len())
 }

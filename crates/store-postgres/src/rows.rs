@@ -212,6 +212,7 @@ fn head(row: &mut Columns<'_>) -> Result<RunHead, Fault> {
     let subject = row.maybe_text()?.map(Subject::new).transpose().map_err(broken)?;
     let deadline_at = row.maybe_at()?;
     let parent = parent(row.maybe_run()?, row.maybe_text()?, row.get()?);
+    let parent = with_lineage(parent, row.maybe_run()?, row.get()?);
     let state = state(status, wake_at, owner, closed_at)?;
     let facts = RunFacts {
         workspace,
@@ -277,7 +278,15 @@ fn retention(keep_for_ms: Option<i64>, release: bool) -> KeyRetention {
 
 fn parent(run: Option<RunId>, step: Option<&str>, cancel: Option<bool>) -> Option<Parent> {
     let on_close = if cancel? { ClosePolicy::Cancel } else { ClosePolicy::Abandon };
-    Some(Parent { run: run?, step: StepId::from_stored(step?), on_close })
+    let run = run?;
+    // Children of before families were counted do not know their root.
+    Some(Parent { run, step: StepId::from_stored(step?), on_close, root: run, depth: 1 })
+}
+
+fn with_lineage(parent: Option<Parent>, root: Option<RunId>, depth: Option<i32>) -> Option<Parent> {
+    let parent = parent?;
+    let depth = depth.map_or(parent.depth, i32::cast_unsigned);
+    Some(Parent { root: root.unwrap_or(parent.root), depth, ..parent })
 }
 
 /// A failure as it is kept.

@@ -6,32 +6,94 @@
 //! drift apart until the next reading (a millisecond in ten seconds for the worst quartz), plus the millisecond that instants are
 //! cut to. Nothing depends on it for safety: that is what versions and fences are for. An error of a few milliseconds only makes a
 //! lease that much shorter or longer.
+//!
+//! If somebody sets the server's clock, keys must not end early and timers must not stand still. A node that sees a jump writes into
+//! the database by how much the clock is to be corrected, and all nodes go by the corrected clock (decision 0015).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hapax_engine::clock::{Clock, Sleep, since_boot};
-use hapax_engine::limits::LONGEST_NAP;
+use hapax_engine::limits::{LONGEST_NAP, MAX_CLOCK_STEP};
 use hapax_engine::model::Timestamp;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Error};
+
+use crate::limits::READ_CLOCK_EVERY;
 
 /// The best of this many readings counts.
 const READINGS: usize = 3;
+/// How often a reading is taken again because another node corrected the clock meanwhile.
+const TRIES: usize = 5;
+/// A node says what time it goes by from its third reading on. By then the nodes that were there before it have corrected a jump that it could
+/// not see.
+const READINGS_BEFORE_SAYING: u64 = 3;
 
 /// The server's clock, as this node knows it.
 #[derive(Debug)]
 pub struct ServerClock {
     /// By [`since_boot`], so that the time this machine was suspended counts.
     started: Duration,
-    /// Milliseconds from the epoch to `started`, by the server's clock.
+    /// Milliseconds from the epoch to `started`, by the corrected clock of the server.
     started_at_ms: AtomicI64,
+    readings: AtomicU64,
+    jumps: AtomicU64,
+}
+
+/// One look at the server's clock.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    /// Milliseconds from the epoch to the start of this node's clock, by the corrected clock of the server.
+    offset: i64,
+    /// The same by the latest time that any node went by.
+    seen: Option<i64>,
+    /// How many corrections there were.
+    number: i64,
+}
+
+/// What follows from a reading.
+#[derive(Debug, PartialEq, Eq)]
+enum Judgement {
+    /// The clock goes right.
+    Follow,
+    /// It has jumped: this many milliseconds are to be added to it from now on.
+    Correct(i64),
+}
+
+/// Judges a reading by what this node expected, and by what other nodes went by a moment ago.
+fn judge(expected: Option<i64>, reading: Reading) -> Judgement {
+    let Reading { offset, seen, .. } = reading;
+    let step = millis(MAX_CLOCK_STEP);
+    let Some(expected) = expected else {
+        // Time has passed since a node was there, or the clock was set forward: nobody can tell. Back it never goes.
+        return match seen {
+            Some(seen) if offset < seen - step => Judgement::Correct(seen - offset),
+            _ => Judgement::Follow,
+        };
+    };
+    if (offset - expected).abs() <= step {
+        return Judgement::Follow;
+    }
+    // Others go by this very time, so it is this node that stood still, or that came while the clock was wrong.
+    if seen.is_some_and(|seen| (offset - seen).abs() <= step + 2 * millis(READ_CLOCK_EVERY)) {
+        return Judgement::Follow;
+    }
+    Judgement::Correct(seen.map_or(expected, |seen| expected.max(seen)) - offset)
+}
+
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl ServerClock {
     /// Reads the server's clock for the first time.
-    pub(crate) async fn read_first(client: &Client) -> Result<Arc<Self>, tokio_postgres::Error> {
-        let clock = Arc::new(ServerClock { started: since_boot(), started_at_ms: AtomicI64::new(0) });
+    pub(crate) async fn read_first(client: &Client) -> Result<Arc<Self>, Error> {
+        let clock = Arc::new(ServerClock {
+            started: since_boot(),
+            started_at_ms: AtomicI64::new(0),
+            readings: AtomicU64::new(0),
+            jumps: AtomicU64::new(0),
+        });
         clock.read(client).await?;
         Ok(clock)
     }
@@ -40,21 +102,60 @@ impl ServerClock {
         since_boot().saturating_sub(self.started)
     }
 
-    /// Reads the server's clock again.
-    pub(crate) async fn read(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
-        let mut best: Option<(Duration, i64)> = None;
-        for _ in 0..READINGS {
-            let asked = self.elapsed();
-            let server_ms: i64 = client.query_one(include_str!("../sql/read_clock.sql"), &[]).await?.get(0);
-            let round_trip = self.elapsed() - asked;
-            let middle = asked + round_trip / 2;
-            let offset = server_ms - i64::try_from(middle.as_millis()).unwrap_or(i64::MAX);
-            if best.is_none_or(|(shortest, _)| round_trip < shortest) {
-                best = Some((round_trip, offset));
+    /// Reads the server's clock again, and corrects it if it has jumped.
+    pub(crate) async fn read(&self, client: &Client) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            let reading = self.look(client).await?;
+            let is_first = self.readings.load(Ordering::Relaxed) == 0;
+            let expected = (!is_first).then(|| self.started_at_ms.load(Ordering::Relaxed));
+            let Judgement::Correct(by) = judge(expected, reading) else {
+                self.started_at_ms.store(reading.offset, Ordering::Relaxed);
+                let readings = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
+                if readings >= READINGS_BEFORE_SAYING {
+                    self.say(client, reading).await?;
+                }
+                return Ok(());
+            };
+            let corrected =
+                client.execute(include_str!("../sql/correct_clock.sql"), &[&by, &reading.number]).await?;
+            if corrected == 1 {
+                self.jumps.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(
+                    jumped_ms = -by,
+                    "the clock of the database server has jumped; the time is counted on from before, on all nodes"
+                );
             }
         }
-        if let Some((_, offset)) = best {
-            self.started_at_ms.store(offset, Ordering::Relaxed);
+        // Others correct it without end: the last reading that was right goes on.
+        Ok(())
+    }
+
+    async fn look(&self, client: &Client) -> Result<Reading, Error> {
+        let mut best: Option<(Duration, Reading)> = None;
+        for _ in 0..READINGS {
+            let asked = self.elapsed();
+            let row = client.query_one(include_str!("../sql/read_clock.sql"), &[]).await?;
+            let round_trip = self.elapsed() - asked;
+            let middle = millis(asked + round_trip / 2);
+            let (server, number, seen): (i64, i64, Option<i64>) = (row.get(0), row.get(1), row.get(2));
+            let reading = Reading { offset: server - middle, seen: seen.map(|seen| seen - middle), number };
+            // Readings before and after a correction do not compare.
+            let is_better = |(shortest, known): (Duration, Reading)| {
+                known.number != reading.number || round_trip < shortest
+            };
+            if best.is_none_or(is_better) {
+                best = Some((round_trip, reading));
+            }
+        }
+        Ok(best.expect("there was one reading at least").1)
+    }
+
+    /// Tells other nodes what time this one goes by, unless one has just done so.
+    async fn say(&self, client: &Client, reading: Reading) -> Result<(), Error> {
+        let now = self.now().as_millis();
+        let is_fresh = |seen: i64| reading.offset - seen < millis(READ_CLOCK_EVERY) / 2;
+        if !reading.seen.is_some_and(is_fresh) {
+            client.execute(include_str!("../sql/note_clock.sql"), &[&now, &reading.number]).await?;
         }
         Ok(())
     }
@@ -73,5 +174,51 @@ impl Clock for ServerClock {
         // One more millisecond, because instants are cut to whole ones. Those who wait for longer than a nap look again.
         let wait = at.since(self.now()) + Duration::from_millis(1);
         Box::pin(tokio::time::sleep(wait.min(LONGEST_NAP)))
+    }
+
+    fn jumps(&self) -> u64 {
+        self.jumps.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400_000;
+    const NOON: i64 = 1_000 * DAY;
+
+    fn reading(offset: i64, seen: Option<i64>) -> Reading {
+        Reading { offset, seen, number: 0 }
+    }
+
+    #[test]
+    fn a_jump_is_corrected_by_whoever_sees_it_first() {
+        for jump in [25 * 3_600_000, -25 * 3_600_000] {
+            let seen = Some(NOON - 10_000);
+            assert_eq!(judge(Some(NOON), reading(NOON + jump, seen)), Judgement::Correct(-jump));
+            assert_eq!(judge(Some(NOON), reading(NOON + jump, None)), Judgement::Correct(-jump));
+        }
+        assert_eq!(judge(Some(NOON), reading(NOON + 9_000, Some(NOON))), Judgement::Follow, "a small step");
+    }
+
+    /// A virtual machine that stood still for a day must not set the time of all others back.
+    #[test]
+    fn a_node_that_stood_still_follows_the_others() {
+        let others = Some(NOON + DAY - 12_000);
+        assert_eq!(judge(Some(NOON), reading(NOON + DAY, others)), Judgement::Follow);
+    }
+
+    /// A node that came between a jump and its correction went by the wrong time.
+    #[test]
+    fn a_node_that_came_after_the_jump_follows_the_correction() {
+        assert_eq!(judge(Some(NOON + DAY), reading(NOON, Some(NOON - 5_000))), Judgement::Follow);
+    }
+
+    #[test]
+    fn the_first_node_after_a_pause_takes_the_time_as_it_is_but_never_goes_back() {
+        assert_eq!(judge(None, reading(NOON, None)), Judgement::Follow);
+        assert_eq!(judge(None, reading(NOON + DAY, Some(NOON))), Judgement::Follow);
+        assert_eq!(judge(None, reading(NOON - DAY, Some(NOON))), Judgement::Correct(DAY));
     }
 }

@@ -17,6 +17,7 @@ use crate::alone::{self, KnownAlone, PromisePlace};
 use crate::codes::{Code, count, millis, millis_of};
 use crate::count_uses;
 use crate::entities::{self, KnownEntities};
+use crate::families::{self, KnownFamilies};
 use crate::fault::Fault;
 use crate::job::Needs;
 use crate::link::{Link, Sql};
@@ -52,6 +53,8 @@ pub(crate) struct Session<'c> {
     is_begun: bool,
     /// Runs locked so far, as they are with the writes of this session; `None` if there is none.
     runs: HashMap<(WorkspaceNo, RunId), Option<StoredHead>>,
+    /// Families that are locked.
+    pub(crate) families: KnownFamilies,
     /// Promises of locked runs, or locked themselves, as they are with the writes of this session; `None` if there is none.
     promises: HashMap<PromisePlace, Option<Promise>>,
     /// Promises that stand alone and are locked.
@@ -92,6 +95,7 @@ impl<'c> Session<'c> {
             // A transaction that is shared is begun and ended by whoever shares it.
             is_begun: !matches!(client, Link::Own(_)),
             runs: HashMap::new(),
+            families: KnownFamilies::new(),
             promises: HashMap::new(),
             alone: KnownAlone::new(),
             promise_keys: KnownKeys::new(),
@@ -130,7 +134,7 @@ impl<'c> Session<'c> {
 
     /// Locks and reads everything that is foreseen, so that the operations themselves hardly ever wait.
     ///
-    /// One order of locks for all nodes: promises that stand alone, then runs, then keys of promises; entities are looked at by
+    /// One order of locks for all nodes: promises that stand alone, then runs, then families, then keys of promises; entities are looked at by
     /// operations that look at nothing else.
     pub(crate) async fn prepare_for(&mut self, needs: &Needs) -> Result<(), Fault> {
         let mut runs = Vec::with_capacity(needs.runs.len() + needs.promises.len());
@@ -178,11 +182,20 @@ impl<'c> Session<'c> {
                 self.forget_promise(workspace, &promise.id);
             }
         }
+        self.lock_families(needs).await?;
         promise_keys::lock(self, &keys).await?;
         self.read_signal_ids(&needs.signal_ids).await?;
         requests::prepare(self, needs).await?;
         entities::prepare(self, &needs.entities).await?;
         count_uses::add(self, &needs.uses).await
+    }
+
+    async fn lock_families(&mut self, needs: &Needs) -> Result<(), Fault> {
+        let mut roots = BTreeSet::new();
+        for (workspace, root) in &needs.families {
+            roots.extend(self.find_workspace(workspace).await?.map(|workspace| (*root, workspace)));
+        }
+        families::lock(self, &roots).await
     }
 
     /// Does what a promise lies under, its run or its own row, belong to this session?

@@ -6,6 +6,7 @@ use hapax_engine::model::{
 use hapax_engine::store::StartOutcome;
 
 use crate::codes::{Code, count, millis, millis_of};
+use crate::families::count_start;
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::numbers::{WorkflowNo, WorkspaceNo};
@@ -19,6 +20,7 @@ impl Verb for NewRun {
         let facts = &self.facts;
         needs.names.push((facts.workspace.clone(), facts.workflow.name.clone()));
         needs.runs.extend(facts.parent.iter().map(|parent| (facts.workspace.clone(), parent.run)));
+        needs.families.extend(facts.parent.iter().map(|parent| (facts.workspace.clone(), parent.root)));
     }
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<StartOutcome, Fault> {
@@ -42,6 +44,9 @@ impl Verb for NewRun {
             return Ok(StartOutcome::SubjectBusy { run });
         }
         mark_parent(session, workspace, facts).await?;
+        if facts.parent.is_some() {
+            count_start(session, workspace, facts.root()).await?;
+        }
         insert_new(session, workspace, workflow, self).await.map(|stored| StartOutcome::Created(stored.head))
     }
 }
@@ -213,6 +218,8 @@ pub(crate) async fn insert_new(
             parent.map(|parent| parent.step.as_str().to_owned()),
             parent.map(|parent| parent.on_close == ClosePolicy::Cancel),
             new.input.as_str().to_owned(),
+            parent.map(|parent| uuid(parent.root)),
+            parent.map(|parent| parent.depth.cast_signed()),
         ],
     );
     session.insert_event(workspace, facts.id, &started);

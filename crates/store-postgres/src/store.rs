@@ -10,11 +10,11 @@ use hapax_engine::model::{
     TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
-    KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged,
-    Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome,
-    SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult,
-    StoredDoubt, StoredKey, Transact, TransactOutcome,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
+    FinishPost, HookBook, KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote,
+    PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView,
+    SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store,
+    StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
 };
 use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -51,6 +51,8 @@ use crate::{
 pub struct PostgresStore {
     place: String,
     clock: Arc<dyn Clock>,
+    /// `None` if the options named a clock.
+    server_clock: Option<Arc<ServerClock>>,
     pools: Arc<Pools>,
     numbers: Arc<Numbers>,
     tables: Arc<UserTables>,
@@ -119,7 +121,7 @@ impl PostgresStore {
         let mut attendants = JoinSet::new();
         attendants.spawn(hints.clone().tell(pools.clone()));
         attendants.spawn(hints.clone().hear(address));
-        if let Some(server_clock) = server_clock {
+        if let Some(server_clock) = server_clock.clone() {
             attendants.spawn(keep_time(server_clock, pools.clone()));
         }
         let works = Arc::new(Works {
@@ -143,6 +145,7 @@ impl PostgresStore {
         Ok(PostgresStore {
             place,
             clock,
+            server_clock,
             pools,
             numbers,
             tables,
@@ -162,6 +165,12 @@ impl PostgresStore {
     /// Where the database is, without the password.
     pub fn place(&self) -> &str {
         &self.place
+    }
+
+    /// Reads the server's clock now, which is otherwise done every few seconds.
+    pub async fn read_clock(&self) -> StoreResult<()> {
+        let Some(clock) = self.server_clock.clone() else { return Ok(()) };
+        self.maintain(|held| async move { Ok(clock.read(&held).await?) }).await
     }
 
     /// The clock that leases, timers and deadlines are judged by: the server's, unless the options named another.
@@ -363,8 +372,16 @@ impl Store for PostgresStore {
         Some(self)
     }
 
+    fn family_book(&self) -> Option<&dyn FamilyBook> {
+        Some(self)
+    }
+
     fn entity_book(&self) -> Option<&dyn EntityBook> {
         Some(self)
+    }
+
+    fn clock_jumps(&self) -> u64 {
+        self.clock.jumps()
     }
 
     fn hints(&self) -> Option<watch::Receiver<u64>> {

@@ -257,6 +257,9 @@ impl Record for Transact {
                 (TransactOutcome::Done { output, advance: Box::new(advance), woken }, true)
             }
             AdvanceOutcome::Stale(head) => (TransactOutcome::Stale(Box::new(head)), false),
+            AdvanceOutcome::ChildrenRefused(refused) => {
+                (TransactOutcome::WorkFailed(refused.failure()), false)
+            }
             AdvanceOutcome::LeaseLost => (TransactOutcome::LeaseLost, false),
         };
         Ok(Recorded { outcome, stands, has_woken })

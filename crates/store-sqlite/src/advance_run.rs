@@ -10,6 +10,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::codes::{Code, count, millis, millis_of};
 use crate::ending::{follow_ending, insert_result};
+use crate::families::{family_after, put_family};
 use crate::fault::Fault;
 use crate::find;
 use crate::forget_promises::forget_promises_of_run;
@@ -39,6 +40,13 @@ impl Verb for Advance {
         if !all_pending(session, workspace, self)? {
             return refuse(session, workspace, self);
         }
+        let family = match family_after(session, workspace, self, children.len())? {
+            Ok(family) => family,
+            Err(refused) if holds(session, workspace, self)? => {
+                return Ok(AdvanceOutcome::ChildrenRefused(refused));
+            }
+            Err(_) => return refuse(session, workspace, self),
+        };
         let mut woken = match write_guarded(session, workspace, self)? {
             Guarded::Refused => return refuse(session, workspace, self),
             Guarded::Written => Vec::new(),
@@ -50,6 +58,9 @@ impl Verb for Advance {
         }
         insert_notes(session, &self.notes)?;
         insert_posts(session, &self.posts)?;
+        if let Some(family) = family {
+            put_family(session, workspace, self.head.facts.root(), &family)?;
+        }
         for child in children {
             let head = insert_new(session, child)?;
             if matches!(head.state, RunState::Pending { due_at } if due_at <= session.now) {
@@ -88,6 +99,14 @@ fn all_pending(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Adva
         }
     }
     Ok(true)
+}
+
+/// Does the run still have the expected version, and its holder the lease?
+fn holds(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Advance) -> Result<bool, Fault> {
+    let head = session.find_head(workspace, advance.run())?;
+    Ok(head.is_some_and(|head| {
+        head.state.lease().is_some() && head.fence == advance.fence && head.version == advance.expected
+    }))
 }
 
 /// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's.

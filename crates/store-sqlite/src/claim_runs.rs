@@ -1,20 +1,30 @@
 //! Granting leases on due runs.
 
+use std::collections::HashSet;
+
 use hapax_engine::limits::MAX_CLAIM;
-use hapax_engine::model::{ClaimDecision, Priority, RunId, Timestamp, decide_claim};
+use hapax_engine::model::{ClaimDecision, Priority, RunId, ServedFor, Timestamp, decide_claim};
 use hapax_engine::store::{ClaimRuns, Claimed};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
 use crate::job::Verb;
-use crate::rows;
+use crate::rows::Columns;
 use crate::session::{Session, WorkflowNo, WorkspaceNo};
 
 /// A workflow the caller serves, as this file knows it.
 struct Served {
     workflow: WorkflowNo,
     version: u32,
+    /// For these workspaces only; `None` for all.
+    only: Option<HashSet<i64>>,
+}
+
+impl Served {
+    fn covers(&self, workspace: i64) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(&workspace))
+    }
 }
 
 /// A due run; the order of the fields is the order in which runs of one priority are served.
@@ -31,12 +41,21 @@ impl Verb for ClaimRuns {
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<Claimed, Fault> {
         let grant = &self.grant;
-        let mut served = Vec::with_capacity(grant.serves.len());
-        for serves in &*grant.serves {
+        let mut served = Vec::new();
+        for (serves, served_for) in grant.serves.iter() {
             // A workflow without a number has no runs.
-            if let Some(workflow) = session.find_workflow(&serves.name)? {
-                served.push(Served { workflow, version: serves.version });
-            }
+            let Some(workflow) = session.find_workflow(&serves.name)? else { continue };
+            let only = match served_for {
+                ServedFor::Everybody => None,
+                ServedFor::Only(workspaces) => {
+                    let mut only = HashSet::with_capacity(workspaces.len());
+                    for workspace in workspaces {
+                        only.extend(session.find_workspace(workspace)?.map(|number| number.0));
+                    }
+                    Some(only)
+                }
+            };
+            served.push(Served { workflow, version: serves.version, only });
         }
         let mut runs = Vec::new();
         for due in list_due(session, &served, self.limit.min(MAX_CLAIM))? {
@@ -71,12 +90,21 @@ fn list_due(session: &Session<'_, '_>, served: &[Served], limit: usize) -> Resul
             break;
         }
         let mut due = Vec::new();
-        for Served { workflow, version } in served {
-            let found =
-                list.query(params![workflow.0, version, priority.code(), millis(session.now), room as i64])?;
-            due.extend(rows::collect(found, |mut row| {
-                Ok(Due { wake_at: row.at()?, run: row.run()?, workspace: row.get()? })
-            })?);
+        for served in served {
+            let Served { workflow, version, .. } = served;
+            let mut found = list.query(params![workflow.0, version, priority.code(), millis(session.now)])?;
+            let mut taken = 0;
+            // Runs of workspaces that are not served here are passed over, so that no claim takes what it cannot drive.
+            while taken < room
+                && let Some(row) = found.next()?
+            {
+                let mut row = Columns::of(row);
+                let run = Due { wake_at: row.at()?, run: row.run()?, workspace: row.get()? };
+                if served.covers(run.workspace) {
+                    due.push(run);
+                    taken += 1;
+                }
+            }
         }
         due.sort_unstable();
         due.truncate(room);
@@ -88,11 +116,16 @@ fn list_due(session: &Session<'_, '_>, served: &[Served], limit: usize) -> Resul
 fn find_next_wake(session: &Session<'_, '_>, served: &[Served]) -> Result<Option<Timestamp>, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_next_wake.sql"))?;
     let mut next = None;
-    for Served { workflow, version } in served {
+    for served in served {
+        let Served { workflow, version, .. } = served;
         for priority in Priority::FIRST_TO_LAST {
-            let first: Option<i64> =
-                find.query_row(params![workflow.0, version, priority.code()], |row| row.get(0)).optional()?;
-            next = next.into_iter().chain(first).min();
+            let mut found = find.query(params![workflow.0, version, priority.code()])?;
+            while let Some(row) = found.next()? {
+                if served.covers(row.get(1)?) {
+                    next = next.into_iter().chain([row.get::<_, i64>(0)?]).min();
+                    break;
+                }
+            }
         }
     }
     Ok(next.map(Timestamp::from_millis))

@@ -26,6 +26,7 @@ mod ending;
 mod entities;
 mod entity_book;
 mod entity_notes;
+mod families;
 mod fault;
 mod file_identity;
 mod find;

@@ -6,6 +6,7 @@ use hapax_engine::store::{Purge, Purged};
 use rusqlite::params;
 
 use crate::codes::{Code, millis};
+use crate::families::{find_root, forget_family};
 use crate::fault::Fault;
 use crate::forget_promises::forget_promises_of_run;
 use crate::job::Verb;
@@ -42,10 +43,12 @@ impl Verb for Purge {
         let Some(closed_before) = self.runs_closed_before else { return Ok(purged) };
         let seen = look_at(session, self.after, closed_before, limit + 1)?;
         for seen in seen.iter().take(limit).filter(|seen| seen.forgettable) {
+            let root = find_root(session, seen.workspace, seen.run)?;
             forget_promises_of_run(session, seen.workspace, seen.run)?;
             for sql in DELETE_RUN {
                 session.prepare(sql)?.execute(params![seen.workspace.0, bytes(seen.run)])?;
             }
+            forget_family(session, seen.workspace, root)?;
             purged.runs += 1;
         }
         purged.next = (seen.len() > limit).then(|| seen[limit - 1].run);

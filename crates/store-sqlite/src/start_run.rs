@@ -7,6 +7,7 @@ use hapax_engine::store::StartOutcome;
 use rusqlite::{OptionalExtension, params};
 
 use crate::codes::{Code, count, millis, millis_of};
+use crate::families::count_start;
 use crate::fault::Fault;
 use crate::job::Verb;
 use crate::rows::{self, bytes};
@@ -28,6 +29,10 @@ impl Verb for NewRun {
         }
         if let Some(run) = subject_holder(session, facts)? {
             return Ok(StartOutcome::SubjectBusy { run });
+        }
+        if facts.parent.is_some() {
+            let workspace = session.number_workspace(&facts.workspace)?;
+            count_start(session, workspace, facts.root())?;
         }
         insert_new(session, self).map(StartOutcome::Created)
     }
@@ -134,6 +139,8 @@ pub(crate) fn insert_new(session: &mut Session<'_, '_>, new: &NewRun) -> Result<
         parent.map(|parent| parent.step.as_str()),
         parent.map(|parent| parent.on_close == ClosePolicy::Cancel),
         new.input.as_str(),
+        parent.map(|parent| bytes(parent.root)),
+        parent.map(|parent| parent.depth),
     ])?;
     session.insert_event(workspace, facts.id, &started)?;
     take_key(session, workspace, facts)?;

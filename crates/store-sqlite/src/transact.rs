@@ -98,6 +98,7 @@ fn record(
             TransactOutcome::Done { output, advance: Box::new(advance), woken }
         }
         AdvanceOutcome::Stale(head) => TransactOutcome::Stale(Box::new(head)),
+        AdvanceOutcome::ChildrenRefused(refused) => TransactOutcome::WorkFailed(refused.failure()),
         AdvanceOutcome::LeaseLost => TransactOutcome::LeaseLost,
     })
 }

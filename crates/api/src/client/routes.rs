@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    AddNote, AnswerApproval, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace, CreatedRun,
-    CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy,
+    AddNote, AnswerApproval, CancelRun, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace,
+    CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy,
     IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, ReleaseKey,
     ResolveDoubt, ResolvedDoubt, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail, RunEvent,
     RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// Asks a run to undo what it can and end.
-    pub async fn cancel_run(&self, id: &str, asked: &SteerRun, terms: Terms) -> Result<Run, ClientError> {
+    pub async fn cancel_run(&self, id: &str, asked: &CancelRun, terms: Terms) -> Result<Run, ClientError> {
         self.call(Ask::change(run_path(id, "/cancel")?, asked, terms)?).await
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use hapax_api::client::Terms;
-use hapax_api::{RetryRun, Run, SteerRun};
+use hapax_api::{CancelRun, RetryRun, Run, SteerRun};
 
 use crate::confirmation::confirm;
 use crate::output::for_people::plain;
@@ -14,12 +14,19 @@ use crate::words::word;
 
 const EXAMPLES: &str = "\
 Examples:
-  hapax runs cancel run_018f… --reason 'the customer withdrew' --yes
   hapax runs pause run_018f…
   hapax runs resume run_018f… --if-version 7
 
-With --if-version it is done only if the run still has the version you saw; else it is refused with 6. A cancellation undoes
-what the definition says how to undo, and cannot be taken back.";
+With --if-version it is done only if the run still has the version you saw; else it is refused with 6.";
+
+const CANCEL_EXAMPLES: &str = "\
+Examples:
+  hapax runs cancel run_018f… --reason 'the customer withdrew' --yes
+  hapax runs cancel run_018f… --descendants --reason 'it starts itself without end' --yes
+
+A cancellation undoes what the definition says how to undo, and cannot be taken back. It reaches children, except those that the definition
+abandons; --descendants reaches all of them, also if the run itself has ended. With --if-version it is done only if the run still has the version you saw; else it is
+refused with 6.";
 
 const RETRY_EXAMPLES: &str = "\
 Examples:
@@ -34,6 +41,16 @@ cannot be taken back.";
 pub(super) struct Options {
     #[command(flatten)]
     target: Target,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = CANCEL_EXAMPLES)]
+pub(super) struct CancelOptions {
+    #[command(flatten)]
+    target: Target,
+    /// Also cancel everything that descends from the run, and let none of it start another child.
+    #[arg(long)]
+    descendants: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -81,10 +98,20 @@ impl Target {
     }
 }
 
-pub(super) async fn cancel(Options { target }: Options, server: &ServerOptions) -> Result<()> {
-    confirm(&format!("cancel {} and undo what it did", plain(&target.run)), server).await?;
-    let run = server.connect()?.cancel_run(&target.run, &target.asked(), target.terms()).await?;
-    target.tell("is to be cancelled", &run)
+pub(super) async fn cancel(
+    CancelOptions { target, descendants }: CancelOptions,
+    server: &ServerOptions,
+) -> Result<()> {
+    let run = plain(&target.run);
+    let what = match descendants {
+        true => format!("cancel {run} and everything that descends from it, and undo what they did"),
+        false => format!("cancel {run} and undo what it did"),
+    };
+    confirm(&what, server).await?;
+    let asked = CancelRun { reason: target.reason.clone(), descendants };
+    let run = server.connect()?.cancel_run(&target.run, &asked, target.terms()).await?;
+    let done = if descendants { "is to be cancelled with its descendants" } else { "is to be cancelled" };
+    target.tell(done, &run)
 }
 
 pub(super) async fn pause(Options { target }: Options, server: &ServerOptions) -> Result<()> {

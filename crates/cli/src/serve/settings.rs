@@ -109,6 +109,15 @@ pub(crate) struct ServeOptions {
     /// How many runs to drive at once [default: 10000].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_ACTIVE")]
     pub(crate) max_active: Option<usize>,
+    /// Most runs above a child that a run starts; a deeper one is refused with the failure child_too_deep [default: 32].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_CHILD_DEPTH")]
+    pub(crate) max_child_depth: Option<u32>,
+    /// Most descendants of one run since it began or last continued as new; further ones are refused with the failure too_many_descendants [default: 10000].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_DESCENDANTS")]
+    pub(crate) max_descendants: Option<u64>,
+    /// Most children that runs of one workspace start on this node each second. Those beyond it begin later; one that would have to wait for more than a minute is refused with the failure child_rate_exceeded [default: 1000].
+    #[arg(long, value_name = "COUNT", env = "HAPAX_CHILDREN_PER_SECOND")]
+    pub(crate) children_per_second: Option<u32>,
     /// Most connections at once [default: 4096].
     #[arg(long, value_name = "COUNT", env = "HAPAX_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<usize>,
@@ -255,6 +264,18 @@ impl Settings {
             keep_runs_for: span("keep-runs", said.keep_runs.or(file.keep_runs))?,
             lease_for: span("lease", said.lease.or(file.lease))?.unwrap_or(defaults.lease_for),
             max_active: said.max_active.or(file.max_active).unwrap_or(defaults.max_active),
+            max_child_depth: said
+                .max_child_depth
+                .or(file.max_child_depth)
+                .unwrap_or(defaults.max_child_depth),
+            max_descendants: said
+                .max_descendants
+                .or(file.max_descendants)
+                .unwrap_or(defaults.max_descendants),
+            children_per_second: said
+                .children_per_second
+                .or(file.children_per_second)
+                .unwrap_or(defaults.children_per_second),
             ..defaults
         };
         engine.check()?;

@@ -96,8 +96,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                         .newest(&activation.facts.workspace, &self.workflow)
                         .map_err(|error| Failure::permanent(error).with_code("unknown_workflow"))?;
                     let child = RunId::new(now);
-                    let parent =
-                        Parent { run: activation.facts.id, step: id.clone(), on_close: self.on_close };
+                    let parent = activation.facts.as_parent(id.clone(), self.on_close);
                     let facts = RunFacts {
                         workspace: activation.facts.workspace.clone(),
                         id: child,
@@ -112,10 +111,22 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                         created_at: now,
                     };
                     let input = self.input.map_err(refused)?;
-                    let new = NewRun { facts: Arc::new(facts), input, due_at: None, grant: None };
-                    let waits =
-                        change(StepTransition::Await, StepState::Waiting { until: None }, now, Some(child));
-                    activation.queue([Change::StartChild(Box::new(new)), waits]);
+                    let options = &activation.engine.options;
+                    let pace = |()| {
+                        let pace = &activation.engine.child_pace;
+                        pace.next(&facts.workspace, now, options.children_per_second)
+                    };
+                    match check_depth(facts.parent.as_ref(), options.max_child_depth).and_then(pace) {
+                        Ok(due_at) => {
+                            let new = NewRun { facts: Arc::new(facts), input, due_at, grant: None };
+                            let started = Change::StartChild(Box::new(new), options.max_descendants);
+                            let until = StepState::Waiting { until: None };
+                            let waits = change(StepTransition::Await, until, now, Some(child));
+                            activation.queue([started, waits]);
+                            due_at.into_iter().for_each(|at| activation.engine.look_by(at));
+                        }
+                        Err(failure) => drop(activation.desk().refused_children.insert(child, failure)),
+                    }
                     (child, now)
                 }
             };
@@ -123,12 +134,17 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
             let result = activation.wait_for(id.clone(), None, look).await;
             let at = activation.now();
             match result {
-                RunResult::Completed(output) => {
+                Err(failure) => {
+                    let state = StepState::Failed { at, failure: failure.clone() };
+                    activation.queue([change(StepTransition::Fail, state, began, None)]);
+                    Err(failure)
+                }
+                Ok(RunResult::Completed(output)) => {
                     let state = StepState::Completed { at, output: output.clone() };
                     activation.queue([change(StepTransition::Complete, state, began, Some(child))]);
                     decoded(id.as_str(), &output)
                 }
-                RunResult::Failed(failure) | RunResult::Cancelled(failure) => {
+                Ok(RunResult::Failed(failure) | RunResult::Cancelled(failure)) => {
                     let state = StepState::Failed { at, failure: failure.clone() };
                     activation.queue([change(StepTransition::Fail, state, began, Some(child))]);
                     Err(failure)
@@ -136,4 +152,14 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
             }
         })
     }
+}
+
+/// Refuses a run that is too deep in its family.
+fn check_depth(parent: Option<&Parent>, most: u32) -> Result<(), Failure> {
+    let Some(Parent { depth, root, .. }) = parent.filter(|parent| parent.depth > most) else { return Ok(()) };
+    let text = format!(
+        "the child would be {depth} runs below run {root}, and {most} is the limit. Does the workflow start itself without end? If it is \
+         meant to be that deep, raise `max-child-depth`"
+    );
+    Err(Failure::permanent(text).with_code("child_too_deep"))
 }

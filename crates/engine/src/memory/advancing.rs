@@ -28,6 +28,13 @@ impl State {
         if !self.all_pending(&advance) {
             return Ok(AdvanceOutcome::Stale(head));
         }
+        match self.family_after(&advance) {
+            Ok(Some((root, family))) => {
+                self.families.insert((advance.workspace().clone(), root), family);
+            }
+            Ok(None) => {}
+            Err(refused) => return Ok(AdvanceOutcome::ChildrenRefused(refused)),
+        }
         let (woken, opened) = self.write(advance, &head, now);
         Ok(AdvanceOutcome::Advanced { woken, opened })
     }

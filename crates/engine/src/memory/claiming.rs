@@ -1,11 +1,9 @@
 //! Granting and prolonging leases.
 
-use std::collections::BTreeSet;
-
 use super::state::State;
 use crate::limits::{MAX_CLAIM, MAX_RENEWALS};
 use crate::model::{
-    ClaimDecision, Drive, Lease, Priority, RunEvent, RunHead, RunId, RunState, Timestamp, WorkflowRef,
+    ClaimDecision, Drive, Lease, Priority, RunEvent, RunHead, RunId, RunState, ServedFor, Serves, Timestamp,
     decide_claim,
 };
 use crate::store::{ClaimRuns, Claimed, HeldLease, RenewLeases, StoreError, StoreResult};
@@ -29,14 +27,16 @@ impl State {
     }
 
     /// Due runs in the order they are served.
-    fn due_runs(&self, serves: &BTreeSet<WorkflowRef>, now: Timestamp, limit: usize) -> Vec<RunId> {
+    fn due_runs(&self, serves: &Serves, now: Timestamp, limit: usize) -> Vec<RunId> {
         let mut ids = Vec::new();
         for priority in Priority::FIRST_TO_LAST {
             let until_now = (priority, Timestamp::from_millis(i64::MIN), FIRST_ID)..=(priority, now, LAST_ID);
             let mut due: Vec<_> = serves
                 .iter()
-                .filter_map(|workflow| self.due(workflow))
-                .flat_map(|due| due.range(until_now.clone()).take(limit))
+                .filter_map(|(workflow, served)| Some((self.due(workflow)?, served)))
+                .flat_map(|(due, served)| {
+                    due.range(until_now.clone()).filter(|(.., id)| self.is_served(*id, served)).take(limit)
+                })
                 .collect();
             due.sort();
             ids.extend(due.into_iter().map(|(_, _, id)| *id).take(limit - ids.len()));
@@ -44,13 +44,15 @@ impl State {
         ids
     }
 
-    fn next_wake_at(&self, serves: &BTreeSet<WorkflowRef>) -> Option<Timestamp> {
-        let due = serves.iter().filter_map(|workflow| self.due(workflow));
-        let first = |due: &BTreeSet<(Priority, Timestamp, RunId)>, priority| {
-            let from = (priority, Timestamp::from_millis(i64::MIN), FIRST_ID);
-            due.range(from..).next().filter(|first| first.0 == priority).map(|(_, wake_at, _)| *wake_at)
-        };
-        due.flat_map(|due| Priority::FIRST_TO_LAST.into_iter().filter_map(move |p| first(due, p))).min()
+    fn next_wake_at(&self, serves: &Serves) -> Option<Timestamp> {
+        let due = serves.iter().filter_map(|(workflow, served)| Some((self.due(workflow)?, served)));
+        due.flat_map(|(due, served)| due.iter().filter(|(.., id)| self.is_served(*id, served)))
+            .map(|(_, wake_at, _)| *wake_at)
+            .min()
+    }
+
+    fn is_served(&self, run: RunId, served: &ServedFor) -> bool {
+        self.row(run).is_some_and(|row| served.covers(&row.head.facts.workspace))
     }
 
     /// Writes a state change with its entry in the history.

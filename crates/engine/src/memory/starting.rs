@@ -3,7 +3,7 @@
 use super::state::{State, key_of};
 use crate::model::{
     Drive, EventKind, KeyRecord, KeyTarget, NewRun, RunEvent, RunFacts, RunHead, RunId, RunState, Timestamp,
-    decide_start,
+    decide_births, decide_start,
 };
 use crate::store::{KeyPlace, RunLog, StartOutcome, StoreError, StoreResult};
 
@@ -22,6 +22,12 @@ impl State {
         }
         if let Some(run) = self.subject_holder(facts) {
             return Ok(StartOutcome::SubjectBusy { run });
+        }
+        if facts.parent.is_some() {
+            let root = facts.root();
+            let family = self.families.entry((facts.workspace.clone(), root)).or_default();
+            *family = decide_births(family, root, 1, u64::MAX)
+                .map_err(|refused| StoreError::Refused(refused.to_string()))?;
         }
         Ok(StartOutcome::Created(self.insert_new(new, now)))
     }

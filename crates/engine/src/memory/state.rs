@@ -1,12 +1,13 @@
 //! The tables of the memory store and the indexes over them, which only this file keeps in step.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Included};
 
 use crate::model::{
-    EarlySettlement, EffectKey, Entity, EntityId, EntityNote, EntityRef, Hook, HookId, IdempotencyKey, Item,
-    ItemKind, KeyKind, KeyRecord, Name, Note, Operation, OperationId, Payload, Post, Priority, Promise,
-    PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts, RunHead, RunId, RunResult, Signal, SignalId,
-    StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId, WriteToken,
+    EarlySettlement, EffectKey, Entity, EntityId, EntityNote, EntityRef, Family, Hook, HookId,
+    IdempotencyKey, Item, ItemKind, KeyKind, KeyRecord, Name, Note, Operation, OperationId, Payload, Post,
+    Priority, Promise, PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts, RunHead, RunId, RunResult,
+    Signal, SignalId, StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId, WriteToken,
 };
 use crate::store::{KeyPlace, SettleToken, StoredKey, TokenDigest, Uses};
 
@@ -56,6 +57,10 @@ pub(super) struct State {
     /// The operation that holds an entity: serves claims.
     pub(super) holders: BTreeMap<(WorkspaceId, EntityRef), OperationId>,
     pub(super) entity_notes: Vec<EntityNote>,
+    /// By workspace and root.
+    pub(super) families: BTreeMap<(WorkspaceId, RunId), Family>,
+    /// (root, descendant): serves sweeps.
+    descendants: BTreeSet<(RunId, RunId)>,
     /// Serves claims.
     due: BTreeMap<WorkflowRef, Due>,
     /// Open runs by subject: serves starts.
@@ -78,6 +83,7 @@ impl State {
         let id = head.id();
         if let Some(parent) = &head.facts.parent {
             self.children.insert((parent.run, id));
+            self.descendants.insert((parent.root, id));
         }
         self.index(&head);
         let row = Row {
@@ -117,7 +123,9 @@ impl State {
         }
         if let Some(parent) = &row.head.facts.parent {
             self.children.remove(&(parent.run, id));
+            self.descendants.remove(&(parent.root, id));
         }
+        self.forget_family(&row.head.facts);
         self.notes.retain(|_, note| note.run != id || note.by.is_some());
         self.posts.retain(|_, post| post.run != id);
     }
@@ -196,6 +204,21 @@ impl State {
     pub(super) fn children(&self, parent: RunId) -> Vec<RunId> {
         let all = (parent, RunId::from_u128(0))..=(parent, RunId::from_u128(u128::MAX));
         self.children.range(all).map(|(_, child)| *child).collect()
+    }
+
+    /// The descendants of a root after one of them, in the order of their ids.
+    pub(super) fn descendants(&self, root: RunId, after: Option<RunId>) -> impl Iterator<Item = RunId> {
+        let first = after.map_or(Included((root, RunId::from_u128(0))), |after| Excluded((root, after)));
+        let last = Included((root, RunId::from_u128(u128::MAX)));
+        self.descendants.range((first, last)).map(|(_, run)| *run)
+    }
+
+    /// Forgets the family of a run that is gone, if nobody is left of it.
+    fn forget_family(&mut self, facts: &RunFacts) {
+        let root = facts.root();
+        if !self.runs.contains_key(&root) && self.descendants(root, None).next().is_none() {
+            self.families.remove(&(facts.workspace.clone(), root));
+        }
     }
 
     /// The open run that holds the subject of a run with these facts.

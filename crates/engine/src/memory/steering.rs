@@ -40,7 +40,7 @@ impl State {
         Ok(())
     }
 
-    fn carry_out(&mut self, steered: Steered, announce: &Subscribers, now: Timestamp) -> RunHead {
+    pub(super) fn carry_out(&mut self, steered: Steered, announce: &Subscribers, now: Timestamp) -> RunHead {
         let (id, ended) = (steered.head.id(), steered.head.status().is_closed());
         let head = steered.head.clone();
         self.apply(steered);

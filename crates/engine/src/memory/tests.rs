@@ -1,13 +1,12 @@
 //! A few of the store's promises at first hand; the conformance suite has them all.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
 use crate::clock::ManualClock;
 use crate::model::{
     Advancing, Fingerprint, Grant, IgnorePaths, KeyRetention, Name, OwnerId, Payload, Priority, RunFacts,
-    RunHead, RunResult, RunStatus, SignalId, WorkflowRef,
+    RunHead, RunResult, RunStatus, Serves, SignalId, WorkflowRef,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -22,7 +21,7 @@ fn workflow() -> WorkflowRef {
 }
 
 fn grant(owner: u128) -> Grant {
-    let serves = Arc::new(BTreeSet::from([workflow()]));
+    let serves = Arc::new(Serves::from_iter([workflow()]));
     Grant { owner: OwnerId::from_u128(owner), lease_for: LEASE, serves }
 }
 

@@ -6,7 +6,7 @@ use super::{
     StepKind, StepRecord, StepState, StepStatus, StepTransition, Subscribers, Timestamp, Version, WriteToken,
 };
 use super::{Generation, RunId, WorkspaceId, quarantine_note};
-use crate::limits::MAX_STALLS;
+use crate::limits::{MAX_DESCENDANTS, MAX_STALLS};
 
 /// One write under a lease. It takes effect as a whole if the run still has the expected version and fence, and
 /// not at all otherwise.
@@ -32,6 +32,8 @@ pub struct Advance {
     pub consumed: Vec<u64>,
     /// Child runs to start.
     pub children: Vec<NewRun>,
+    /// Most descendants that the root of the run may have with them.
+    pub max_descendants: u64,
     /// Entries of the journal.
     pub notes: Vec<Note>,
     /// After-effects.
@@ -109,6 +111,7 @@ impl Advancing {
             timed_out: Vec::new(),
             consumed: Vec::new(),
             children: Vec::new(),
+            max_descendants: MAX_DESCENDANTS,
             notes: Vec::new(),
             posts: Vec::new(),
             announce: Subscribers::default(),
@@ -254,6 +257,11 @@ impl Advancing {
     /// Starts a child in the same write as the step that waits for it.
     pub fn start_child(&mut self, child: NewRun) {
         self.write.children.push(child);
+    }
+
+    /// Says how many descendants the root of the run may have with the children of this write; the usual limit unless said.
+    pub fn limit_descendants(&mut self, most: u64) {
+        self.write.max_descendants = most;
     }
 
     /// Notes something in the journal, in the same write as what it is about.

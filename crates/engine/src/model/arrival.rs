@@ -21,7 +21,8 @@ pub fn decide_arrival(head: &RunHead, grant: Option<&Grant>, now: Timestamp) -> 
     let RunState::Waiting { wake_at } = counted.state else {
         return Arrival { head: counted, granted: None, woken: false };
     };
-    if let Some(grant) = grant.filter(|grant| grant.serves.contains(&head.facts.workflow))
+    if let Some(grant) =
+        grant.filter(|grant| grant.serves.covers(&head.facts.workspace, &head.facts.workflow))
         && let ClaimDecision::Granted(head, event) =
             decide_claim(&counted, grant.owner, grant.lease_for, now, true)
     {

@@ -209,6 +209,10 @@ pub struct Parent {
     pub step: StepId,
     /// What becomes of this run when the parent ends.
     pub on_close: ClosePolicy,
+    /// The run that this one descends from and that has no parent itself.
+    pub root: RunId,
+    /// How many runs are above this one: 1 for a child of the root.
+    pub depth: u32,
 }
 
 /// What is fixed when a run is started.
@@ -262,6 +266,23 @@ pub struct RunHead {
     pub started_at: Option<Timestamp>,
     /// When its state last changed.
     pub changed_at: Timestamp,
+}
+
+impl RunFacts {
+    /// The root of its family: itself, if no run started it.
+    pub fn root(&self) -> RunId {
+        self.parent.as_ref().map_or(self.id, |parent| parent.root)
+    }
+
+    /// How many runs are above it.
+    pub fn depth(&self) -> u32 {
+        self.parent.as_ref().map_or(0, |parent| parent.depth)
+    }
+
+    /// This run as the parent of another that waits for it in `step`.
+    pub fn as_parent(&self, step: StepId, on_close: ClosePolicy) -> Parent {
+        Parent { run: self.id, step, on_close, root: self.root(), depth: self.depth() + 1 }
+    }
 }
 
 impl RunHead {

@@ -1,12 +1,11 @@
 //! How a run comes to be, and how a worker comes to hold it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
     Asked, Drive, EventKind, Fence, Generation, Lease, OwnerId, Payload, RunEvent, RunFacts, RunHead,
-    RunState, Timestamp, Version, WorkflowRef,
+    RunState, Serves, Timestamp, Version,
 };
 use crate::limits::MAX_STALLS;
 
@@ -18,7 +17,7 @@ pub struct Grant {
     /// For how long the lease would be.
     pub lease_for: Duration,
     /// The workflows it has the code of.
-    pub serves: Arc<BTreeSet<WorkflowRef>>,
+    pub serves: Arc<Serves>,
 }
 
 /// A run that somebody wants to exist.
@@ -37,8 +36,9 @@ pub struct NewRun {
 /// The first state of a run and the first event of its history.
 pub fn decide_start(new: &NewRun, now: Timestamp) -> (RunHead, RunEvent) {
     let due_at = new.due_at.unwrap_or(now);
-    let grant =
-        new.grant.as_ref().filter(|grant| due_at <= now && grant.serves.contains(&new.facts.workflow));
+    let facts = &new.facts;
+    let serves = |grant: &&Grant| grant.serves.covers(&facts.workspace, &facts.workflow);
+    let grant = new.grant.as_ref().filter(|_| due_at <= now).filter(serves);
     let (state, fence, started_at) = match grant {
         Some(grant) => {
             let lease = Lease { owner: grant.owner, until: now.plus(grant.lease_for) };

@@ -24,7 +24,8 @@ pub(crate) enum Change {
     OpenPromise(Box<Promise>),
     TimeOutPromise(PromiseId),
     ConsumeSignal(u64),
-    StartChild(Box<NewRun>),
+    /// A child, and how many descendants its root may have with it.
+    StartChild(Box<NewRun>, u64),
     /// An entry of the journal.
     Note(Box<Note>),
     /// An after-effect.
@@ -97,7 +98,10 @@ pub(crate) fn build(
             Change::OpenPromise(promise) => write.open_promise((**promise).clone()),
             Change::TimeOutPromise(id) => write.time_out_promise(id.clone()),
             Change::ConsumeSignal(seq) => write.consume_signal(*seq),
-            Change::StartChild(child) => write.start_child((**child).clone()),
+            Change::StartChild(child, most) => {
+                write.limit_descendants(*most);
+                write.start_child((**child).clone());
+            }
             Change::Note(note) => write.note((**note).clone()),
             Change::Post(post) => write.post((**post).clone()),
             Change::GiveUp(id) => {

@@ -8,8 +8,8 @@ use super::change::Change;
 use super::transact::Pending;
 use super::waits::Wait;
 use crate::model::{
-    Asked, DoubtedAttempt, Name, Payload, Promise, PromiseId, PromiseState, RunHead, RunId, RunResult,
-    Signal, StepId, StepKind, StepRecord, StepStatus, Timestamp,
+    Asked, DoubtedAttempt, Failure, Name, Payload, Promise, PromiseId, PromiseState, RunHead, RunId,
+    RunResult, Signal, StepId, StepKind, StepRecord, StepStatus, Timestamp,
 };
 use crate::store::RunLog;
 
@@ -77,6 +77,8 @@ pub(crate) struct Desk {
     pub(super) promises: HashMap<PromiseId, Promise>,
     pub(super) signals: Vec<Signal>,
     pub(super) children: HashMap<RunId, RunResult>,
+    /// Children that may not be started, and why.
+    pub(crate) refused_children: HashMap<RunId, Failure>,
     /// How many arrivals are known here; equal to the store's count exactly when nothing was missed.
     pub(crate) arrivals_seen: u64,
     /// Up to this count every arrival is known here; beyond it only some may be.
@@ -147,6 +149,7 @@ impl Desk {
             promises: HashMap::new(),
             signals: Vec::new(),
             children: HashMap::new(),
+            refused_children: HashMap::new(),
             arrivals_seen: 0,
             arrivals_known: 0,
             continue_with: None,
@@ -386,8 +389,10 @@ impl Desk {
         Some(self.signals.remove(place))
     }
 
-    pub(crate) fn child_result(&self, run: RunId) -> Option<RunResult> {
-        self.children.get(&run).cloned()
+    /// How a child ended, or why it was not started.
+    pub(crate) fn child_result(&self, run: RunId) -> Option<Result<RunResult, Failure>> {
+        let refused = self.refused_children.get(&run).cloned().map(Err);
+        refused.or_else(|| self.children.get(&run).cloned().map(Ok))
     }
 
     /// How the end of a wait bears on the effects after it, if it ended by something that is durable and stays as it is.

@@ -213,6 +213,13 @@ impl Driver {
                 self.take_back(changes, closing, head);
                 None
             }
+            Ok(AdvanceOutcome::ChildrenRefused(refused)) => {
+                self.refuse_children(changes, &refused);
+                if matches!(closing, Closing::Continue(_) | Closing::End(_)) {
+                    self.work = Work::Over(closing);
+                }
+                None
+            }
             Ok(AdvanceOutcome::LeaseLost) => {
                 Counters::add(&engine.counters.fenced_writes);
                 tracing::warn!(run = %active.run, fence = %active.fence, "lease lost; the write was refused");

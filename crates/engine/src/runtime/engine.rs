@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::active::{Mail, News};
 use super::inner::{Inner, Phase};
-use super::registry::{LoadWorkflow, WorkflowOptions};
+use super::registry::WorkflowOptions;
 use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
@@ -51,6 +51,7 @@ impl Engine {
         tokio::spawn(super::scheduler::schedule(inner.clone()));
         tokio::spawn(super::renewal::renew(inner.clone()));
         tokio::spawn(super::housekeeping::purge(inner.clone()));
+        tokio::spawn(super::families::sweep(inner.clone()));
         tokio::spawn(super::outbox::deliver(inner.clone()));
         tokio::spawn(super::entities::keep_hearing(inner.clone()));
         let alive = Arc::new(Alive(inner.clone()));
@@ -120,11 +121,6 @@ impl Engine {
         self.inner.registry.register(Some(&self.workspace), name, options, function)?;
         self.inner.nudge.notify_one();
         Ok(())
-    }
-
-    /// Whom to ask for the code of a workflow that is not registered when a run of it is granted. Counts once.
-    pub fn load_workflows_with(&self, loader: Arc<dyn LoadWorkflow>) {
-        let _ = self.inner.loader.set(loader);
     }
 
     /// Starts a run of the newest version of `workflow`; await what it returns.
@@ -378,7 +374,10 @@ impl Engine {
     /// Counts since the start.
     pub fn stats(&self) -> Stats {
         let stats = self.inner.counters.read();
-        Stats { clock_jumps: stats.clock_jumps + self.inner.clock.jumps(), ..stats }
+        Stats {
+            clock_jumps: stats.clock_jumps + self.inner.clock.jumps() + self.inner.store.clock_jumps(),
+            ..stats
+        }
     }
 
     /// How many runs are being driven here now.

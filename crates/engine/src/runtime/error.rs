@@ -102,6 +102,14 @@ pub enum Error {
     /// There is no such run.
     #[error("there is no run {0} in this workspace")]
     NoSuchRun(RunId),
+    /// Only a root is cancelled together with its descendants.
+    #[error("run {run} descends from run {root}; cancel that one with its descendants, or this one alone")]
+    NotRoot {
+        /// The run.
+        run: RunId,
+        /// The root of its family.
+        root: RunId,
+    },
     /// There is no such promise.
     #[error("there is no promise {0} in this workspace")]
     NoSuchPromise(String),

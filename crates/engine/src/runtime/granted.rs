@@ -14,7 +14,6 @@ use super::inner::{Inner, Phase};
 use super::outside_lease;
 use super::registry::Workflow;
 use super::stats::Counters;
-use super::unserved;
 use crate::limits::{MAX_STALLED_PAUSE, RELEASE_TRIES};
 use crate::model::{Advancing, Payload, RunHead};
 use crate::store::{AdvanceOutcome, RunLog, StoreError};
@@ -62,7 +61,7 @@ async fn release_stalled(inner: &Arc<Inner>, active: &Active) -> Result<(), Stor
         let wake_at = write.head().state.wake_at();
         match inner.answer(inner.store.advance_run(write.finish())).await? {
             AdvanceOutcome::Stale(_) => {}
-            AdvanceOutcome::LeaseLost => return Ok(()),
+            AdvanceOutcome::ChildrenRefused(_) | AdvanceOutcome::LeaseLost => return Ok(()),
             AdvanceOutcome::Advanced { .. } => {
                 if let Some(wake_at) = wake_at {
                     inner.look_by(wake_at);
@@ -82,22 +81,13 @@ fn stalled_pause(stalls: u32) -> Duration {
 /// Drives until the run is parked, ended, or no longer ours.
 async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, head: RunHead, source: Source) {
     let facts = head.facts.clone();
-    let mut found = inner.registry.find(&facts.workspace, &facts.workflow);
-    if found.is_none()
-        && let Some(loader) = inner.loader.get()
-    {
-        if let Err(error) = loader.load(&facts.workspace, &facts.workflow).await {
-            tracing::error!(run = %active.run, workflow = %facts.workflow, %error, "a workflow could not be loaded");
-        }
-        found = inner.registry.find(&facts.workspace, &facts.workflow);
-    }
-    let Some(workflow) = found else {
-        unserved::give_back(&inner, &active, &head).await;
-        inner.active.remove(&active);
-        inner.changed.notify_waiters();
-        return;
+    // Only what is served here is claimed.
+    let Some(workflow) = inner.registry.find(&facts.workspace, &facts.workflow) else {
+        panic!(
+            "granted a run of {}, which is not registered for workspace {}",
+            facts.workflow, facts.workspace
+        );
     };
-    inner.unserved.forget(&facts.workspace, &facts.workflow);
     let Ok(_outside) = outside_lease::take(&inner, &active).await else {
         inner.active.remove(&active);
         inner.changed.notify_waiters();

@@ -12,14 +12,14 @@ use tracing::Instrument;
 use super::EngineOptions;
 use super::active::{Active, ActiveRuns, Mail, News};
 use super::announcer::Announcer;
+use super::child_pace::ChildPace;
 use super::drive::Driver;
 use super::entities::{EntityRegistry, HeldOperations};
 use super::granted::{Source, supervise};
 use super::point::Point;
-use super::registry::{LoadWorkflow, Registry};
+use super::registry::Registry;
 use super::stats::Counters;
 use super::targets::Targets;
-use super::unserved::Unserved;
 use super::waiters::Waiters;
 use crate::clock::{Clock, Sleep};
 use crate::hold::Hold;
@@ -44,8 +44,6 @@ pub(crate) struct Inner {
     pub(crate) owner: OwnerId,
     pub(crate) options: EngineOptions,
     pub(crate) registry: Registry,
-    /// Asked for workflows that are not registered.
-    pub(crate) loader: OnceLock<Arc<dyn LoadWorkflow>>,
     /// Who is told what becomes of runs.
     pub(crate) announcer: OnceLock<Arc<dyn Announcer>>,
     pub(crate) active: ActiveRuns,
@@ -70,8 +68,10 @@ pub(crate) struct Inner {
     phase: AtomicU8,
     /// When the last pass of housekeeping ended that left nothing to delete, in milliseconds since the epoch.
     retention_kept_up_ms: AtomicI64,
-    /// Workflows whose runs were granted here and could not be driven, and how often in a row.
-    pub(crate) unserved: Unserved,
+    /// When children of each workspace may begin.
+    pub(crate) child_pace: ChildPace,
+    /// Wakes the sweeper: a family was cancelled here.
+    pub(crate) swept: Notify,
     /// Tells loops and shutdown that the phase or the set of active runs has changed.
     pub(crate) changed: Notify,
 }
@@ -85,7 +85,6 @@ impl Inner {
             owner: OwnerId::fresh(),
             options,
             registry: Registry::default(),
-            loader: OnceLock::new(),
             announcer: OnceLock::new(),
             active: ActiveRuns::default(),
             waiters: Waiters::default(),
@@ -101,7 +100,8 @@ impl Inner {
             next_look_ms: AtomicI64::new(i64::MAX),
             phase: AtomicU8::new(Phase::Running as u8),
             retention_kept_up_ms: AtomicI64::new(kept_up_ms),
-            unserved: Unserved::default(),
+            child_pace: ChildPace::default(),
+            swept: Notify::new(),
             changed: Notify::new(),
         }
     }

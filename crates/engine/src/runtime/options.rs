@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Error;
 use super::point::PointWatcher;
 use crate::lease::Lease;
-use crate::limits::{MAX_SPAN, MIN_LEASE};
+use crate::limits::{CHILDREN_PER_SECOND, MAX_CHILD_DEPTH, MAX_DESCENDANTS, MAX_SPAN, MIN_LEASE};
 
 /// Settings of an engine; the defaults suit a program that embeds it.
 #[derive(Debug, Clone)]
@@ -25,6 +25,14 @@ pub struct EngineOptions {
     pub keep_runs_for: Option<Duration>,
     /// How often to delete what has expired.
     pub purge_every: Duration,
+    /// Most runs above a child. A deeper one is refused with the failure `child_too_deep`.
+    pub max_child_depth: u32,
+    /// Most descendants of one root since it began or last continued as new. Further ones are refused with the failure
+    /// `too_many_descendants`.
+    pub max_descendants: u64,
+    /// Most children that runs of one workspace start here each second. Those beyond it begin later; one that would have to wait for more
+    /// than a minute is refused with the failure `child_rate_exceeded`.
+    pub children_per_second: u32,
     /// Note each attempt that fails in the journal, for the ledger of effects. Claims, doubts and decisions are always noted.
     pub ledger: bool,
     /// Drive a run only while this lease is held as well, for as long as `lease_for`; see [`crate::lease`] for what it adds. While it
@@ -44,6 +52,9 @@ impl Default for EngineOptions {
             mark_after: Duration::from_millis(100),
             keep_runs_for: None,
             purge_every: Duration::from_secs(60),
+            max_child_depth: MAX_CHILD_DEPTH,
+            max_descendants: MAX_DESCENDANTS,
+            children_per_second: CHILDREN_PER_SECOND,
             ledger: true,
             lease: None,
             watcher: None,
@@ -60,6 +71,9 @@ impl EngineOptions {
         }
         if self.max_active == 0 {
             return refuse("max_active is 0, so no run would ever be driven".into());
+        }
+        if self.children_per_second == 0 {
+            return refuse("children_per_second is 0, so no child would ever begin".into());
         }
         if self.poll_every.is_zero() || self.purge_every.is_zero() {
             return refuse("poll_every and purge_every must be longer than zero".into());

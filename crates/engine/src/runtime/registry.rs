@@ -1,6 +1,6 @@
 //! The code of workflows, by name and version.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use super::Error;
 use crate::ctx::Ctx;
 use crate::model::{
-    EffectClass, Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, WorkflowRef, WorkspaceId,
+    EffectClass, Failure, IgnorePaths, KeyOnFailure, KeyRetention, Name, Payload, Serves, WorkflowRef,
+    WorkspaceId,
 };
 
 /// A workflow's future, once its types are erased.
@@ -116,14 +117,6 @@ impl Workflow {
     }
 }
 
-/// Brings the code of workflows that nobody registered yet, such as those another process was given.
-#[async_trait::async_trait]
-pub trait LoadWorkflow: Send + Sync {
-    /// Registers the workflow if there is one; called when a run of it was granted and its code is not there. Fails if that could not be
-    /// found out: the run is then left to others for a while.
-    async fn load(&self, workspace: &WorkspaceId, workflow: &WorkflowRef) -> Result<(), String>;
-}
-
 /// All registered workflows; read on every start, written rarely. One that a workspace registered for itself goes before one
 /// of the same name that all have.
 #[derive(Default)]
@@ -161,7 +154,7 @@ impl Owned {
 struct RegistryState {
     workflows: HashMap<WorkflowRef, Owned>,
     newest: HashMap<String, Owned>,
-    serves: Arc<BTreeSet<WorkflowRef>>,
+    serves: Arc<Serves>,
 }
 
 impl Registry {
@@ -221,7 +214,7 @@ impl Registry {
         if newest.placed(owner).is_none_or(|newest| newest.reference.version < reference.version) {
             newest.place(owner, workflow);
         }
-        Arc::make_mut(&mut state.serves).insert(reference);
+        Arc::make_mut(&mut state.serves).insert(owner, reference);
         Ok(())
     }
 
@@ -248,7 +241,7 @@ impl Registry {
         state.workflows.get(reference).and_then(|owned| owned.of(workspace)).cloned()
     }
 
-    pub(crate) fn serves(&self) -> Arc<BTreeSet<WorkflowRef>> {
+    pub(crate) fn serves(&self) -> Arc<Serves> {
         self.state.read().expect("registering never panics").serves.clone()
     }
 }

@@ -1,6 +1,6 @@
 //! The outcome of a write under a lease.
 
-use crate::model::{Promise, RunHead, RunId};
+use crate::model::{ChildrenRefused, Promise, RunHead, RunId};
 
 /// What became of an [`crate::model::Advance`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum AdvanceOutcome {
     },
     /// The run changed meanwhile, but the lease is still the caller's: look at what was asked and write again.
     Stale(RunHead),
+    /// The run and its lease are as expected, but its children may not be started: nothing was written. Write again without them.
+    ChildrenRefused(ChildrenRefused),
     /// Somebody else holds the run, or it is gone: stop, and start no further effect.
     LeaseLost,
 }

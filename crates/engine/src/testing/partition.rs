@@ -40,6 +40,10 @@ impl Store for Partition {
         self.store.now()
     }
 
+    fn family_book(&self) -> Option<&dyn FamilyBook> {
+        self.store.family_book()
+    }
+
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
         self.line().await.start_run(new).await
     }

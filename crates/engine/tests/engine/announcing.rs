@@ -1,6 +1,5 @@
 //! Announcements: whoever subscribed is told of the end of a run or of a doubt, in the very commit that makes it so, once.
 
-use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use crate::support::{Bench, Log};
 use hapax_engine::model::{
     Advancing, Announced, Grant, Name, OwnerId, Payload, Post, PostStatus, RunId, RunResult, RunStatus,
-    StepStatus, Subscriber, Subscribers, WorkflowRef, WorkspaceId,
+    Serves, StepStatus, Subscriber, Subscribers, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::runtime::{Announcer, Delivery};
 use hapax_engine::store::{AdvanceOutcome, ClaimRuns, Store};
@@ -216,7 +215,7 @@ async fn a_write_that_is_sent_again_tells_once() {
     let grant = Grant {
         owner: OwnerId::fresh(),
         lease_for: Duration::from_secs(30),
-        serves: Arc::new(BTreeSet::from([workflow])),
+        serves: Arc::new(Serves::from_iter([workflow])),
     };
     let claimed = bench.store.claim_runs(ClaimRuns { grant, limit: 1 }).await.unwrap();
     let mut write = Advancing::new(&claimed.runs[0], bench.store.now());

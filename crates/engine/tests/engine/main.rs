@@ -8,6 +8,7 @@ mod denying;
 mod doubting;
 mod driving;
 mod entities;
+mod families;
 mod following;
 mod forgetting;
 mod fsck;

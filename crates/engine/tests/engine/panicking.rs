@@ -6,22 +6,19 @@ use std::time::Duration;
 
 use crate::support::Bench;
 use hapax_engine::limits::MAX_STALLS;
-use hapax_engine::model::{
-    Drive, EventKind, RunId, RunState, RunStatus, Subscribers, WorkflowRef, WorkspaceId,
-};
-use hapax_engine::runtime::{Announcer, LoadWorkflow, WorkflowOptions};
+use hapax_engine::model::{Drive, EventKind, RunId, RunState, RunStatus, Subscribers, WorkspaceId};
+use hapax_engine::runtime::Announcer;
 use hapax_engine::store::Store;
-use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
+use hapax_engine::{Ctx, Failure};
 
 /// Panics the first few times it is asked.
 struct Panics {
     left: AtomicU32,
-    engine: std::sync::OnceLock<Engine>,
 }
 
 impl Panics {
     fn times(times: u32) -> Arc<Self> {
-        Arc::new(Panics { left: AtomicU32::new(times), engine: std::sync::OnceLock::new() })
+        Arc::new(Panics { left: AtomicU32::new(times) })
     }
 
     fn maybe(&self) {
@@ -34,20 +31,6 @@ impl Announcer for Panics {
     fn subscribers(&self, _: &WorkspaceId) -> Subscribers {
         self.maybe();
         Subscribers::default()
-    }
-}
-
-#[async_trait::async_trait]
-impl LoadWorkflow for Panics {
-    async fn load(&self, _: &WorkspaceId, _: &WorkflowRef) -> Result<(), String> {
-        self.maybe();
-        let engine = self.engine.get().unwrap();
-        engine
-            .register("late", |ctx: Ctx, _: ()| async move {
-                ctx.step("only", |_| async { Ok::<_, Failure>(()) }).await
-            })
-            .unwrap();
-        Ok(())
     }
 }
 
@@ -80,29 +63,6 @@ async fn a_run_whose_announcer_panics_is_released_and_goes_on_later() {
     let head = run.view().await.unwrap().head;
     assert_eq!(head.stalls, 1);
     assert!(matches!(head.state, RunState::Running(Drive::Ready { due_at }) if due_at > bench.store.now()));
-    bench.clock.advance(Duration::from_secs(2));
-    bench.until(run.id(), RunStatus::Completed).await;
-    bench.check().await;
-}
-
-#[tokio::test]
-async fn a_run_whose_loader_panics_is_released_and_goes_on_later() {
-    let bench = Bench::new();
-    let workflow =
-        |ctx: Ctx, _: ()| async move { ctx.step("only", |_| async { Ok::<_, Failure>(()) }).await };
-    bench.engine.register("late", workflow).unwrap();
-    let run = bench.engine.start("late", &()).delay(Duration::from_secs(60)).await.unwrap();
-    bench.engine.kill();
-    let second = Engine::launch(bench.store.clone(), bench.clock.clone(), EngineOptions::default()).unwrap();
-    // It serves the name, but for another workspace.
-    let other = second.workspace(WorkspaceId::new("other").unwrap());
-    other.register_own("late", WorkflowOptions::default(), workflow).unwrap();
-    let panics = Panics::times(1);
-    panics.engine.set(second.clone()).unwrap_or_else(|_| panic!("set once"));
-    second.load_workflows_with(panics);
-    let bench = Bench { engine: second, clock: bench.clock.clone(), store: bench.store.clone() };
-    bench.clock.advance(Duration::from_secs(61));
-    released(&bench, run.id(), 1).await;
     bench.clock.advance(Duration::from_secs(2));
     bench.until(run.id(), RunStatus::Completed).await;
     bench.check().await;

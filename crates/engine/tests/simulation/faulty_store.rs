@@ -215,6 +215,10 @@ impl Store for FaultyStore {
         Some(self)
     }
 
+    fn family_book(&self) -> Option<&dyn hapax_engine::store::FamilyBook> {
+        self.world.store.family_book()
+    }
+
     fn entity_book(&self) -> Option<&dyn EntityBook> {
         Some(self)
     }

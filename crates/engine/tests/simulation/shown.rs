@@ -76,6 +76,7 @@ impl Shown for AdvanceOutcome {
             AdvanceOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced".into(),
             AdvanceOutcome::Advanced { woken, .. } => format!("advanced, woken: {}", woken.shown(world)),
             AdvanceOutcome::Stale(run) => format!("stale {}", head(run, world)),
+            AdvanceOutcome::ChildrenRefused(refused) => format!("children refused: {refused}"),
             AdvanceOutcome::LeaseLost => "lease lost".into(),
         }
     }

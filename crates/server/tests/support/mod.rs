@@ -107,6 +107,8 @@ pub struct Setup {
     pub keys: Policy,
     /// By which the engine drives.
     pub clock: Arc<dyn Clock>,
+    /// How it drives.
+    pub engine: EngineOptions,
     /// Of one credential.
     pub requests_per_second: Option<NonZeroU32>,
     pub sealing_keys: Vec<SealingKey>,
@@ -124,6 +126,7 @@ impl Default for Setup {
             rules,
             keys: Policy::default(),
             clock,
+            engine: EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() },
             requests_per_second: None,
             sealing_keys: Vec::new(),
             modules: vec![ModuleOptions::new("billing")],
@@ -219,8 +222,7 @@ impl TestServer {
     }
 
     fn parts(store: Arc<dyn Store>, setup: Setup) -> (Engine, Hands, ServerOptions, Drain) {
-        let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
-        let engine = Engine::launch(store.clone(), setup.clock, options).unwrap();
+        let engine = Engine::launch(store.clone(), setup.clock, setup.engine).unwrap();
         let outgoing = Outgoing::new(setup.rules).unwrap();
         let hands = setup
             .hands

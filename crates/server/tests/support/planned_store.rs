@@ -168,6 +168,10 @@ impl Store for PlannedStore {
         self.inner.promise_book()
     }
 
+    fn family_book(&self) -> Option<&dyn hapax_engine::store::FamilyBook> {
+        self.inner.family_book()
+    }
+
     fn entity_book(&self) -> Option<&dyn hapax_engine::store::EntityBook> {
         self.inner.entity_book()
     }

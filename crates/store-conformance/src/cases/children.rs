@@ -164,12 +164,7 @@ pub(super) async fn an_abandoned_child_goes_on(t: &Stage) {
 /// The end goes down through the generations of a family.
 pub(super) async fn the_end_of_a_parent_reaches_grandchildren(t: &Stage) {
     let (parent, child) = family(t).await;
-    let grandchild = t.order().parent(hapax_engine::model::Parent {
-        run: child.id(),
-        step: hapax_engine::model::StepId::from_stored("pack"),
-        on_close: Default::default(),
-    });
-    let grandchild = grandchild.start().await;
+    let grandchild = t.child_of(&child, "pack").start().await;
     t.write(&parent).await.gives_up("ship").completes("1").done().await;
     assert_eq!(t.head(&child).await.status(), RunStatus::Cancelled);
     assert_eq!(t.head(&grandchild).await.status(), RunStatus::Cancelled);

@@ -1,10 +1,13 @@
 //! Granting leases on due runs.
 
+use std::sync::Arc;
+
 use hapax_engine::limits::MAX_STALLS;
-use hapax_engine::model::{EventKind, Fence, Priority, RunId, RunState, RunStatus, Steer};
-use hapax_engine::store::ClaimRuns;
+use hapax_engine::model::{EventKind, Fence, Grant, Priority, RunId, RunState, RunStatus, Serves, Steer};
+use hapax_engine::store::{ClaimRuns, StartOutcome};
 
 use crate::fixture::*;
+use crate::must;
 
 /// S0.23, S0.24: a grant takes one version, raises the fence, and says when the run was first driven.
 pub(super) async fn a_claim_grants_a_lease(t: &Stage) {
@@ -73,6 +76,41 @@ pub(super) async fn only_served_workflows_are_granted(t: &Stage) {
     let second = t.store.claim_runs(claim(vec![workflow("order", 2)])).await.unwrap();
     assert_eq!(second.runs.iter().map(|run| run.id()).collect::<Vec<_>>(), [new.id()]);
     assert_eq!(t.claim_one(ANN).await.id(), old.id());
+}
+
+/// Two workspaces may have workflows of one name that are not the same. A worker gets the runs of those it has the code of, and those of others
+/// neither stand in the way nor make it come again.
+pub(super) async fn only_served_workspaces_are_granted(t: &Stage) {
+    let abroad = t.order().workspace("abroad").start().await;
+    t.pass(SECOND);
+    let home = t.order().start().await;
+    let mut serves = Serves::default();
+    serves.insert(Some(&home.facts.workspace), workflow("order", 1));
+    let claim = |serves: &Serves, limit| ClaimRuns {
+        grant: Grant { owner: ANN, lease_for: LEASE, serves: Arc::new(serves.clone()) },
+        limit,
+    };
+    let own = t.store.claim_runs(claim(&serves, 1)).await.unwrap();
+    assert_eq!(own.runs.iter().map(|run| run.id()).collect::<Vec<_>>(), [home.id()]);
+    assert_eq!(own.next_wake_at, Some(t.now().plus(LEASE)), "only its own lease is to end");
+    t.write(&own.runs[0]).await.completes("1").done().await;
+    let none = t.store.claim_runs(claim(&serves, 10)).await.unwrap();
+    assert!(none.runs.is_empty() && none.next_wake_at.is_none(), "{none:?}");
+    assert_eq!(t.head(&abroad).await, abroad, "nobody touched it");
+    // One that vanished is taken over only by who serves its workspace.
+    serves.insert(Some(&abroad.facts.workspace), workflow("order", 1));
+    let both = t.store.claim_runs(claim(&serves, 10)).await.unwrap();
+    assert_eq!(both.runs.iter().map(|run| run.id()).collect::<Vec<_>>(), [abroad.id()]);
+    t.pass(LEASE);
+    let mut other = Serves::default();
+    other.insert(Some(&home.facts.workspace), workflow("order", 1));
+    assert!(t.store.claim_runs(claim(&other, 10)).await.unwrap().runs.is_empty());
+    assert_eq!(t.store.claim_runs(claim(&serves, 10)).await.unwrap().runs.len(), 1);
+    // Nor is one offered to be driven at once, or woken into the hands of somebody who cannot.
+    let offer = Grant { owner: ANN, lease_for: LEASE, serves: Arc::new(other) };
+    let mut new = t.order().workspace("abroad").new_run();
+    new.grant = Some(offer);
+    must!(t.store.start_run(new).await.unwrap(), StartOutcome::Created(head) if head.state.lease().is_none());
 }
 
 /// Runs of all workspaces are served.

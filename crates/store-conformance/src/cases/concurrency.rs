@@ -228,6 +228,7 @@ pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
         match ending {
             AdvanceOutcome::Advanced { .. } => assert_eq!(now.status(), RunStatus::Completed),
             AdvanceOutcome::Stale(head) => drop(t.write(&head).await.cancels().done().await),
+            AdvanceOutcome::ChildrenRefused(refused) => panic!("it starts none: {refused}"),
             AdvanceOutcome::LeaseLost => panic!("nobody took it"),
         }
     }

@@ -48,8 +48,8 @@ pub(super) async fn a_delayed_run_is_not_granted_early(t: &Stage) {
 /// S0.42: every fact about a run reads back as it was given.
 pub(super) async fn the_facts_of_a_run_are_kept_as_given(t: &Stage) {
     let parent = t.pending().await;
-    let parent =
-        Parent { run: parent.id(), step: StepId::from_stored("ship#2"), on_close: Default::default() };
+    let (run, root, step) = (parent.id(), t.pending().await.id(), StepId::from_stored("ship#2"));
+    let parent = Parent { run, step, on_close: Default::default(), root, depth: 7 };
     let order = t
         .order()
         .key("a key with ~ and \" in it")

@@ -1,6 +1,5 @@
 //! Drawing requests: mostly sensible ones, on runs as somebody once saw them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -490,5 +489,5 @@ pub(super) fn workflows() -> [WorkflowRef; 3] {
 }
 
 fn grant_to(owner: OwnerId, serves: &[WorkflowRef]) -> Grant {
-    Grant { owner, lease_for: LEASE, serves: Arc::new(serves.iter().cloned().collect::<BTreeSet<_>>()) }
+    Grant { owner, lease_for: LEASE, serves: Arc::new(serves.iter().cloned().collect()) }
 }

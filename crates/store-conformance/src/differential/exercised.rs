@@ -218,6 +218,7 @@ fn advance(outcome: &AdvanceOutcome) -> &'static str {
         AdvanceOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced",
         AdvanceOutcome::Advanced { .. } => "advanced, others woken",
         AdvanceOutcome::Stale(_) => "stale",
+        AdvanceOutcome::ChildrenRefused(_) => "children refused",
         AdvanceOutcome::LeaseLost => "lease lost",
     }
 }

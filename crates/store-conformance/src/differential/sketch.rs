@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use hapax_engine::model::{
     Advance, Advancing, Asked, ClosePolicy, DoubtedAttempt, EffectKey, Failure, Fence, KeyRetention, NewRun,
-    Parent, Post, PostState, Priority, Promise, PromiseId, PromiseKey, PromiseState, RunFacts, RunHead,
-    RunId, RunResult, RunState, STEP_TRANSITIONS, StepChange, StepId, StepKind, StepRecord, StepState,
-    StepStatus, StepTransition, Timestamp, Version, WriteToken,
+    Post, PostState, Priority, Promise, PromiseId, PromiseKey, PromiseState, RunFacts, RunHead, RunId,
+    RunResult, RunState, STEP_TRANSITIONS, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus,
+    StepTransition, Timestamp, Version, WriteToken,
 };
 use hapax_engine::store::RunLog;
 
@@ -281,7 +281,7 @@ impl<'a> Sketch<'a> {
             subject: None,
             priority: Priority::Normal,
             deadline_at: None,
-            parent: Some(Parent { run: self.head.id(), step: step.clone(), on_close }),
+            parent: Some(self.head.facts.as_parent(step.clone(), on_close)),
             created_at: self.now,
         };
         NewRun { facts: Arc::new(facts), input: json("3"), due_at: None, grant: self.drafter.maybe_grant() }

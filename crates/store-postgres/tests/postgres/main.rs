@@ -1,6 +1,7 @@
 //! What the PostgreSQL store does beyond what every store does: opening, migrating, failing and coming back.
 
 mod capped_connections;
+mod clock_jumps;
 mod delivering;
 mod dropped_futures;
 mod encrypting;

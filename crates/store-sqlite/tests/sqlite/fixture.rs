@@ -1,6 +1,6 @@
 //! Values that the tests share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
     Advance, Advancing, EffectKey, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyRetention, Name,
-    NewRun, Note, Noted, OwnerId, Payload, Post, PostState, Priority, RunFacts, RunHead, RunId, StepChange,
-    StepId, StepKind, StepState, StepTransition, Timestamp, WorkflowRef, WorkspaceId,
+    NewRun, Note, Noted, OwnerId, Payload, Post, PostState, Priority, RunFacts, RunHead, RunId, Serves,
+    StepChange, StepId, StepKind, StepState, StepTransition, Timestamp, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::{AdvanceOutcome, ClaimRuns, ListNotes, ListPosts, StartOutcome, Store};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
@@ -50,7 +50,7 @@ pub(crate) fn workflow() -> WorkflowRef {
 }
 
 pub(crate) fn grant(owner: u128) -> Grant {
-    let serves = Arc::new(BTreeSet::from([workflow()]));
+    let serves = Arc::new(Serves::from_iter([workflow()]));
     Grant { owner: OwnerId::from_u128(owner), lease_for: LEASE, serves }
 }
 

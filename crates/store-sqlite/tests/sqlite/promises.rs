@@ -6,7 +6,7 @@ use std::time::Duration;
 use hapax_engine::limits::MAX_PROMISES_LOOKED_AT;
 use hapax_engine::model::{
     Advance, Advancing, Announced, Asked, ClosePolicy, Failure, Generation, IdempotencyKey, KeyKind,
-    KeyRecord, KeyTarget, Name, Note, Noted, Parent, Payload, Promise, PromiseId, PromiseKey, PromiseRef,
+    KeyRecord, KeyTarget, Name, Note, Noted, Payload, Promise, PromiseId, PromiseKey, PromiseRef,
     PromiseState, PromiseStatus, RunFacts, RunHead, RunId, RunState, Settlement, Steer, StepId, Subscriber,
     Subscribers, Wish, WorkspaceId, WriteToken,
 };
@@ -606,11 +606,7 @@ async fn runs_that_end_by_a_command_are_announced_with_their_children() {
     let parent = start(&store, new_run(facts(1))).await;
     for (id, grants) in [(2, false), (3, true)] {
         let child = RunFacts {
-            parent: Some(Parent {
-                run: parent.id(),
-                step: StepId::from_stored("c"),
-                on_close: ClosePolicy::Cancel,
-            }),
+            parent: Some(parent.facts.as_parent(StepId::from_stored("c"), ClosePolicy::Cancel)),
             ..facts(id)
         };
         start(&store, if grants { granted(child) } else { new_run(child) }).await;

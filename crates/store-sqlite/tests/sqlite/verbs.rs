@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hapax_engine::model::{
     Advancing, Asked, ClosePolicy, Drive, EventKind, Failure, KeyKind, KeyOnFailure, KeyRetention, Name,
-    NewRun, Parent, Payload, Priority, Promise, PromiseId, PromiseRef, PromiseState, Refusal, RunFacts,
-    RunHead, RunId, RunResult, RunState, RunStatus, Settlement, SignalId, Steer, StepChange, StepId,
-    StepKind, StepState, StepTransition, Subject, Subscribers, Version, Wish, WorkspaceId,
+    NewRun, Payload, Priority, Promise, PromiseId, PromiseRef, PromiseState, Refusal, RunFacts, RunHead,
+    RunId, RunResult, RunState, RunStatus, Settlement, SignalId, Steer, StepChange, StepId, StepKind,
+    StepState, StepTransition, Subject, Subscribers, Version, Wish, WorkspaceId,
 };
 use hapax_engine::store::{
     AdvanceOutcome, ClaimRuns, HeldLease, ListRuns, Purge, RenewLeases, SendSignal, SettleOutcome,
@@ -84,11 +84,7 @@ async fn a_run_reads_back_as_it_was_written() {
         priority: Priority::High,
         deadline_at: Some(store.now().plus(LEASE)),
         retention: KeyRetention { keep_for: Some(LEASE), on_failure: KeyOnFailure::Release },
-        parent: Some(Parent {
-            run: parent.id(),
-            step: StepId::from_stored("child"),
-            on_close: ClosePolicy::Abandon,
-        }),
+        parent: Some(parent.facts.as_parent(StepId::from_stored("child"), ClosePolicy::Abandon)),
         ..(*with_key(2, "k", "x").facts).clone()
     };
     for (id, new) in [(1, granted(facts(1))), (2, granted(full)), (3, new_run(facts(3)))] {
@@ -390,7 +386,7 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
     let store = place.open().await;
     let parent = start(&store, granted(facts(1))).await;
     let child_of = |id, on_close| RunFacts {
-        parent: Some(Parent { run: RunId::from_u128(1), step: StepId::from_stored("c"), on_close }),
+        parent: Some(parent.facts.as_parent(StepId::from_stored("c"), on_close)),
         ..facts(id)
     };
     let mut write = Advancing::new(&parent, store.now());

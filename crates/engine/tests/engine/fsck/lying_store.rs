@@ -79,6 +79,10 @@ impl Store for LyingStore {
         Some(self)
     }
 
+    fn family_book(&self) -> Option<&dyn hapax_engine::store::FamilyBook> {
+        self.store.family_book()
+    }
+
     fn entity_book(&self) -> Option<&dyn EntityBook> {
         Some(self)
     }

@@ -185,6 +185,10 @@ impl Store for CutOff {
     async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
         self.reach()?.list_posts(request).await
     }
+    fn family_book(&self) -> Option<&dyn hapax_engine::store::FamilyBook> {
+        self.reach().ok()?.family_book()
+    }
+
     fn entity_book(&self) -> Option<&dyn EntityBook> {
         Some(self)
     }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Payload, Steer, StepId};
+use hapax_engine::model::{Payload, RunId, Steer, StepId, Version};
 use hapax_http_idempotency::OperationId;
 use http::{HeaderMap, header};
 
@@ -50,10 +50,39 @@ macro_rules! steers {
     };
 }
 
-steers! {
-    /// Asks a run to undo what it can and end.
-    cancel, "/api/v1/workflow-runs/{id}/cancel", "cancel_run", |reason| Steer::Cancel { reason }
+/// Asks a run to undo what it can and end, or a root together with everything that descends from it.
+#[utoipa::path(
+    post, path = "/api/v1/workflow-runs/{id}/cancel", tag = "runs", operation_id = "cancel_run", request_body(content = Option<api::CancelRun>),
+    params(
+        ("id" = String, Path, description = "The run"),
+        ("If-Match" = Option<String>, Header, description = "Only if the run still has this version"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names this request: sent again it gets the same answer."),
+    ),
+    responses(
+        (status = 200, description = "Where the run stands", body = api::Run),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn cancel(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    headers: HeaderMap,
+    asked: Option<StrictJson<api::CancelRun>>,
+) -> Result<Response, Refused> {
+    let asked = asked.map(|StrictJson { value: asked, .. }| asked).unwrap_or_default();
+    let reason = asked.reason.unwrap_or_default();
+    if asked.descendants {
+        let (run, engine) = (run_id(&id)?, app.engine_for(&identity));
+        let (expected, by) = (expected_version(&headers)?, identity.actor(None));
+        let cancelled = engine.cancel_family_by(run, expected, by, &reason).await;
+        cancelled.map_err(|error| problem_of(&error))?;
+        return show(&app, &identity, run).await;
+    }
+    steer(&app, &identity, &id, &headers, Steer::Cancel { reason: reason.clone() }, &reason).await
 }
+
 steers! {
     /// Asks a run to stop at the next boundary.
     pause, "/api/v1/workflow-runs/{id}/pause", "pause_run", |_| Steer::Pause
@@ -100,12 +129,20 @@ async fn steer(
 ) -> Result<Response, Refused> {
     let id = run_id(id)?;
     let engine = app.engine_for(identity);
-    let expected = match if_match(headers)? {
+    let (expected, by) = (expected_version(headers)?, identity.actor(None));
+    engine.steer_by(id, command, expected, by, reason).await.map_err(|error| problem_of(&error))?;
+    show(app, identity, id).await
+}
+
+fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, Refused> {
+    Ok(match if_match(headers)? {
         IfMatch::Any => None,
         IfMatch::Version(version) => Some(version),
-    };
-    let by = identity.actor(None);
-    engine.steer_by(id, command, expected, by, reason).await.map_err(|error| problem_of(&error))?;
+    })
+}
+
+async fn show(app: &App, identity: &Identity, id: RunId) -> Result<Response, Refused> {
+    let engine = app.engine_for(identity);
     let view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     let run = shown_run(&view, definition_of(app, &view));
     Ok(([(header::ETAG, etag(view.head.version))], Json(run)).into_response())

@@ -1,0 +1,3 @@
+-- Changes nothing.
+
+PRAGMA user_version = 7;
