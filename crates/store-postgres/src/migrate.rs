@@ -54,6 +54,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0006_effects_of_operations.sql"),
         oldest_program: 4,
     },
+    Migration {
+        name: "0007_audit_filters",
+        sql: include_str!("../migrations/0007_audit_filters.sql"),
+        oldest_program: 4,
+    },
 ];
 
 /// The version this program works with.
