@@ -26,6 +26,14 @@ pub enum JournalKind {
     Refused,
     /// A person decided about a doubt.
     Resolved,
+    /// A person answered an approval; `command` is the decision.
+    ApprovalAnswered,
+    /// A person settled a promise; `command` says how.
+    PromiseSettled,
+    /// A person issued a token that settles a promise.
+    SettleTokenIssued,
+    /// A person took a step with an entity.
+    StepTaken,
     /// A person gave a command on the run as a whole.
     Steered,
     /// A person had an after-effect delivered once more.
@@ -58,7 +66,7 @@ pub enum JournalKind {
     Reverted,
     /// A claim whose holder vanished was left for people to look at.
     Held,
-    /// A manager had an irreversible step taken that may have happened before.
+    /// A manager took a step with an override; `target` is the operation that stood in the way, if one did.
     Overridden,
     /// An operation on an entity ended; `status` says how.
     Ended,

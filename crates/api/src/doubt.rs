@@ -15,6 +15,18 @@ pub struct Actor {
     pub name: String,
     /// In which role.
     pub role: Role,
+    /// Id of the credential used. Two credentials may have the same name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential_id: Option<String>,
+    /// The person that the request named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub person: Option<String>,
+    /// The address that the request came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The trace of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
 }
 
 /// What can be decided.

@@ -135,6 +135,8 @@ errors! {
         "The key of this run was released when it ended and has been used for another run, which `holder` names. Look at that run; this one cannot be reopened.";
     DoubtChanged = "doubt_changed", 409, false, "The doubt is not as it was seen",
         "The step is no longer in doubt, or in doubt for another reason than the one you looked at. List the doubts again and decide anew.";
+    ApprovalOver = "approval_over", 409, false, "The approval is over",
+        "Somebody answered it before, or nobody did in time. Of several answers the first counts; yours does not. `decidedBy`, `decision` and `decidedAt` say who was first.";
     DoubtResolved = "doubt_resolved", 409, false, "The doubt was resolved before",
         "Another person or a probe was faster. Look at what was decided in the ledger of the run.";
     NobodyActs = "nobody_acts", 409, false, "Nothing is left that could carry out the decision",

@@ -206,6 +206,36 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub wake_at: Option<String>,
+    /// Why it stands still until people do something. Told where runs are listed or read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs_attention: Option<Attention>,
+}
+
+/// Why a run needs people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionReason {
+    /// A step used up its retries, and its policy pauses the run.
+    RetriesExhausted,
+    /// The run lost its worker too often without progress.
+    Quarantined,
+    /// Nobody knows whether an effect happened.
+    InDoubt,
+    /// A compensation failed.
+    CompensationFailed,
+}
+
+/// What people must look at, and what they can do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Attention {
+    /// Why.
+    pub reason: AttentionReason,
+    /// The step that is the cause, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_id: Option<String>,
+    /// What to do, with the exact call.
+    pub detail: String,
 }
 
 /// One run with its steps.

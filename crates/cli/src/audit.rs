@@ -1,10 +1,12 @@
 //! `hapax audit`: what people did.
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
 use hapax::limits::MAX_PAGE;
-use hapax::model::Noted;
+use hapax::model::{AuditSubject, Noted, Timestamp};
+use hapax::store::{AuditFilter, AuditPlace};
 use hapax::{AuditEntry, Engine};
-use hapax_api::JournalEntry;
+use hapax_api::client::AuditFilter as ServerFilter;
+use hapax_api::{JournalEntry, JournalKind};
 
 use crate::effect_store::{self, StoreOptions, StoreOrServer};
 use crate::listing::each_page;
@@ -12,17 +14,22 @@ use crate::output::for_people;
 use crate::output::shape::ShapeOptions;
 use crate::server_options::ServerOptions;
 use crate::spelling::{or_dash, spelled};
+use crate::words::word;
 
 const EXAMPLES: &str = "\
 Examples:
   hapax audit                                     of the workspace of the API key, from the server
+  hapax audit --name ada --since 2026-01-31T00:00:00Z
+  hapax audit --entity invoice/INV-7              who did what with this invoice
+  hapax audit --action promise_settled --credential cred_01
   hapax audit --store sqlite:orders.db            from the store itself
   hapax audit --store postgres://localhost/orders --json | jq -c 'select(.by.name == \"ada\")'
 
-Decisions about doubts, commands on runs, redeliveries, keys that were freed and what was set up, the oldest first. They
-outlive the runs they were about.";
+Decisions about doubts, answers to approvals, settlements, steps with entities, commands on runs, redeliveries, keys that were
+freed and what was set up, the oldest first. They outlive the runs they were about. Several filters narrow each other.";
 
-const COLUMNS: [&str; 8] = ["when", "who", "role", "what", "about", "step", "seconded by", "reason"];
+const COLUMNS: [&str; 10] =
+    ["when", "who", "role", "what", "about", "step", "seconded by", "reason", "credential", "address"];
 const NOBODY: &str = "nobody did anything yet\n";
 
 #[derive(Debug, clap::Args)]
@@ -31,31 +38,130 @@ pub(crate) struct Options {
     #[command(flatten)]
     source: StoreOrServer,
     #[command(flatten)]
+    filter: FilterOptions,
+    #[command(flatten)]
     shape: ShapeOptions,
+}
+
+#[derive(Debug, clap::Args)]
+struct FilterOptions {
+    /// Only with this credential, by its id.
+    #[arg(long, value_name = "ID", value_parser = word)]
+    credential: Option<String>,
+    /// Only by this person, or with a credential of this name.
+    #[arg(long, value_name = "NAME", value_parser = word)]
+    name: Option<String>,
+    /// Only of this kind, such as resolved, approval_answered, promise_settled, step_taken, key_released.
+    #[arg(long, value_name = "KIND", value_parser = word)]
+    action: Option<String>,
+    /// Only about this run.
+    #[arg(long, value_name = "RUN", value_parser = word)]
+    run: Option<String>,
+    /// Only about this entity.
+    #[arg(long, value_name = "TYPE/ID", value_parser = word, conflicts_with_all = ["promise", "key"])]
+    entity: Option<String>,
+    /// Only about this promise.
+    #[arg(long, value_name = "ID", value_parser = word, conflicts_with = "key")]
+    promise: Option<String>,
+    /// Only about this idempotency key: run/KEY, promise/KEY or request/KEY.
+    #[arg(long, value_name = "SCOPE/KEY", value_parser = word)]
+    key: Option<String>,
+    /// Not before this time.
+    #[arg(long, value_name = "TIME", value_parser = word)]
+    since: Option<String>,
+    /// Before this time.
+    #[arg(long, value_name = "TIME", value_parser = word)]
+    until: Option<String>,
+}
+
+impl FilterOptions {
+    fn of_server(self) -> ServerFilter {
+        let FilterOptions { credential, name, action, run, entity, promise, key, since, until } = self;
+        ServerFilter { credential, name, action, run, entity, promise, key, since, until }
+    }
+
+    fn of_store(self) -> Result<AuditFilter> {
+        let time = |text: Option<String>| -> Result<Option<Timestamp>> {
+            let Some(text) = text else { return Ok(None) };
+            let at: jiff::Timestamp =
+                text.parse().with_context(|| format!("{text} is not a time such as 2026-01-31T12:00:00Z"))?;
+            Ok(Some(Timestamp::from_millis(at.as_millisecond())))
+        };
+        let pair = |text: &str| -> Result<(String, String)> {
+            let parts = text.split_once('/').map(|(first, rest)| (first.to_owned(), rest.to_owned()));
+            parts.with_context(|| format!("{text} needs a slash between its two parts"))
+        };
+        let subject = match (self.entity, self.promise, self.key) {
+            (Some(entity), _, _) => {
+                let (kind, id) = pair(&entity)?;
+                Some(AuditSubject::entity(&kind, &id))
+            }
+            (None, Some(promise), _) => Some(AuditSubject::promise(&promise)),
+            (None, None, Some(key)) => {
+                let (scope, key) = pair(&key)?;
+                Some(AuditSubject::key(&scope, &key))
+            }
+            (None, None, None) => None,
+        };
+        Ok(AuditFilter {
+            credential: self.credential,
+            name: self.name,
+            action: self.action.as_deref().map(action_in_store).transpose()?,
+            run: self
+                .run
+                .map(|run| run.parse().with_context(|| format!("{run} is not a run")))
+                .transpose()?,
+            subject,
+            since: time(self.since)?,
+            until: time(self.until)?,
+        })
+    }
+}
+
+/// What an action is called in a store; servers spell some of them otherwise.
+fn action_in_store(text: &str) -> Result<String> {
+    let kind: JournalKind =
+        serde_json::from_value(text.into()).map_err(|_| anyhow!("{text} is not a kind of entry"))?;
+    Ok(match kind {
+        JournalKind::ApprovalAnswered => "answered".into(),
+        JournalKind::PromiseSettled => "settled".into(),
+        JournalKind::SettleTokenIssued => "token_issued".into(),
+        JournalKind::StepTaken => "stepped".into(),
+        JournalKind::Noted => "remarked".into(),
+        JournalKind::CredentialChanged => "set_up:credential".into(),
+        JournalKind::WorkspaceChanged => "set_up:workspace".into(),
+        JournalKind::DefinitionUploaded => "set_up:definition".into(),
+        JournalKind::SubscriptionChanged => "set_up:subscription".into(),
+        JournalKind::SourceChanged => "set_up:source".into(),
+        JournalKind::WebhookReprocessed => "set_up:webhook-event".into(),
+        JournalKind::WebhookDiscarded => "set_up:announcement".into(),
+        JournalKind::EntityWorkflowChanged => "set_up:entity_workflow".into(),
+        _ => text.into(),
+    })
 }
 
 pub(crate) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     match options.source.store() {
-        Some(store) => of_store(&store, &options.shape).await,
-        None => of_server(server, &options.shape).await,
+        Some(store) => of_store(&store, options.filter.of_store()?, &options.shape).await,
+        None => of_server(server, options.filter.of_server(), &options.shape).await,
     }
 }
 
-async fn of_store(store: &StoreOptions, shape: &ShapeOptions) -> Result<()> {
+async fn of_store(store: &StoreOptions, filter: AuditFilter, shape: &ShapeOptions) -> Result<()> {
     let engine = store.open_to_read().await?;
-    let entries = read(&engine).await?;
+    let entries = read(&engine, filter).await?;
     effect_store::close(&engine).await?;
     shape.show_all(&entries, || table(&entries))
 }
 
-async fn of_server(server: &ServerOptions, shape: &ShapeOptions) -> Result<()> {
+async fn of_server(server: &ServerOptions, filter: ServerFilter, shape: &ShapeOptions) -> Result<()> {
     let client = server.connect()?;
     let mut entries: Vec<JournalEntry> = Vec::new();
     let take = |page| {
         entries.extend::<Vec<_>>(page);
         Ok(())
     };
-    each_page(async |paging| client.list_audit(&paging).await, take).await?;
+    each_page(async |paging| client.list_audit(&filter, &paging).await, take).await?;
     shape.show_all(&entries, || table_of_server(&entries))
 }
 
@@ -80,17 +186,20 @@ fn table_of_server(entries: &[JournalEntry]) -> String {
             or_dash(entry.step_id.as_deref()),
             or_dash(entry.seconded_by.as_ref().map(|second| second.name.as_str())),
             or_dash(entry.reason.as_deref()),
+            or_dash(entry.by.as_ref().and_then(|by| by.credential_id.as_deref())),
+            or_dash(entry.by.as_ref().and_then(|by| by.address.as_deref())),
         ]);
     }
     format!("{table}\n")
 }
 
-async fn read(engine: &Engine) -> Result<Vec<AuditEntry>> {
-    let mut entries: Vec<AuditEntry> = Vec::new();
+async fn read(engine: &Engine, filter: AuditFilter) -> Result<Vec<AuditEntry>> {
+    let (mut entries, mut after): (Vec<AuditEntry>, Option<AuditPlace>) = (Vec::new(), None);
     loop {
-        let page = engine.list_audit(entries.last().map_or(0, |last| last.place), MAX_PAGE).await?;
+        let page = engine.search_audit(filter.clone(), after, MAX_PAGE).await?;
+        after = page.last().map(|last| AuditPlace { at: last.note.at, place: last.place });
         let is_last = page.len() < MAX_PAGE;
-        entries.extend(page);
+        entries.extend(page.into_iter().filter_map(AuditEntry::of));
         if is_last {
             return Ok(entries);
         }
@@ -108,12 +217,14 @@ fn table(entries: &[AuditEntry]) -> String {
         table.add_row([
             entry.at.clone(),
             for_people::plain(&entry.by.name),
-            entry.by.role.as_str().into(),
+            entry.by.origin.as_ref().map_or(entry.by.role.as_str(), |origin| origin.role.as_str()).into(),
             for_people::plain(&what),
             for_people::plain(&about),
             entry.step.clone().unwrap_or_else(|| "-".into()),
             for_people::plain(second.unwrap_or("-")),
             for_people::plain(reason),
+            or_dash(entry.by.credential()),
+            or_dash(entry.by.origin.as_ref().and_then(|origin| origin.address.as_deref())),
         ]);
     }
     format!("{table}\n")
@@ -130,7 +241,16 @@ fn entity(what: &Noted) -> Option<String> {
 /// What was done, who agreed, and why.
 fn told(what: &Noted) -> (String, Option<&str>, &str) {
     match what {
-        Noted::Resolved { resolution, seconded_by, reason } => {
+        Noted::Answered { decision, comment, .. } => {
+            (format!("answered {decision}"), None, comment.as_deref().unwrap_or(""))
+        }
+        Noted::Settled { promise, key, settlement } => {
+            let named = promise.as_ref().or(key.as_ref()).map_or("", String::as_str);
+            (format!("{settlement} promise {named}"), None, "")
+        }
+        Noted::TokenIssued { promise, .. } => (format!("issued a token for promise {promise}"), None, ""),
+        Noted::Stepped { step, .. } => (format!("took step {step}"), None, ""),
+        Noted::Resolved { resolution, seconded_by, reason, .. } => {
             (resolution.as_str().into(), seconded_by.as_ref().map(|second| second.name.as_str()), reason)
         }
         Noted::Steered { command, reason } => (command.clone(), None, reason),
@@ -138,7 +258,10 @@ fn told(what: &Noted) -> (String, Option<&str>, &str) {
         Noted::KeyReleased { kind, key, reason, .. } => (format!("released {kind} key {key}"), None, reason),
         Noted::SetUp { kind, id, change } => (format!("{change} {kind} {id}"), None, ""),
         Noted::Remarked { text } => ("remarked".into(), None, text),
-        Noted::Overridden { operation, reason } => (format!("overrode {operation}"), None, reason),
+        Noted::Overridden { operation: Some(operation), reason } => {
+            (format!("overrode {operation}"), None, reason)
+        }
+        Noted::Overridden { operation: None, reason } => ("overrode nothing".into(), None, reason),
         Noted::OnEntity { did, .. } => told(did),
         // Engines note these, not people.
         Noted::Reverted { .. } | Noted::StrayReverted { .. } => ("reverted".into(), None, ""),

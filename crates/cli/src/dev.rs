@@ -11,7 +11,7 @@ use hapax_api::Role;
 use hapax_server::Server;
 use hapax_server::credentials::key::ApiKey;
 use hapax_server::directory::NewCredential;
-use hapax_server::identity::Identity;
+use hapax_server::identity::{Acting, Identity};
 use hapax_server::uploaded::Uploaded;
 use serde::Serialize;
 
@@ -150,7 +150,8 @@ async fn upload_sample(server: &Server) -> Result<String> {
         role: Role::Admin,
         requester: None,
     };
-    let (definition, _) = server.definitions().upload(&identity, Uploaded::json(SAMPLE)).await?;
+    let (definition, _) =
+        server.definitions().upload(&Acting::locally(identity), Uploaded::json(SAMPLE)).await?;
     Ok(definition.id)
 }
 

@@ -142,3 +142,6 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 pub const HOOK_FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 /// Most violations one check of a store names; more are counted.
 pub const MAX_VIOLATIONS: usize = 1_000;
+
+/// Steps in doubt that are looked at for one list of runs that need attention.
+pub const MAX_DOUBTS_LOOKED_AT: usize = 10_000;

@@ -31,11 +31,7 @@ use crate::model::{
     TallyCount, Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
-    FinishPost, HookBook, KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook,
-    Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal,
-    SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreResult,
-    StoredDoubt, StoredKey,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook, FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreResult, StoredDoubt, StoredKey,
 };
 use state::State;
 
@@ -169,6 +165,10 @@ impl Store for MemoryStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         Ok(self.state().list_notes(&request))
+    }
+
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+        Ok(self.state().list_audit(&request))
     }
 
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {

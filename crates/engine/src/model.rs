@@ -4,6 +4,7 @@ mod advance;
 mod allowed_action;
 mod announce;
 mod arrival;
+mod attention;
 mod canonical;
 mod chance;
 mod doubt;
@@ -51,11 +52,12 @@ pub use advance::{Advance, Advancing, IllegalChange, StepChange};
 pub use allowed_action::{AllowedAction, Hindrance, allowed_actions};
 pub use announce::{Announced, Subscriber, Subscribers};
 pub use arrival::{Arrival, decide_arrival};
+pub use attention::{Attention, AttentionReason, attention_of_doubt, attention_of_pause};
 pub use canonical::canonical_json;
 pub use chance::seed_chance;
 pub use doubt::{
-    Actor, DoubtRef, DoubtedAttempt, OnDoubt, Origin, Probed, Resolution, Role, Ruling, RulingRefused,
-    can_be_carried_out, check_ruling,
+    Actor, Decided, DoubtRef, DoubtedAttempt, OnDoubt, Origin, Probed, Resolution, Role, Ruling,
+    RulingRefused, can_be_carried_out, check_ruling,
 };
 pub use effect::EffectClass;
 pub use effect_key::EffectKey;
@@ -80,7 +82,7 @@ pub use ledger::{
     ClassCount, LedgerAttempt, LedgerEntity, LedgerEntry, LedgerOutcome, LedgerRuling, ledger_of,
 };
 pub use name::{Name, WorkflowRef};
-pub use note::{Note, Noted};
+pub use note::{AuditSubject, Note, Noted};
 pub use operation::{EntityNote, Operation, OperationEnd, OperationState, OperationStatus};
 pub use outline::Outline;
 pub use payload::Payload;

@@ -3,6 +3,8 @@
 mod activation;
 mod active;
 mod announcer;
+mod approvals;
+mod attention;
 pub(crate) mod change;
 mod child_pace;
 pub(crate) mod desk;
@@ -36,6 +38,8 @@ pub(crate) mod waits;
 
 pub use activation::Computing;
 pub use announcer::Announcer;
+pub use approvals::ApprovalAnswer;
+pub use attention::AttentionPage;
 pub use doubts::{AuditEntry, Doubt, DoubtPage};
 pub use engine::Engine;
 pub use entities::{

@@ -41,14 +41,16 @@ pub use entity_book::{
 pub use error::StoreError;
 pub use family_book::{CancelFamily, CancelFamilyOutcome, FamilyBook, SweepFamily, SweptFamily};
 pub use hook_book::{FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook};
-pub use journal::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
+pub use journal::{
+    AuditFilter, AuditPlace, DoubtPlace, ListAudit, ListDoubts, ListNotes, PlacedNote, StoredDoubt,
+};
 pub use key_book::{KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Uses, check_uses};
 pub use outbox::{
     ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, PostWish, Redeliver, RedeliverOutcome,
 };
 pub use promise_book::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage, SettleToken,
-    TokenDigest,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
+    PutSettleToken, SettleToken, TokenDigest,
 };
 pub use purge::{Purge, Purged};
 pub use read::{ListRuns, RunLog, RunPage, RunView, StoredKey};
@@ -191,7 +193,7 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
 
     /// Keeps a signal for a run, and wakes it if it waits, by [`crate::model::decide_arrival`].
     ///
-    /// Its place is the run's count of arrivals after it. An id that the run has seen is a `Duplicate`, consumed or not, also
+    /// The note is appended in the same write, and only if the signal is stored. Its place is the run's count of arrivals after it. An id that the run has seen is a `Duplicate`, consumed or not, also
     /// after the run has ended or continued as new.
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome>;
 
@@ -250,6 +252,10 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
 
     /// Entries of the journal, oldest first.
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>>;
+
+    /// What people did, in the order of [`AuditPlace`]. Each filter is served by an index; of several, the first of run, subject, credential,
+    /// name and action is, and the others are checked on what it finds.
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>>;
 
     /// How many effects happened more than once, or may have, by class and by how often, in this order. It is computed from the evidence in
     /// the journal ([`crate::model::Evidence`]): of each attempt the strongest counts. `None` counts over all workspaces.

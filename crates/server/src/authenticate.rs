@@ -64,7 +64,13 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<Arc<Identity>, Problem> {
         let Some(key) = given_key(headers) else { return Err(self.refuse(address, None)) };
-        match self.find(&key).await? {
+        let mut found = self.find(&key).await?;
+        if found.as_ref().is_some_and(|(credential, _)| !credential.admits(&key, now)) {
+            // It may have been rotated on another node since it was remembered here.
+            self.forget_remembered(&key);
+            found = self.find(&key).await?;
+        }
+        match found {
             Some((credential, identity)) if credential.admits(&key, now) => {
                 self.note_use(&credential, now);
                 Ok(identity)
@@ -76,6 +82,11 @@ impl Authenticator {
                 Err(self.refuse(address, Some(&key)))
             }
         }
+    }
+
+    /// Has the next look go to the store. What others look up meanwhile may be remembered: it is no older.
+    fn forget_remembered(&self, key: &ApiKey) {
+        self.known.lock().expect("no holder panics").credentials.remove(key.id());
     }
 
     /// Forgets what is remembered of a credential that was changed here.

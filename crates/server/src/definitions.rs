@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::changed_items::{Learner, Looked, learn_changes};
 use crate::errors::{of_store, problem_of};
-use crate::identity::Identity;
+use crate::identity::Acting;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
 use crate::uploaded::{Uploaded, with_secrets};
 
@@ -117,7 +117,7 @@ impl Definitions {
     /// Checks a document and keeps it; tells whether it is new. The same again is found, something else under its name and version is refused.
     pub async fn upload(
         &self,
-        identity: &Identity,
+        identity: &Acting,
         uploaded: Uploaded,
     ) -> Result<(api::Definition, bool), Problem> {
         let checked = uploaded.check(self.hands.of(&identity.workspace))?;

@@ -3,10 +3,11 @@
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
-use hapax_engine::model::{Invalid, Refusal, RulingRefused, Words};
+use hapax_engine::model::{Decided, Invalid, Refusal, RulingRefused, Words};
 use hapax_engine::store::StoreError;
 
 use crate::limits::STORE_RETRY_AFTER_SECONDS;
+use crate::translate::shown_actor;
 
 /// The problem that tells of `error`.
 pub(crate) fn problem_of(error: &Error) -> Problem {
@@ -18,7 +19,17 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::AlreadyRegistered(_) => Problem::new(Code::DefinitionExists, detail),
         Error::UnprotectedEffect { .. } => Problem::new(Code::UnprotectedEffect, detail),
         Error::NoSuchDoubt { .. } => Problem::new(Code::DoubtChanged, detail),
-        Error::DoubtResolved { .. } => Problem::new(Code::DoubtResolved, detail),
+        Error::DoubtResolved { decided, .. } => {
+            with_decision(Problem::new(Code::DoubtResolved, detail), decided.as_deref())
+        }
+        Error::OperationResolved { operation, decided } => {
+            let problem =
+                Problem::new(Code::DoubtResolved, detail).with("operationId", operation.to_string());
+            with_decision(problem, Some(decided))
+        }
+        Error::ApprovalOver { decided, .. } => {
+            with_decision(Problem::new(Code::ApprovalOver, detail), decided.as_deref())
+        }
         Error::NobodyActs { .. } => Problem::new(Code::NobodyActs, detail),
         Error::Ruling(RulingRefused::NeedsManager(decided)) => {
             let detail =
@@ -173,6 +184,16 @@ fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
         Refusal::SubjectBusy(run) => pending(run, detail),
         Refusal::Stale(version) => Problem::new(Code::Concurrency, detail).with("version", version.get()),
     }
+}
+
+/// Who decided what, for whoever came later.
+fn with_decision(problem: Problem, decided: Option<&Decided>) -> Problem {
+    let Some(decided) = decided else { return problem };
+    let by = serde_json::to_value(shown_actor(&decided.by)).unwrap_or_default();
+    problem
+        .with("decidedBy", by)
+        .with("decision", decided.decision.as_str())
+        .with("decidedAt", decided.at.to_string())
 }
 
 fn pending(run: &hapax_engine::model::RunId, detail: String) -> Problem {

@@ -194,6 +194,8 @@ pub const MAX_ENTITY_WORKFLOWS: usize = 2_000;
 pub const STEP_WAIT: Duration = hapax_http_idempotency::limits::MAX_WAIT;
 /// Most workspaces whose operations in doubt are counted for metrics.
 pub const MAX_WORKSPACES_MEASURED: usize = 200;
+/// Most paused runs of a workspace that are looked at for metrics, the newest first.
+pub const MAX_PAUSED_MEASURED: usize = 100;
 /// Most live streams of one credential.
 pub const MAX_STREAMS_PER_CREDENTIAL: usize = 32;
 /// Most live streams.

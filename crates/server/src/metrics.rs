@@ -28,7 +28,8 @@ use crate::limits::{KEY_USES_FLUSHED_EVERY, MAX_PENDING_KEY_USES};
 use crate::otlp;
 use exposition::Exposition;
 use figures::{Figures, Reading};
-use key_counts::{KeyCounts, Use};
+use key_counts::KeyCounts;
+pub(crate) use key_counts::{KeyOf, Use};
 use route_counts::RouteCounts;
 use settlement_counts::SettlementCounts;
 use webhook_counts::WebhookCounts;
@@ -72,7 +73,7 @@ impl Metrics {
     /// A key in a body named a new run.
     pub(crate) fn run_key_taken(&self, identity: &Identity, key: Option<&str>) {
         if key.is_some() {
-            self.keys.count_run_key(&identity.request_scope(), Use::New);
+            self.keys.count_business_key(KeyOf::Run, &identity.request_scope(), Use::New);
         }
     }
 
@@ -88,8 +89,13 @@ impl Metrics {
 
     fn used(&self, identity: &Identity, key: Option<&str>, usage: Use) {
         let Some(Ok(key)) = key.map(IdempotencyKey::new) else { return };
-        self.keys.count_run_key(&identity.request_scope(), usage);
+        self.keys.count_business_key(KeyOf::Run, &identity.request_scope(), usage);
         self.note_use(KeyPlace::Run { workspace: identity.workspace.clone(), key }, usage);
+    }
+
+    /// A key of a caller's named something new, what it named before, or something else.
+    pub(crate) fn key_used(&self, identity: &Identity, of: KeyOf, usage: Use) {
+        self.keys.count_business_key(of, &identity.request_scope(), usage);
     }
 
     /// Somebody asked to settle a promise.
@@ -210,7 +216,7 @@ impl Metrics {
 /// The engine's counts since this process started.
 fn write_engine(out: &mut Exposition, stats: &Stats) {
     let counts = [
-        ("hapax_runs_created_total", "Runs that a start created.", stats.created),
+        ("hapax_runs_created_total", "Runs created here, by a start or as children.", stats.created),
         (
             "hapax_starts_replayed_total",
             "Starts that found their run already there, by key or run id.",
@@ -324,7 +330,7 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
     let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
     out.gauge(
         "hapax_store_figures_age_seconds",
-        "How old the figures about the store are: hapax_effects_*_twice, hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
+        "How old the figures about the store are: hapax_effects_*_twice, hapax_runs_needing_attention, hapax_steps_in_doubt, hapax_operations_in_doubt, hapax_oldest_*, hapax_outbox_*.",
         reading.age.as_secs_f64(),
     );
     for (name, help, of) in REPEATS {
@@ -332,6 +338,11 @@ fn write_store(out: &mut Exposition, reading: &Reading, is_writable: bool, now: 
         for (class, count) in &figures.repeats {
             family.sample(&[("class", class.as_str())], of(count) as f64);
         }
+    }
+    let help = "Runs that stand still until people do something, by reason; of paused runs the newest 100 of a workspace are counted.";
+    let mut family = out.family("hapax_runs_needing_attention", "gauge", help);
+    for (reason, count) in &figures.needing_attention {
+        family.sample(&[("reason", reason.as_str())], *count as f64);
     }
     out.gauge("hapax_steps_in_doubt", "Steps in doubt now, counted up to 1000.", figures.doubts as f64);
     out.gauge(

@@ -25,7 +25,7 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
         routes::runs::steering::signal, routes::approvals::answer, routes::runs::showing::result,
         routes::events::list, routes::events::stream,
         routes::evidence::ledger_of_run, routes::evidence::notes, routes::evidence::add_note,
-        routes::evidence::ledger, routes::evidence::audit,
+        routes::evidence::ledger, routes::audit::list,
         routes::keys::show, routes::keys::release,
         routes::doubts::list, routes::doubts::resolve,
         routes::setup::create_workspace, routes::setup::list_workspaces, routes::setup::show_workspace,

@@ -1,6 +1,7 @@
 //! Every route, in one table: what it answers to, who may call it, and whether request keys count on it.
 
 pub(crate) mod approvals;
+pub(crate) mod audit;
 pub(crate) mod definitions;
 pub(crate) mod deliveries;
 pub(crate) mod doubts;
@@ -148,7 +149,7 @@ pub(crate) fn table() -> Vec<Route> {
         read("/api/v1/doubts", Read, doubts::list),
         write("/api/v1/doubts/{run}/{step}/resolve", Operate, doubts::resolve),
         read("/api/v1/ledger", Read, evidence::ledger),
-        read("/api/v1/audit", Read, evidence::audit),
+        read("/api/v1/audit", Read, audit::list),
         write("/api/v1/workspaces", Install, setup::create_workspace),
         read("/api/v1/workspaces", Install, setup::list_workspaces),
         read("/api/v1/workspaces/{id}", Read, setup::show_workspace),

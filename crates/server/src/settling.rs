@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{PromiseRef, Wish, WorkspaceId};
+use hapax_engine::model::{Actor, PromiseRef, Wish, WorkspaceId};
 use hapax_engine::runtime::Settling;
 use hapax_engine::{Engine, Error};
 
 use crate::app::App;
 use crate::metrics::Metrics;
 
-/// Settles a promise of `workspace`, and counts what came of it.
+/// Settles a promise of `workspace`, and counts what came of it. `by` is the person who does, if one does.
 pub(crate) async fn settle(
     engine: &Engine,
     metrics: &Metrics,
@@ -17,21 +17,23 @@ pub(crate) async fn settle(
     promise: PromiseRef,
     wish: Wish,
     keep_for: Option<Duration>,
+    by: Option<Actor>,
 ) -> Result<Settling, Error> {
-    let answer = engine.workspace(workspace.clone()).settle_early(promise.clone(), wish, keep_for).await;
+    let answer = engine.workspace(workspace.clone()).settle_as(promise.clone(), wish, keep_for, by).await;
     metrics.settled(workspace, &promise, &answer);
     answer
 }
 
 impl App {
-    /// Settles a promise of `workspace`; a settlement that comes early is kept for `keep_for`, if that says so.
+    /// Settles a promise of `workspace` for a person; a settlement that comes early is kept for `keep_for`, if that says so.
     pub(crate) async fn settle(
         &self,
         workspace: &WorkspaceId,
         promise: PromiseRef,
         wish: Wish,
         keep_for: Option<Duration>,
+        by: Actor,
     ) -> Result<Settling, Error> {
-        settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for).await
+        settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for, Some(by)).await
     }
 }

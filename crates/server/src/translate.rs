@@ -16,13 +16,13 @@ pub(crate) use durable_promises::{completion, new_promise, shown_durable};
 pub(crate) use entities::{
     shown_entity, shown_entity_note, shown_entity_view, shown_history, shown_operation, shown_pending,
 };
-pub(crate) use journal::shown_note;
+pub(crate) use journal::{action_of, shown_note};
 pub(crate) use ledger::shown_effect;
 pub(crate) use promises::{
     deadline_of, life_of_token, promise_named, promise_status_named, rejection, settlement_by_token,
     shown_early, shown_promise, value_of,
 };
-pub(crate) use runs::{shown_event, shown_run, shown_run_with_steps, status_named};
+pub(crate) use runs::{shown_attention, shown_event, shown_run, shown_run_with_steps, status_named};
 pub(crate) use steps::{shown_failure, shown_steps};
 
 use hapax_api::RawJson;

@@ -4,6 +4,8 @@ mod support;
 
 #[path = "routes/access.rs"]
 mod access;
+#[path = "routes/audited.rs"]
+mod audited;
 #[path = "routes/authentication.rs"]
 mod authentication;
 #[path = "routes/bad_definitions.rs"]

@@ -4,6 +4,7 @@
 
 mod advancing;
 mod announcing;
+mod audit;
 mod catalog;
 mod children;
 mod claim_races;
@@ -291,6 +292,15 @@ macro_rules! with_every_case {
                 a_history_is_read_from_any_version_on
                 a_long_history_comes_in_pages
                 everything_is_cut_to_its_limit
+            }
+            audit {
+                every_filter_of_the_audit_log_finds_what_it_names
+                the_audit_log_is_paged_by_time
+                a_signal_brings_its_note
+                a_settlement_by_key_names_its_promise_in_the_audit_log
+                a_token_brings_its_note
+                a_step_taken_by_a_person_is_in_the_audit_log_once
+                an_override_that_was_not_needed_is_in_the_audit_log
             }
             journal {
                 a_write_brings_its_notes

@@ -290,6 +290,7 @@ pub fn signal_to(run: &RunHead, name_of: &str, id: Option<&str>) -> SendSignal {
         name: name(name_of),
         payload: json(r#"{"from":"outside"}"#),
         id: id.map(|id| SignalId::new(id).unwrap()),
+        note: None,
         grant: None,
     }
 }

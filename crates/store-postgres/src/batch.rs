@@ -162,6 +162,7 @@ fn size_of_note(what: &Noted) -> usize {
         | Noted::Overridden { reason, .. }
         | Noted::KeyReleased { reason, .. } => reason.len(),
         Noted::Remarked { text } => text.len(),
+        Noted::Answered { comment, .. } => comment.as_ref().map_or(0, String::len),
         Noted::OnEntity { did, .. } => size_of_note(did),
         Noted::Claimed { .. }
         | Noted::Attempted { .. }
@@ -169,6 +170,9 @@ fn size_of_note(what: &Noted) -> usize {
         | Noted::Probed { .. }
         | Noted::Refused { .. }
         | Noted::SetUp { .. }
+        | Noted::Settled { .. }
+        | Noted::TokenIssued { .. }
+        | Noted::Stepped { .. }
         | Noted::Reverted { .. }
         | Noted::StrayReverted { .. }
         | Noted::Held { .. }

@@ -43,8 +43,14 @@ pub(crate) async fn insert_entity_notes(
     if notes.is_empty() {
         return Ok(());
     }
+    let journalled: Vec<Note> = notes.iter().filter_map(EntityNote::journalled).collect();
+    insert_notes(session, &journalled).await?;
+    let notes: Vec<&EntityNote> = notes.iter().filter(|note| !note.is_for_audit_only()).collect();
+    if notes.is_empty() {
+        return Ok(());
+    }
     let (mut workspaces, mut bodies) = (Vec::with_capacity(notes.len()), Vec::with_capacity(notes.len()));
-    for note in notes {
+    for note in &notes {
         workspaces.push(session.get_workspace(&note.workspace).await?.0);
         let body = serde_json::to_string(&note.what);
         bodies.push(body.map_err(|error| Fault::Refused(format!("a note cannot be kept: {error}")))?);
@@ -60,8 +66,7 @@ pub(crate) async fn insert_entity_notes(
     let origins = notes.iter().map(|note| origin_text(note.by.as_ref())).collect::<Result<Vec<_>, _>>()?;
     let written = params![workspaces, kinds, entities, operations, at, actors, roles, origins, bodies];
     session.keep_back(include_str!("../sql/insert_entity_notes.sql"), written);
-    let journalled: Vec<Note> = notes.iter().filter_map(EntityNote::journalled).collect();
-    insert_notes(session, &journalled).await
+    Ok(())
 }
 
 pub(crate) async fn list_entity_notes(

@@ -59,6 +59,7 @@ mod journal;
 mod key_book;
 mod limits;
 mod link;
+mod list_audit;
 mod list_doubts;
 mod list_notes;
 mod list_posts;

@@ -55,8 +55,8 @@ const MIGRATIONS: &[Migration] = &[
         oldest_program: 4,
     },
     Migration {
-        name: "0007_reserved",
-        sql: include_str!("../migrations/0007_reserved.sql"),
+        name: "0007_audit_filters",
+        sql: include_str!("../migrations/0007_audit_filters.sql"),
         oldest_program: 4,
     },
     Migration {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use hapax_engine::limits::{MAX_PAGE, MAX_PROMISES_LOOKED_AT};
 use hapax_engine::model::{IdempotencyKey, Promise, PromiseId, RunId, Timestamp, WorkspaceId};
 use hapax_engine::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage, SettleToken,
-    Store, StoreResult, TokenDigest,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
+    PutSettleToken, SettleToken, Store, StoreResult, TokenDigest,
 };
 use tokio_postgres::types::ToSql;
 
@@ -50,8 +50,8 @@ impl PromiseBook for PostgresStore {
         self.read(|held| list_early(held, numbers, request, now)).await
     }
 
-    async fn put_settle_token(&self, token: SettleToken) -> StoreResult<bool> {
-        self.consider(token).await
+    async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool> {
+        self.consider(request).await
     }
 
     async fn find_settle_token(&self, digest: &TokenDigest) -> StoreResult<Option<SettleToken>> {

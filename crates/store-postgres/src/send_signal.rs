@@ -7,6 +7,7 @@ use crate::arrival::arrive;
 use crate::codes::{count, millis};
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
+use crate::journal::insert_notes;
 use crate::numbers::WorkspaceNo;
 use crate::rows::{self, uuid};
 use crate::session::{Session, params};
@@ -16,6 +17,7 @@ impl Verb for SendSignal {
 
     fn foresee(&self, needs: &mut Needs) {
         needs.runs.push((self.workspace.clone(), self.run));
+        needs.bring(&self.workspace, self.note.as_slice());
         needs.signal_ids.extend(self.id.iter().map(|id| (self.workspace.clone(), self.run, id.clone())));
     }
 
@@ -57,6 +59,7 @@ impl Verb for SendSignal {
             millis(session.now),
         ];
         session.keep_back(include_str!("../sql/insert_signal.sql"), signal);
+        insert_notes(session, self.note.as_slice()).await?;
         Ok(SignalOutcome::Stored { seq, granted: arrival.granted.map(|_| arrival.head) })
     }
 }

@@ -69,7 +69,7 @@ async fn settle(
 ) -> Result<SettleOutcome, Fault> {
     write_promise(session, workspace, (*promise).clone())?;
     age_key(session, workspace, &promise).await?;
-    insert_notes(session, request.note.as_slice()).await?;
+    insert_notes(session, request.note_on(&promise).as_slice()).await?;
     if !promise.stands_alone() {
         let arrival = arrive(session, workspace, promise.run, request.grant.as_ref()).await?;
         let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));

@@ -3,36 +3,40 @@
 use std::sync::Arc;
 
 use hapax_engine::model::PromiseId;
-use hapax_engine::store::{SettleToken, TokenDigest};
+use hapax_engine::store::{PutSettleToken, SettleToken, TokenDigest};
 
 use crate::codes::millis;
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
+use crate::journal::insert_notes;
 use crate::pools::Held;
 use crate::read::query;
 use crate::rows;
 use crate::session::{Session, params};
 
 /// Handing one out; answers whether there is such a promise. That is locked, so that the token cannot outlive it.
-impl Verb for SettleToken {
+impl Verb for PutSettleToken {
     type Outcome = bool;
 
     fn foresee(&self, needs: &mut Needs) {
-        needs.promises.push((self.workspace.clone(), self.promise.clone()));
+        needs.promises.push((self.token.workspace.clone(), self.token.promise.clone()));
+        needs.bring(&self.token.workspace, self.note.as_slice());
     }
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<bool, Fault> {
-        let Some(workspace) = session.find_workspace(&self.workspace).await? else { return Ok(false) };
-        if session.find_promise(workspace, &self.promise).await?.is_none() {
+        let PutSettleToken { token, note } = self;
+        let Some(workspace) = session.find_workspace(&token.workspace).await? else { return Ok(false) };
+        if session.find_promise(workspace, &token.promise).await?.is_none() {
             return Ok(false);
         }
-        let token = params![
-            self.digest.to_vec(),
+        let kept = params![
+            token.digest.to_vec(),
             workspace.0,
-            self.promise.as_str().to_owned(),
-            millis(self.expires_at),
+            token.promise.as_str().to_owned(),
+            millis(token.expires_at),
         ];
-        session.keep_back(include_str!("../sql/put_settle_token.sql"), token);
+        session.keep_back(include_str!("../sql/put_settle_token.sql"), kept);
+        insert_notes(session, note.as_slice()).await?;
         Ok(true)
     }
 }

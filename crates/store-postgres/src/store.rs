@@ -10,11 +10,7 @@ use hapax_engine::model::{
     TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
-    FinishPost, HookBook, KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote,
-    PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView,
-    SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store,
-    StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook, FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
 };
 use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -42,8 +38,8 @@ use crate::start_within::Guests;
 use crate::transact::{Record, Works};
 use crate::user_tables::UserTables;
 use crate::{
-    claim_posts, finish_post, journal, list_doubts, list_notes, list_posts, list_runs, purge, read,
-    renew_leases,
+    claim_posts, finish_post, journal, list_audit, list_doubts, list_notes, list_posts, list_runs, purge,
+    read, renew_leases,
 };
 
 /// Keeps everything in one schema of a PostgreSQL database, for any number of nodes.
@@ -503,6 +499,11 @@ impl Store for PostgresStore {
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         let numbers = self.numbers.clone();
         self.read(|held| list_notes::list_notes(held, numbers, request)).await
+    }
+
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+        let numbers = self.numbers.clone();
+        self.read(|held| list_audit::list_audit(held, numbers, request)).await
     }
 
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {

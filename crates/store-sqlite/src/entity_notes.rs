@@ -28,6 +28,10 @@ impl Verb for AppendEntityNotes {
 /// Appends notes, in their order, and those of people to the journal as well.
 pub(crate) fn insert_entity_notes(session: &mut Session<'_, '_>, notes: &[EntityNote]) -> Result<(), Fault> {
     for note in notes {
+        if note.is_for_audit_only() {
+            insert_notes(session, note.journalled().as_slice())?;
+            continue;
+        }
         let workspace = session.number_workspace(&note.workspace)?;
         let body = serde_json::to_string(&note.what)
             .map_err(|error| Fault::Broken(format!("a note about an entity cannot be kept: {error}")))?;

@@ -43,6 +43,7 @@ mod job;
 mod journal;
 mod key_book;
 mod limits;
+mod list_audit;
 mod list_doubts;
 mod list_notes;
 mod list_operations;

@@ -14,7 +14,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0004_entities_operations", include_str!("../migrations/0004_entities_operations.sql")),
     ("0005_evidence_audit", include_str!("../migrations/0005_evidence_audit.sql")),
     ("0006_effects_of_operations", include_str!("../migrations/0006_effects_of_operations.sql")),
-    ("0007_reserved", include_str!("../migrations/0007_reserved.sql")),
+    ("0007_audit_filters", include_str!("../migrations/0007_audit_filters.sql")),
     ("0008_families", include_str!("../migrations/0008_families.sql")),
 ];
 

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use hapax_engine::model::{IdempotencyKey, Promise, Timestamp, WorkspaceId};
 use hapax_engine::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage, SettleToken,
-    Store, StoreResult, TokenDigest,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
+    PutSettleToken, SettleToken, Store, StoreResult, TokenDigest,
 };
 use rusqlite::Connection;
 
@@ -43,8 +43,8 @@ impl PromiseBook for SqliteStore {
         self.readers().read(move |connection| list_promises::list_early(connection, &request, now)).await
     }
 
-    async fn put_settle_token(&self, token: SettleToken) -> StoreResult<bool> {
-        self.write(token).await
+    async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool> {
+        self.write(request).await
     }
 
     async fn find_settle_token(&self, digest: &TokenDigest) -> StoreResult<Option<SettleToken>> {

@@ -8,6 +8,7 @@ use crate::arrival::arrive;
 use crate::codes::{count, millis};
 use crate::fault::Fault;
 use crate::job::Verb;
+use crate::journal::insert_notes;
 use crate::rows::bytes;
 use crate::session::{Session, WorkspaceNo};
 
@@ -51,6 +52,7 @@ impl Verb for SendSignal {
             self.payload.as_str(),
             millis(session.now),
         ])?;
+        insert_notes(session, self.note.as_slice())?;
         Ok(SignalOutcome::Stored { seq, granted: arrival.granted.map(|_| arrival.head) })
     }
 }

@@ -54,7 +54,7 @@ fn settle(
     };
     write_settled(session, workspace, &promise)?;
     age_promise_key(session, workspace, &promise)?;
-    insert_notes(session, request.note.as_slice())?;
+    insert_notes(session, request.note_on(&promise).as_slice())?;
     if !promise.stands_alone() {
         let arrival = arrive(session, workspace, promise.run, request.grant.as_ref())?;
         let granted = arrival.and_then(|arrival| arrival.granted.map(|_| arrival.head));

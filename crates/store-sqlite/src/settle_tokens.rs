@@ -1,30 +1,33 @@
 //! Tokens by which strangers may settle a promise.
 
 use hapax_engine::model::PromiseId;
-use hapax_engine::store::{SettleToken, TokenDigest};
+use hapax_engine::store::{PutSettleToken, SettleToken, TokenDigest};
 use rusqlite::{Connection, params};
 
 use crate::codes::millis;
 use crate::fault::Fault;
 use crate::find;
 use crate::job::Verb;
+use crate::journal::insert_notes;
 use crate::rows;
 use crate::session::Session;
 
-impl Verb for SettleToken {
+impl Verb for PutSettleToken {
     type Outcome = bool;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<bool, Fault> {
-        let Some(workspace) = session.find_workspace(&self.workspace)? else { return Ok(false) };
-        if find::promise(session.connection(), workspace, &self.promise)?.is_none() {
+        let PutSettleToken { token, note } = self;
+        let Some(workspace) = session.find_workspace(&token.workspace)? else { return Ok(false) };
+        if find::promise(session.connection(), workspace, &token.promise)?.is_none() {
             return Ok(false);
         }
         session.prepare(include_str!("../sql/put_settle_token.sql"))?.execute(params![
-            self.digest,
+            token.digest,
             workspace.0,
-            self.promise.as_str(),
-            millis(self.expires_at),
+            token.promise.as_str(),
+            millis(token.expires_at),
         ])?;
+        insert_notes(session, note.as_slice())?;
         Ok(true)
     }
 }

@@ -13,11 +13,7 @@ use hapax_engine::model::{
     TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
-    FinishPost, HookBook, KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote,
-    PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView,
-    SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store,
-    StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook, FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;
@@ -35,7 +31,7 @@ use crate::options::SqliteOptions;
 use crate::readers::Readers;
 use crate::writer::Writer;
 use crate::writer_thread::{self, Message, Pen};
-use crate::{journal, list_doubts, list_notes, list_posts, list_runs, read};
+use crate::{journal, list_audit, list_doubts, list_notes, list_posts, list_runs, read};
 
 /// Keeps everything in one SQLite file.
 #[derive(Debug)]
@@ -325,6 +321,10 @@ impl Store for SqliteStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.readers.read(move |connection| list_notes::list_notes(connection, &request)).await
+    }
+
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+        self.readers.read(move |connection| list_audit::list_audit(connection, &request)).await
     }
 
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {

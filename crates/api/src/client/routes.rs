@@ -30,6 +30,46 @@ pub struct Paging {
     pub cursor: Option<String>,
 }
 
+/// Which entries of the audit log to list. Absent fields match everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Id of the credential.
+    pub credential: Option<String>,
+    /// The person named in the request, or the name of the credential.
+    pub name: Option<String>,
+    /// What was done, as `what` of an entry spells it.
+    pub action: Option<String>,
+    /// The run it is about.
+    pub run: Option<String>,
+    /// The entity it is about: its type, a slash and its id.
+    pub entity: Option<String>,
+    /// The promise it is about.
+    pub promise: Option<String>,
+    /// The key it is about: its scope, a slash and the key.
+    pub key: Option<String>,
+    /// Not before this time.
+    pub since: Option<String>,
+    /// Before this time.
+    pub until: Option<String>,
+}
+
+impl AuditFilter {
+    fn query(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("credential", &self.credential),
+            ("name", &self.name),
+            ("action", &self.action),
+            ("run", &self.run),
+            ("entity", &self.entity),
+            ("promise", &self.promise),
+            ("key", &self.key),
+            ("since", &self.since),
+            ("until", &self.until),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    }
+}
+
 /// Which runs to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
@@ -37,6 +77,8 @@ pub struct RunFilter {
     pub statuses: Vec<RunStatus>,
     /// Of this workflow.
     pub workflow: Option<String>,
+    /// Only those that stand still until people do something.
+    pub needs_attention: bool,
 }
 
 /// A thing, and whether this request made it.
@@ -117,6 +159,7 @@ impl Client {
             query.push(("status", statuses.join(",")));
         }
         query.extend(filter.workflow.clone().map(|workflow| ("workflow", workflow)));
+        query.extend(filter.needs_attention.then(|| ("needsAttention", "true".to_owned())));
         self.page("/api/v1/workflow-runs".into(), paging, &query).await
     }
 
@@ -214,8 +257,12 @@ impl Client {
     }
 
     /// What people did in the workspace, oldest first.
-    pub async fn list_audit(&self, paging: &Paging) -> Result<Page<JournalEntry>, ClientError> {
-        self.page("/api/v1/audit".into(), paging, &[]).await
+    pub async fn list_audit(
+        &self,
+        filter: &AuditFilter,
+        paging: &Paging,
+    ) -> Result<Page<JournalEntry>, ClientError> {
+        self.page("/api/v1/audit".into(), paging, &filter.query()).await
     }
 
     /// Effects in doubt that nobody has ruled on, the longest in doubt first.

@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   hapax runs list
   hapax runs list --status FAILED,PAUSED --workflow order
+  hapax runs list --needs-attention             what people must look at, and why
   hapax runs list --status FAILED --json | jq -r .id";
 
 #[derive(Debug, clap::Args)]
@@ -26,6 +27,9 @@ pub(super) struct Options {
     /// Only of this workflow.
     #[arg(long, value_name = "NAME", value_parser = word)]
     workflow: Option<String>,
+    /// Only those that stand still until people do something.
+    #[arg(long)]
+    needs_attention: bool,
     #[command(flatten)]
     limit: LimitOptions,
     #[command(flatten)]
@@ -40,7 +44,11 @@ fn status(text: &str) -> Result<RunStatus, String> {
 
 pub(super) async fn run(options: Options, server: &ServerOptions) -> Result<()> {
     let client = server.connect()?;
-    let filter = RunFilter { statuses: options.status, workflow: options.workflow };
+    let filter = RunFilter {
+        statuses: options.status,
+        workflow: options.workflow,
+        needs_attention: options.needs_attention,
+    };
     let runs = options.limit.read(async |paging| client.list_runs(&filter, &paging).await).await?;
     options.shape.show_all(&runs, || table(&runs))
 }
@@ -49,7 +57,8 @@ fn table(runs: &[Run]) -> String {
     if runs.is_empty() {
         return "there are no such runs\n".into();
     }
-    let mut table = for_people::table(["run", "status", "workflow", "version", "key", "changed", "failure"]);
+    let mut table =
+        for_people::table(["run", "status", "workflow", "version", "key", "changed", "needs", "failure"]);
     for run in runs {
         let failure = run.failure.as_ref().map(|failure| failure.message.as_str());
         table.add_row([
@@ -59,6 +68,7 @@ fn table(runs: &[Run]) -> String {
             run.version.to_string(),
             or_dash(run.idempotency_key.as_deref()),
             run.changed_at.clone(),
+            run.needs_attention.as_ref().map_or_else(|| "-".into(), |needs| spelled(&needs.reason)),
             or_dash(failure),
         ]);
     }

@@ -62,6 +62,7 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("subject", run.subject.as_deref().map(plain)),
         ("asked", run.asked.as_ref().map(spelled)),
         ("wakes", run.wake_at.clone()),
+        ("needs you", run.needs_attention.as_ref().map(|needs| plain(&needs.detail))),
         ("ended", run.closed_at.clone()),
         ("input", Some(json(&run.input))),
         ("output", run.output.as_ref().map(json)),

@@ -23,7 +23,8 @@ impl State {
             return SignalOutcome::NoSuchRun;
         };
         let seq = arrival.head.arrivals;
-        let SendSignal { name, payload, id, .. } = request;
+        let SendSignal { name, payload, id, note, .. } = request;
+        self.append_notes(note);
         if let Some(row) = self.row_mut(request.run) {
             row.signal_ids.extend(id.clone());
             row.signals.insert(seq, Signal { seq, name, id, payload, at: now, consumed: false });

@@ -74,7 +74,8 @@ impl State {
 
     fn append_entity_notes(&mut self, notes: Vec<EntityNote>) {
         self.append_notes(notes.iter().filter_map(EntityNote::journalled).collect::<Vec<_>>());
-        self.entity_notes.extend(notes.into_iter().map(|note| EntityNote { evidence: None, ..note }));
+        let shown = notes.into_iter().filter(|note| !note.is_for_audit_only());
+        self.entity_notes.extend(shown.map(|note| EntityNote { evidence: None, ..note }));
     }
 
     fn operation(&self, workspace: &WorkspaceId, id: OperationId) -> Option<Operation> {

@@ -8,7 +8,7 @@ use crate::model::{
     EffectClass, EffectKey, EffectTally, Note, Occurrence, RunHead, StepId, StepState, TallyCount,
     WorkspaceId,
 };
-use crate::store::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
+use crate::store::{DoubtPlace, ListAudit, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
 
 impl State {
     pub(super) fn list_notes(&self, request: &ListNotes) -> Vec<PlacedNote> {
@@ -20,6 +20,16 @@ impl State {
         let later = self.notes().range(request.after.saturating_add(1)..);
         let fitting = later.filter(|(_, note)| fits(note)).take(request.limit.clamp(1, MAX_PAGE));
         fitting.map(|(place, note)| PlacedNote { place: *place, note: note.clone() }).collect()
+    }
+
+    pub(super) fn list_audit(&self, request: &ListAudit) -> Vec<PlacedNote> {
+        let start = request.start();
+        let of_workspace = self.notes().iter().filter(|(_, note)| note.workspace == request.workspace);
+        let later = of_workspace.filter(|(place, note)| (note.at, **place) > start);
+        let mut fitting: Vec<(&u64, &Note)> = later.filter(|(_, note)| request.filter.fits(note)).collect();
+        fitting.sort_by_key(|(place, note)| (note.at, **place));
+        fitting.truncate(request.limit.clamp(1, MAX_PAGE));
+        fitting.into_iter().map(|(place, note)| PlacedNote { place: *place, note: note.clone() }).collect()
     }
 
     /// Steps of a run's current generation whose records retries dropped, with the last attempt of those.

@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::store::{
     CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
-    SettleOutcome, SettlePromise, SettleToken, Store, StoreResult, TokenDigest,
+    PutSettleToken, SettleOutcome, SettlePromise, SettleToken, Store, StoreResult, TokenDigest,
 };
 
 impl State {
@@ -30,14 +30,14 @@ impl State {
         let Some(promise) = self.promise(&workspace, &id).cloned() else {
             return SettleOutcome::NoSuchPromise;
         };
-        match decide_settle(&promise, request.wish, now) {
+        match decide_settle(&promise, request.wish.clone(), now) {
             SettleDecision::TimedOut => SettleOutcome::TimedOut { promise: Box::new(promise.seen_at(now)) },
             SettleDecision::AlreadySettled { same } => {
                 SettleOutcome::AlreadySettled { same, promise: Box::new(promise) }
             }
             SettleDecision::KeyTaken => SettleOutcome::NoSuchPromise,
             SettleDecision::Settle(promise) => {
-                self.append_notes(request.note);
+                self.append_notes(request.note_on(&promise));
                 self.put_promise(&workspace, (*promise).clone());
                 self.age_key(&workspace, &promise, now);
                 let arrival = self.arrive(promise.run, request.grant.as_ref(), now);
@@ -213,10 +213,12 @@ impl PromiseBook for MemoryStore {
         Ok(matching.take(limit.clamp(1, MAX_PAGE)).map(kept).collect())
     }
 
-    async fn put_settle_token(&self, token: SettleToken) -> StoreResult<bool> {
+    async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool> {
+        let PutSettleToken { token, note } = request;
         let mut state = self.state();
         let known = state.promise(&token.workspace, &token.promise).is_some();
         if known {
+            state.append_notes(note);
             state.tokens.insert(token.digest, token);
         }
         Ok(known)

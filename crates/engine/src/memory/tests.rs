@@ -84,6 +84,7 @@ async fn a_run_that_parks_after_a_signal_is_due_at_once() {
         name: Name::new("signal", "go").unwrap(),
         payload: Payload::null(),
         id: Some(SignalId::new("s1").unwrap()),
+        note: None,
         grant: None,
     };
     assert!(matches!(

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Failure, Generation, Invalid, Promise, PromiseId, RunId, RunStatus, StepId, Version, Words, check_stated,
+    Failure, Generation, Invalid, Promise, PromiseId, RunId, RunStatus, StepId, Timestamp, Version, Words,
+    check_stated,
 };
 
 /// What is to be done with a claimed effect whose outcome is lost and that no probe could settle.
@@ -86,6 +87,16 @@ impl Actor {
     pub fn new(name: impl Into<String>, role: Role) -> Self {
         Actor { name: name.into(), role, origin: None }
     }
+
+    /// The person who acted: whom the credential spoke for, or else the actor's own name. The audit log is filtered by it.
+    pub fn person(&self) -> &str {
+        self.origin.as_ref().and_then(|origin| origin.person.as_deref()).unwrap_or(&self.name)
+    }
+
+    /// Id of the credential used, if a server knows one.
+    pub fn credential(&self) -> Option<&str> {
+        self.origin.as_ref().map(|origin| origin.credential.as_str())
+    }
 }
 
 /// Whence a person acted through a server.
@@ -144,6 +155,23 @@ pub struct Ruling {
     pub seconded_by: Option<Actor>,
     /// Why.
     pub reason: String,
+}
+
+/// A decision that counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    /// Who decided.
+    pub by: Actor,
+    /// What, in one word.
+    pub decision: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl std::fmt::Display for Decided {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} decided {} at {}", self.by.name, self.decision, self.at)
+    }
 }
 
 /// Why a ruling is refused before anything is asked of the store.

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Actor, Evidence, Failure, Fence, Generation, Occurrence, OwnerId, Resolution, RunId, StepId, Timestamp,
-    WorkspaceId,
+    Actor, Evidence, Failure, Fence, Generation, Occurrence, OwnerId, Promise, Resolution, RunHead, RunId,
+    StepId, Timestamp, WorkspaceId,
 };
 
 /// One entry of the journal.
@@ -47,6 +47,27 @@ impl Note {
             what,
             evidence: None,
         }
+    }
+
+    /// A note that a person makes on a run as a whole, or on one step of it.
+    pub fn on_run(head: &RunHead, step: Option<StepId>, by: Actor, at: Timestamp, what: Noted) -> Self {
+        Note {
+            run: head.id(),
+            generation: head.generation,
+            step,
+            fence: head.fence,
+            ..Note::on_workspace(head.facts.workspace.clone(), by, at, what)
+        }
+    }
+
+    /// Names the promise that the person settled, which only the store knows if it was named by key.
+    #[must_use]
+    pub fn about_promise(mut self, settled: &Promise) -> Self {
+        if let Noted::Settled { promise, .. } = &mut self.what {
+            *promise = Some(settled.id.to_string());
+            self.run = settled.run;
+        }
+        self
     }
 
     /// Does it say that a retry of the run dropped the record of a step?
@@ -114,6 +135,46 @@ pub enum Noted {
         seconded_by: Option<Actor>,
         /// Why.
         reason: String,
+        /// Identifies the request that decided, so that the same request sent again knows its own decision.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<String>,
+    },
+    /// A person answered an approval that a workflow asks for.
+    Answered {
+        /// The decision.
+        decision: String,
+        /// What they said about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        comment: Option<String>,
+        /// Identifies the request that answered, so that the same request sent again knows its own answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<String>,
+    },
+    /// A person settled a promise.
+    Settled {
+        /// Id of the promise. Absent while none has the key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        promise: Option<String>,
+        /// The key by which it was named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+        /// How: `resolved`, `rejected` or `cancelled`.
+        settlement: String,
+    },
+    /// A person issued a token that settles a promise without a credential.
+    TokenIssued {
+        /// Id of the promise.
+        promise: String,
+        /// When the token expires.
+        expires_at: String,
+    },
+    /// A person took a step with an entity.
+    Stepped {
+        /// The step.
+        step: String,
+        /// Business key of the operation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
     },
     /// A person gave a command on the run as a whole.
     Steered {
@@ -180,10 +241,11 @@ pub enum Noted {
         /// Which attempt.
         attempt: u32,
     },
-    /// A manager had an irreversible step done that may have happened before.
+    /// A manager took a step with an override.
     Overridden {
-        /// The operation that may have done it.
-        operation: String,
+        /// The operation that may have done the step before. Absent if nothing stood in the way.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation: Option<String>,
         /// Why.
         reason: String,
     },
@@ -199,4 +261,102 @@ pub enum Noted {
         /// What.
         did: Box<Noted>,
     },
+}
+
+impl Noted {
+    /// What was done, in one word, as the audit log is filtered by it. What is set up has its kind behind a colon.
+    ///
+    /// The SQL stores compute the same from the stored entry (`audit_action`).
+    pub fn action(&self) -> String {
+        let word = match self {
+            Noted::Claimed { .. } => "claimed",
+            Noted::Failed { .. } => "failed",
+            Noted::Doubted { .. } => "doubted",
+            Noted::Attempted { .. } => "attempted",
+            Noted::Superseded { .. } => "superseded",
+            Noted::Probed { .. } => "probed",
+            Noted::Refused { .. } => "refused",
+            Noted::Resolved { .. } => "resolved",
+            Noted::Answered { .. } => "answered",
+            Noted::Settled { .. } => "settled",
+            Noted::TokenIssued { .. } => "token_issued",
+            Noted::Stepped { .. } => "stepped",
+            Noted::Steered { .. } => "steered",
+            Noted::KeyReleased { .. } => "key_released",
+            Noted::SetUp { kind, .. } => return format!("set_up:{kind}"),
+            Noted::Remarked { .. } => "remarked",
+            Noted::Redelivered { .. } => "redelivered",
+            Noted::Reverted { .. } => "reverted",
+            Noted::StrayReverted { .. } => "stray_reverted",
+            Noted::Held { .. } => "held",
+            Noted::TriedAgain { .. } => "tried_again",
+            Noted::Overridden { .. } => "overridden",
+            Noted::OnEntity { did, .. } => return did.action(),
+        };
+        word.into()
+    }
+
+    /// What it is about beside a run, as the audit log is filtered by it: see [`AuditSubject`].
+    ///
+    /// The SQL stores compute the same from the stored entry (`audit_subject`).
+    pub fn subject(&self) -> Option<AuditSubject> {
+        Some(match self {
+            Noted::OnEntity { kind, id, .. } => AuditSubject::entity(kind, id),
+            Noted::KeyReleased { kind, key, .. } => AuditSubject::key(kind, key),
+            Noted::SetUp { kind, id, .. } => AuditSubject::set_up(kind, id),
+            Noted::Settled { promise: Some(promise), .. } | Noted::TokenIssued { promise, .. } => {
+                AuditSubject::promise(promise)
+            }
+            Noted::Settled { promise: None, key, .. } => AuditSubject::key("promise", key.as_deref()?),
+            Noted::Claimed { .. }
+            | Noted::Failed { .. }
+            | Noted::Doubted { .. }
+            | Noted::Attempted { .. }
+            | Noted::Superseded { .. }
+            | Noted::Probed { .. }
+            | Noted::Refused { .. }
+            | Noted::Resolved { .. }
+            | Noted::Answered { .. }
+            | Noted::Stepped { .. }
+            | Noted::Steered { .. }
+            | Noted::Remarked { .. }
+            | Noted::Redelivered { .. }
+            | Noted::Reverted { .. }
+            | Noted::StrayReverted { .. }
+            | Noted::Held { .. }
+            | Noted::TriedAgain { .. }
+            | Noted::Overridden { .. } => return None,
+        })
+    }
+}
+
+/// What an entry of the audit log is about, if not a run: `entity:TYPE/ID`, `promise:ID`, `key:SCOPE/KEY`, or `KIND:ID` of what is set up.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AuditSubject(String);
+
+impl AuditSubject {
+    /// An entity.
+    pub fn entity(kind: &str, id: &str) -> Self {
+        AuditSubject(format!("entity:{kind}/{id}"))
+    }
+
+    /// An idempotency key; `scope` is `run`, `promise` or `request`.
+    pub fn key(scope: &str, key: &str) -> Self {
+        AuditSubject(format!("key:{scope}/{key}"))
+    }
+
+    /// A promise.
+    pub fn promise(id: &str) -> Self {
+        AuditSubject(format!("promise:{id}"))
+    }
+
+    /// Something that is set up: a credential, a workspace, a definition.
+    pub fn set_up(kind: &str, id: &str) -> Self {
+        AuditSubject(format!("{kind}:{id}"))
+    }
+
+    /// The subject as stored.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }

@@ -314,6 +314,11 @@ impl EntityNote {
         Some(Note { evidence: self.evidence.clone(), ..self.in_journal(self.by.clone()) })
     }
 
+    /// Is it for the audit log alone? The operation itself tells that it began.
+    pub fn is_for_audit_only(&self) -> bool {
+        matches!(self.what, Noted::Stepped { .. })
+    }
+
     /// The same as an entry of the audit log, if a person did it.
     pub fn audited(&self) -> Option<Note> {
         self.by.is_some().then(|| self.in_journal(self.by.clone()))

@@ -208,10 +208,19 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
         }
         (Some(word), Some(last)) if is_barred(last) || last.leaves_doubt() => {
             is_new_effect = true;
-            let what = Noted::Overridden { operation: last.id.to_string(), reason: word.reason.clone() };
+            let operation = Some(last.id.to_string());
+            note(Some(word.by.clone()), Noted::Overridden { operation, reason: word.reason.clone() });
+        }
+        (Some(word), _) => {
+            let what = Noted::Overridden { operation: None, reason: word.reason.clone() };
             note(Some(word.by.clone()), what);
         }
-        _ => {}
+        (None, _) => {
+            if let Some(by) = &request.by {
+                let key = request.key.as_ref().map(ToString::to_string);
+                note(Some(by.clone()), Noted::Stepped { step: request.step.to_string(), key });
+            }
+        }
     }
     let continues = |last: &&Operation| {
         !is_new_effect

@@ -4,11 +4,15 @@ use serde::Serialize;
 
 use super::{Engine, Error};
 use crate::model::{
-    DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, Note, Noted, Payload, PromiseId,
-    PromiseRef, PromiseState, Ruling, RunId, Settlement, StepId, StepRecord, StepState, Timestamp, Version,
-    Wish, WorkspaceId, can_be_carried_out, check_ruling,
+    Actor, Decided, DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, IdempotencyKey, Note,
+    Noted, Payload, PromiseId, PromiseRef, PromiseState, Ruling, RunId, SettleRule, Settlement, StepId,
+    StepRecord, StepState, Timestamp, Version, Wish, WorkspaceId, WriteToken, can_be_carried_out,
+    check_ruling,
 };
-use crate::store::{DoubtPlace, ListDoubts, ListNotes, PlacedNote, RunLog, SettleOutcome, StoredDoubt};
+use crate::store::{
+    AuditFilter, AuditPlace, DoubtPlace, ListAudit, ListDoubts, ListNotes, PlacedNote, RunLog, SettleOutcome,
+    StoredDoubt,
+};
 
 /// An effect of which nobody knows whether it happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +53,7 @@ pub struct DoubtPage {
     pub next: Option<DoubtPlace>,
 }
 
-/// One entry of the audit log.
+/// One entry of the audit log, as it is printed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AuditEntry {
     /// Its place in the journal.
@@ -67,6 +71,16 @@ pub struct AuditEntry {
     /// What.
     #[serde(flatten)]
     pub what: Noted,
+}
+
+impl AuditEntry {
+    /// The entry of a note, if a person made it.
+    pub fn of(placed: PlacedNote) -> Option<Self> {
+        let PlacedNote { place, note: Note { run, step, at, by, what, .. } } = placed;
+        let step = step.map(|step| step.to_string());
+        let run = (run != RunId::NONE).then(|| run.to_string());
+        by.map(|by| AuditEntry { place, at: at.to_string(), by, run, step, what })
+    }
 }
 
 impl Engine {
@@ -139,57 +153,109 @@ impl Engine {
 
     /// Decides what is to become of an effect in doubt. It counts once, for the doubt as it was seen, and is in the audit log.
     pub async fn resolve_doubt(&self, doubt: &DoubtRef, ruling: Ruling) -> Result<(), Error> {
+        self.resolve_doubt_once(doubt, ruling, &fresh_request()).await
+    }
+
+    /// The same for a request that may be sent again after a crash: the second time it finds its own ruling, and is told that it counts.
+    pub async fn resolve_doubt_once(
+        &self,
+        doubt: &DoubtRef,
+        ruling: Ruling,
+        request: &str,
+    ) -> Result<(), Error> {
         check_ruling(&ruling)?;
+        let key = Some(IdempotencyKey::new(request)?);
         let (run, step) = (doubt.run, doubt.step.clone());
         let gone = || Error::NoSuchDoubt { run, step: step.clone() };
         let log = self.get_log(run).await?;
         let record = log.steps.iter().find(|record| record.id == step).ok_or_else(gone)?;
-        if !matches!(record.state, StepState::InDoubt { .. }) || record.changed_version != doubt.seen {
-            return Err(gone());
+        let is_in_doubt = matches!(record.state, StepState::InDoubt { .. });
+        if !is_in_doubt || record.changed_version != doubt.seen {
+            return match self.find_ruling(run, &step, request).await? {
+                Some((_, true)) => Ok(()),
+                Some((decided, false)) if !is_in_doubt => {
+                    Err(Error::DoubtResolved { run, step, decided: Some(Box::new(decided)) })
+                }
+                Some((_, false)) | None => Err(gone()),
+            };
         }
+        let Some(promise) = open_promise(&log, record) else {
+            return self.ruled_before(run, &step, request).await;
+        };
         if !can_be_carried_out(&ruling.resolution, log.head.status(), &since(record).1) {
             return Err(Error::NobodyActs { run, step: step.clone() });
         }
-        let resolved = || Error::DoubtResolved { run, step: step.clone() };
-        let promise = open_promise(&log, record).ok_or_else(resolved)?;
+        let what = Noted::Resolved {
+            resolution: ruling.resolution.clone(),
+            seconded_by: ruling.seconded_by.clone(),
+            reason: ruling.reason.clone(),
+            request: Some(request.into()),
+        };
+        let at = self.inner.store.now();
         let note = Note {
             workspace: self.workspace.clone(),
-            run,
-            generation: log.head.generation,
-            step: Some(step.clone()),
-            at: self.inner.store.now(),
-            fence: log.head.fence,
-            owner: None,
-            by: Some(ruling.by.clone()),
-            what: Noted::Resolved {
-                resolution: ruling.resolution.clone(),
-                seconded_by: ruling.seconded_by.clone(),
-                reason: ruling.reason.clone(),
-            },
-            evidence: Evidence::of_ruling(&ruling.resolution, run, log.head.generation, record),
+            ..Note::on_run(&log.head, Some(step.clone()), ruling.by.clone(), at, what)
         };
-        let settlement = Settlement::Resolved(Payload::of(&ruling)?);
-        match self.settle_promise(PromiseRef::Id(promise), Wish::new(settlement), None, Some(note)).await? {
-            SettleOutcome::Settled { .. } => Ok(()),
-            SettleOutcome::AlreadySettled { .. } | SettleOutcome::TimedOut { .. } => Err(resolved()),
+        let note = Note {
+            evidence: Evidence::of_ruling(&ruling.resolution, run, log.head.generation, record),
+            ..note
+        };
+        // An equal ruling of somebody else is not this one: only the request tells them apart.
+        let rule = SettleRule::SameKey { key, strict: true };
+        let wish = Wish { rule, ..Wish::new(Settlement::Resolved(Payload::of(&ruling)?)) };
+        match self.settle_promise(PromiseRef::Id(promise), wish, None, Some(note)).await? {
+            SettleOutcome::Settled { .. } | SettleOutcome::AlreadySettled { same: true, .. } => Ok(()),
+            SettleOutcome::AlreadySettled { same: false, .. } | SettleOutcome::TimedOut { .. } => {
+                self.ruled_before(run, &step, request).await
+            }
             SettleOutcome::NoSuchPromise | SettleOutcome::Kept { .. } | SettleOutcome::AlreadyKept { .. } => {
                 Err(gone())
             }
         }
     }
 
+    /// What is said to a ruling on a doubt that is over.
+    async fn ruled_before(&self, run: RunId, step: &StepId, request: &str) -> Result<(), Error> {
+        let decided = match self.find_ruling(run, step, request).await? {
+            Some((_, true)) => return Ok(()),
+            Some((decided, false)) => Some(Box::new(decided)),
+            None => None,
+        };
+        Err(Error::DoubtResolved { run, step: step.clone(), decided })
+    }
+
+    /// The ruling of `request` on a step, or else the last one, and whether it is that of `request`.
+    async fn find_ruling(
+        &self,
+        run: RunId,
+        step: &StepId,
+        request: &str,
+    ) -> Result<Option<(Decided, bool)>, Error> {
+        let notes = self.notes_of(run).await?;
+        let on_step = notes.iter().rev().filter(|placed| placed.note.step.as_ref() == Some(step));
+        let rulings: Vec<_> = on_step.filter_map(|PlacedNote { note, .. }| ruling_in(note)).collect();
+        let own = rulings.iter().find(|(_, by_request)| *by_request == Some(request));
+        let found = own.or(rulings.first());
+        Ok(found.map(|(decided, by_request)| (decided.clone(), *by_request == Some(request))))
+    }
+
     /// What people did, oldest first, after `after`.
     pub async fn list_audit(&self, after: u64, limit: usize) -> Result<Vec<AuditEntry>, Error> {
-        let request =
-            ListNotes { workspace: self.workspace.clone(), run: None, by_people: true, after, limit };
+        let workspace = self.workspace.clone();
+        let request = ListNotes { workspace, run: None, by_people: true, after, limit };
         let notes = self.inner.answer(self.inner.store.list_notes(request)).await?;
-        let entry = |PlacedNote { place, note }| {
-            let Note { run, step, at, by, what, .. } = note;
-            let step = step.map(|step| step.to_string());
-            let run = (run != RunId::NONE).then(|| run.to_string());
-            by.map(|by| AuditEntry { place, at: at.to_string(), by, run, step, what })
-        };
-        Ok(notes.into_iter().filter_map(entry).collect())
+        Ok(notes.into_iter().filter_map(AuditEntry::of).collect())
+    }
+
+    /// One page of the audit log: entries that fit, oldest first.
+    pub async fn search_audit(
+        &self,
+        filter: AuditFilter,
+        after: Option<AuditPlace>,
+        limit: usize,
+    ) -> Result<Vec<PlacedNote>, Error> {
+        let request = ListAudit { workspace: self.workspace.clone(), filter, after, limit };
+        Ok(self.inner.answer(self.inner.store.list_audit(request)).await?)
     }
 
     /// Everything the journal has on a run.
@@ -227,4 +293,28 @@ pub(super) fn open_promise(log: &RunLog, step: &StepRecord) -> Option<PromiseId>
     let about = DoubtedAttempt::new(log.head.id(), log.head.generation, &step.id, step.attempts);
     let last = about.last_of(&log.promises)?;
     (last.state == PromiseState::Pending).then(|| last.id.clone())
+}
+
+/// Identifies one request among all.
+pub(super) fn fresh_request() -> String {
+    format!("{:016x}", WriteToken::fresh().get())
+}
+
+/// The ruling that an entry tells of, and the request that brought it.
+fn ruling_in(note: &Note) -> Option<(Decided, Option<&str>)> {
+    decided_in(&note.what, note.by.as_ref(), note.at)
+}
+
+/// What a person decided by `what`, and the request that brought it.
+pub(super) fn decided_in<'a>(
+    what: &'a Noted,
+    by: Option<&Actor>,
+    at: Timestamp,
+) -> Option<(Decided, Option<&'a str>)> {
+    let (decision, request) = match what {
+        Noted::Resolved { resolution, request, .. } => (resolution.as_str().to_owned(), request),
+        Noted::Answered { decision, request, .. } => (decision.clone(), request),
+        _ => return None,
+    };
+    Some((Decided { by: by?.clone(), decision, at }, request.as_deref()))
 }

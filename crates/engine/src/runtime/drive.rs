@@ -198,6 +198,7 @@ impl Driver {
         match outcome {
             Ok(AdvanceOutcome::Advanced { woken, opened }) => {
                 engine.wake(&woken);
+                Counters::add_many(&engine.counters.created, advance.children.len() as u64);
                 for promise in opened {
                     self.activation.desk().note(News::Opened(Box::new(promise)));
                 }

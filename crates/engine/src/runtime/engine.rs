@@ -8,14 +8,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::active::{Mail, News};
+use super::approvals::RESERVED_SIGNAL_IDS;
 use super::inner::{Inner, Phase};
 use super::registry::WorkflowOptions;
 use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Actor, Failure, Name, Note, Noted, OwnerId, Payload, Refusal, RunEvent, RunHead, RunId, Signal, SignalId,
-    Steer, StepId, Version, Words, WorkspaceId,
+    Actor, Failure, Invalid, Name, Note, Noted, OwnerId, Payload, Refusal, RunEvent, RunHead, RunId, Signal,
+    SignalId, Steer, StepId, Version, Words, WorkspaceId,
 };
 use crate::store::{
     ListNotes, ListRuns, PlacedNote, RunLog, RunPage, RunView, SendSignal, SignalOutcome, SteerOutcome,
@@ -181,8 +182,22 @@ impl Engine {
         payload: Payload,
         id: Option<&str>,
     ) -> Result<bool, Error> {
-        let name = Name::new("signal name", name)?;
         let id = id.map(SignalId::new).transpose()?;
+        if id.as_ref().is_some_and(|id| id.as_str().starts_with(RESERVED_SIGNAL_IDS)) {
+            return Err(Invalid::Key { what: "signal id" }.into());
+        }
+        self.send_signal(run, name, payload, id, None).await
+    }
+
+    pub(super) async fn send_signal(
+        &self,
+        run: RunId,
+        name: &str,
+        payload: Payload,
+        id: Option<SignalId>,
+        note: Option<Note>,
+    ) -> Result<bool, Error> {
+        let name = Name::new("signal name", name)?;
         let since = self.inner.clock.monotonic();
         let request = SendSignal {
             workspace: self.workspace.clone(),
@@ -190,6 +205,7 @@ impl Engine {
             name: name.clone(),
             payload: payload.clone(),
             id: id.clone(),
+            note,
             grant: self.inner.offer(),
         };
         match self.inner.answer(self.inner.store.send_signal(request)).await? {

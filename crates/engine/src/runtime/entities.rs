@@ -25,11 +25,13 @@ pub use transition::{Outcome, Transition};
 use registry::{ActionCode, Registered};
 
 use super::{Engine, Error};
+use crate::limits::MAX_PAGE;
 use crate::model::{
     Actor, AllowedAction, DocumentRef, Entity, EntityId, EntityNote, EntityRef, EntityWorkflow, Failure,
     Finished, Home, IdempotencyKey, Name, Noted, Operation, OperationEnd, OperationId, OperationState,
     Payload, Resolution, Ruling, RulingRefused, Words, allowed_actions, check_entity_workflow, check_ruling,
 };
+use crate::runtime::doubts::{decided_in, fresh_request};
 use crate::store::{
     CreatedEntity, FindLatest, LatestOperations, ListEntities, ListEntityNotes, ListOperations, NewEntity,
     PlacedEntityNote,
@@ -280,10 +282,21 @@ impl Engine {
         seen: u32,
         ruling: Ruling,
     ) -> Result<Operation, Error> {
+        self.resolve_operation_once(id, seen, ruling, &fresh_request()).await
+    }
+
+    /// The same for a request that may be sent again after a crash: the second time it finds its own ruling, and is told that it counts.
+    pub async fn resolve_operation_once(
+        &self,
+        id: OperationId,
+        seen: u32,
+        ruling: Ruling,
+        request: &str,
+    ) -> Result<Operation, Error> {
         check_ruling(&ruling)?;
         let operation = self.get_operation(id).await?;
         if !matches!(operation.state, OperationState::InDoubt { .. }) || operation.attempt != seen {
-            return Err(Error::OperationNotInDoubt(id));
+            return self.operation_ruled_before(operation, request).await;
         }
         let end = match &ruling.resolution {
             Resolution::Happened { output } => {
@@ -300,6 +313,7 @@ impl Engine {
             resolution: ruling.resolution.clone(),
             seconded_by: ruling.seconded_by.clone(),
             reason: ruling.reason.clone(),
+            request: Some(request.into()),
         };
         let note = EntityNote {
             workspace: self.workspace.clone(),
@@ -311,13 +325,49 @@ impl Engine {
             evidence: None,
         };
         match acting::finish(self, janitor::decided(&operation, view.as_ref(), end, note)).await? {
-            Finished::Finished { operation, .. } | Finished::Again(operation) => {
+            Finished::Finished { operation, .. } => {
                 self.inner.posted.notify_one();
                 self.inner.operated.notify_waiters();
                 Ok(*operation)
             }
-            Finished::Lost(_) => Err(Error::OperationNotInDoubt(id)),
+            // It ended so. Whether by this ruling or by an equal one of somebody else, its notes tell.
+            Finished::Again(operation) | Finished::Lost(Some(operation)) => {
+                let answer = self.operation_ruled_before(*operation, request).await;
+                if answer.is_ok() {
+                    self.inner.posted.notify_one();
+                    self.inner.operated.notify_waiters();
+                }
+                answer
+            }
+            Finished::Lost(None) => Err(Error::OperationNotInDoubt(id)),
             Finished::Stale(_) => Err(Error::EntityBusy(operation.entity)),
+        }
+    }
+
+    /// What is said to a ruling on an operation that is not in doubt, or not as it was seen: the operation, if the ruling is that of `request`.
+    async fn operation_ruled_before(&self, operation: Operation, request: &str) -> Result<Operation, Error> {
+        let id = operation.id;
+        let (kind, entity) = (operation.entity.kind.as_str(), operation.entity.id.as_str());
+        let (mut after, mut last) = (0, None);
+        loop {
+            let notes = self.list_entity_notes(kind, entity, Some(id), after, MAX_PAGE).await?;
+            for PlacedEntityNote { note, .. } in &notes {
+                if let Some((decided, by_request)) = decided_in(&note.what, note.by.as_ref(), note.at) {
+                    if by_request == Some(request) {
+                        return Ok(operation);
+                    }
+                    last = Some(decided);
+                }
+            }
+            match notes.last() {
+                Some(placed) if notes.len() == MAX_PAGE => after = placed.place,
+                _ => break,
+            }
+        }
+        let is_in_doubt = matches!(operation.state, OperationState::InDoubt { .. });
+        match last.filter(|_| !is_in_doubt) {
+            Some(decided) => Err(Error::OperationResolved { operation: id, decided: Box::new(decided) }),
+            None => Err(Error::OperationNotInDoubt(id)),
         }
     }
 

@@ -1,6 +1,8 @@
 //! What the operations of an engine may answer instead of what was asked.
 
-use crate::model::{EntityProblem, Failure, Invalid, OperationId, Refusal, RunId, RunStatus, Version};
+use crate::model::{
+    Decided, EntityProblem, Failure, Invalid, OperationId, Refusal, RunId, RunStatus, Version,
+};
 use crate::store::StoreError;
 
 /// An operation that could not be done. Each text says what to do next; nothing changed unless it says so.
@@ -39,12 +41,26 @@ pub enum Error {
         step: crate::model::StepId,
     },
     /// Somebody, or a probe, was faster.
-    #[error("the doubt about step {step} of run {run} was resolved before; look at what was decided")]
+    #[error(
+        "the doubt about step {step} of run {run} was resolved before{}; your ruling does not count", tell(.decided)
+    )]
     DoubtResolved {
         /// The run.
         run: RunId,
         /// The step.
         step: crate::model::StepId,
+        /// Who decided what; `None` if no person did.
+        decided: Option<Box<Decided>>,
+    },
+    /// Somebody answered the approval before, or it asks no more.
+    #[error("the approval of step {step} of run {run} is over{}; your answer does not count", tell(.decided))]
+    ApprovalOver {
+        /// The run.
+        run: RunId,
+        /// The step.
+        step: String,
+        /// Who decided what; `None` if nobody answered in time.
+        decided: Option<Box<Decided>>,
     },
     /// No code is left that could do what the ruling asks for.
     #[error(
@@ -219,6 +235,14 @@ pub enum Error {
     /// The operation is not in doubt, or not any more.
     #[error("operation {0} is not in doubt; look at what became of it")]
     OperationNotInDoubt(OperationId),
+    /// Somebody decided about the operation before.
+    #[error("operation {operation} was decided about before: {decided}; your ruling does not count")]
+    OperationResolved {
+        /// The operation.
+        operation: OperationId,
+        /// Who decided what.
+        decided: Box<Decided>,
+    },
     /// Only a manager may have an irreversible step done that may have happened.
     #[error("only a manager may have an irreversible step done that may have happened")]
     NotManager,
@@ -250,4 +274,8 @@ fn list_problems(problems: &[EntityProblem]) -> String {
         .iter()
         .map(|problem| format!("{}: {} ({})", problem.path, problem.message, problem.rule.code()));
     each.collect::<Vec<_>>().join("; ")
+}
+
+fn tell(decided: &Option<Box<Decided>>) -> String {
+    decided.as_ref().map(|decided| format!(": {decided}")).unwrap_or_default()
 }

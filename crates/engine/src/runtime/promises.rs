@@ -11,12 +11,12 @@ use super::stats::Counters;
 use super::{Engine, Error};
 use crate::limits::{KEEP_EARLY_FOR, KEEP_PROMISE_KEY_FOR, MAX_SPAN};
 use crate::model::{
-    Failure, IdempotencyKey, Invalid, Note, Payload, Promise, PromiseId, PromiseKey, PromiseRef,
-    PromiseState, RunHead, RunId, Settlement, Timestamp, Wish, WorkspaceId, WriteToken,
+    Actor, Failure, IdempotencyKey, Invalid, Note, Noted, Payload, Promise, PromiseId, PromiseKey,
+    PromiseRef, PromiseState, RunHead, RunId, Settlement, Timestamp, Wish, WorkspaceId, WriteToken,
 };
 use crate::store::{
     CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
-    SettleOutcome, SettlePromise, SettleToken, StoreError, TokenDigest,
+    PutSettleToken, SettleOutcome, SettlePromise, SettleToken, StoreError, TokenDigest,
 };
 
 /// What a settlement came to.
@@ -136,6 +136,17 @@ impl Engine {
         wish: Wish,
         keep_for: Option<Duration>,
     ) -> Result<Settling, Error> {
+        self.settle_as(promise, wish, keep_for, None).await
+    }
+
+    /// The same for a person, whom the audit log then names.
+    pub async fn settle_as(
+        &self,
+        promise: PromiseRef,
+        wish: Wish,
+        keep_for: Option<Duration>,
+        by: Option<Actor>,
+    ) -> Result<Settling, Error> {
         let missing = || Error::NoSuchPromise(promise.to_string().chars().take(300).collect());
         if let PromiseRef::Id(id) = &promise
             && id.is_of_doubt()
@@ -145,7 +156,16 @@ impl Engine {
         }
         check_span("keeping of an early settlement", keep_for)?;
         let is_met_by_timeout = wish.is_met_by_timeout();
-        match self.settle_promise(promise.clone(), wish, keep_for, None).await? {
+        let note = by.map(|by| {
+            let (id, key) = match &promise {
+                PromiseRef::Id(id) => (Some(id.to_string()), None),
+                PromiseRef::Key(key) => (None, Some(key.to_string())),
+            };
+            let settlement = wish.settlement.status().as_str().to_lowercase();
+            let what = Noted::Settled { promise: id, key, settlement };
+            Note::on_workspace(self.workspace.clone(), by, self.inner.store.now(), what)
+        });
+        match self.settle_promise(promise.clone(), wish, keep_for, note).await? {
             SettleOutcome::Settled { promise, .. } => Ok(Settling::Done(promise)),
             SettleOutcome::AlreadySettled { same: true, promise } => Ok(Settling::AlreadySo(promise)),
             SettleOutcome::AlreadySettled { same: false, .. }
@@ -254,12 +274,13 @@ impl Engine {
         Ok(self.inner.answer(self.promise_book()?.list_early(request)).await?)
     }
 
-    /// Lets whoever has the token of this digest settle a promise until `expires_at`.
+    /// Lets whoever has the token of this digest settle a promise until `expires_at`. The audit log names who issued it, if somebody did.
     pub async fn put_settle_token(
         &self,
         promise: &PromiseId,
         digest: TokenDigest,
         expires_at: Timestamp,
+        by: Option<Actor>,
     ) -> Result<(), Error> {
         let missing = || Error::NoSuchPromise(promise.as_str().chars().take(300).collect());
         if promise.is_of_doubt() {
@@ -267,7 +288,13 @@ impl Engine {
         }
         let token =
             SettleToken { digest, workspace: self.workspace.clone(), promise: promise.clone(), expires_at };
-        match self.inner.answer(self.promise_book()?.put_settle_token(token)).await? {
+        let note = by.map(|by| {
+            let what =
+                Noted::TokenIssued { promise: promise.to_string(), expires_at: expires_at.to_string() };
+            Note::on_workspace(self.workspace.clone(), by, self.inner.store.now(), what)
+        });
+        let request = PutSettleToken { token, note };
+        match self.inner.answer(self.promise_book()?.put_settle_token(request)).await? {
             true => Ok(()),
             false => Err(missing()),
         }

@@ -20,7 +20,7 @@ macro_rules! stats {
 }
 
 stats! {
-    /// Runs that a start created.
+    /// Runs created, by a start or as children.
     created,
     /// Starts that found their run already there.
     duplicates,

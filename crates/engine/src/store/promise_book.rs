@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::StoreResult;
 use crate::model::{
-    EarlySettlement, IdempotencyKey, Promise, PromiseId, PromiseStatus, RunId, Timestamp, WorkspaceId,
+    EarlySettlement, IdempotencyKey, Note, Promise, PromiseId, PromiseStatus, RunId, Timestamp, WorkspaceId,
     WriteToken,
 };
 
@@ -33,7 +33,7 @@ pub trait PromiseBook: Send + Sync {
 
     /// Hands out a token by which a stranger may settle a promise; only its digest is kept. False if there is no such promise.
     /// Tokens go with their promise.
-    async fn put_settle_token(&self, token: SettleToken) -> StoreResult<bool>;
+    async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool>;
 
     /// What a token is for, expired or not.
     async fn find_settle_token(&self, digest: &TokenDigest) -> StoreResult<Option<SettleToken>>;
@@ -147,4 +147,13 @@ pub struct SettleToken {
     pub promise: PromiseId,
     /// From when on it is worth nothing.
     pub expires_at: Timestamp,
+}
+
+/// A token to keep.
+#[derive(Debug, Clone)]
+pub struct PutSettleToken {
+    /// The token.
+    pub token: SettleToken,
+    /// What the journal is told, if it is kept.
+    pub note: Option<Note>,
 }

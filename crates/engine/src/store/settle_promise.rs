@@ -15,10 +15,17 @@ pub struct SettlePromise {
     pub wish: Wish,
     /// If a key names no promise yet: for how long to keep this for the one it will name. `None` does not keep it.
     pub keep_for: Option<Duration>,
-    /// What the journal is told, if this settles it.
+    /// What the journal is told, if this settles it or is kept.
     pub note: Option<Note>,
     /// The settler's offer to drive the run, should it be waiting.
     pub grant: Option<Grant>,
+}
+
+impl SettlePromise {
+    /// What the journal is told once `promise` is settled.
+    pub fn note_on(&self, promise: &Promise) -> Option<Note> {
+        self.note.clone().map(|note| note.about_promise(promise))
+    }
 }
 
 /// What became of it.

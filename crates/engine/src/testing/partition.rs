@@ -92,6 +92,10 @@ impl Store for Partition {
         self.line().await.list_notes(request).await
     }
 
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+        self.line().await.list_audit(request).await
+    }
+
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
         self.line().await.count_tallies(workspace).await
     }

@@ -13,8 +13,8 @@ use hapax_engine::store::{
     HookBook, KeptEarly, KeyBook, KeyPlace, KeyUse, LatestOperations, ListEarly, ListEntities,
     ListEntityNotes, ListHooks, ListItems, ListOperations, ListPromises, ListUnprocessedHooks, NewEntity,
     NewHook, OpenClaim, PlacedEntityNote, PromiseBook, PromisePage, PurgeOperations, PurgedOperations,
-    PutItem, PutOutcome, ReceivedHook, ReleaseKey, ReleaseOutcome, RevertStrays, SettleToken, StoreResult,
-    TokenDigest, Uses,
+    PutItem, PutOutcome, PutSettleToken, ReceivedHook, ReleaseKey, ReleaseOutcome, RevertStrays, SettleToken,
+    StoreResult, TokenDigest, Uses,
 };
 
 use super::faulty_store::{Call, FaultyStore, now};
@@ -301,9 +301,9 @@ impl PromiseBook for FaultyStore {
         now(self.store().list_early(request))
     }
 
-    async fn put_settle_token(&self, token: SettleToken) -> StoreResult<bool> {
+    async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool> {
         self.send(Call::write("put settle token".into(), move |store: &MemoryStore| {
-            now(store.put_settle_token(token.clone()))
+            now(store.put_settle_token(request.clone()))
         }))
         .await
     }

@@ -11,10 +11,10 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
-    KeyBook, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged, Redeliver,
-    RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise,
-    SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt,
-    StoredKey,
+    KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged,
+    Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome,
+    SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult,
+    StoredDoubt, StoredKey,
 };
 
 use super::node::Node;
@@ -348,6 +348,10 @@ impl Store for FaultyStore {
 
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         now(self.world.store.list_notes(request))
+    }
+
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+        now(self.world.store.list_audit(request))
     }
 
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {

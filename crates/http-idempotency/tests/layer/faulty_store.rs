@@ -216,6 +216,10 @@ impl Store for FaultyStore {
         self.inner.list_notes(request).await
     }
 
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+        self.inner.list_audit(request).await
+    }
+
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
         self.inner.count_tallies(workspace).await
     }

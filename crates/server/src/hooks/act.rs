@@ -148,7 +148,7 @@ impl Hooks {
         let promise = PromiseRef::Key(IdempotencyKey::new(key)?);
         let applied = ActionOutcome::new("settle", ActionResult::Applied);
         let wish = Wish::new(settlement);
-        match settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for).await {
+        match settle(&self.engine, &self.metrics, workspace, promise, wish, keep_for, None).await {
             Ok(Settling::Done(promise)) => Ok(applied.of_promise(promise.id)),
             Ok(Settling::AlreadySo(promise)) => {
                 Ok(applied.of_promise(promise.id).because("it was settled so before"))

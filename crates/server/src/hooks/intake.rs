@@ -99,9 +99,7 @@ impl Hooks {
         source: Arc<StoredSource>,
         sent: Sent<'_>,
     ) -> Result<Intake, Refused> {
-        if let Err(why) = self.verify(&source, sent.headers, sent.body, self.store.now()).await {
-            return Err(self.disbelieve(&why, Some(&source), sent.address));
-        }
+        let source = self.believe(source, &sent).await?;
         let read = || source.source().read(sent.headers, sent.body);
         let event = match evaluate_fairly(&source.workspace, read).await {
             Ok(Reading::Event(event)) => event,
@@ -120,6 +118,31 @@ impl Hooks {
             }
         };
         Ok(Intake::Taken(api::WebhookReceipt { event_id: event.id, status }))
+    }
+
+    /// The source as it believes what was sent. One that does not may have been replaced on another node a moment ago, so what is known here is
+    /// compared with the store before anybody is refused; a store that is away is our own trouble.
+    async fn believe(
+        &self,
+        source: Arc<StoredSource>,
+        sent: &Sent<'_>,
+    ) -> Result<Arc<StoredSource>, Refused> {
+        let Err(why) = self.verify(&source, sent.headers, sent.body, self.store.now()).await else {
+            return Ok(source);
+        };
+        // Whoever guesses too often has no more questions asked to the store.
+        let may_look = sent.address.is_none_or(|it| self.strangers.check(it, None, Instant::now()).is_ok());
+        let newer = match may_look {
+            true => self.find_source_by_id(source.id.as_str()).await?,
+            false => None,
+        };
+        let Some(newer) = newer.filter(|newer| newer.version > source.version) else {
+            return Err(self.disbelieve(&why, Some(&source), sent.address));
+        };
+        match self.verify(&newer, sent.headers, sent.body, self.store.now()).await {
+            Ok(()) => Ok(newer),
+            Err(why) => Err(self.disbelieve(&why, Some(&newer), sent.address)),
+        }
     }
 
     /// One answer for everything; whoever fails too often is told to wait. What is signed well is never held up by what others at the

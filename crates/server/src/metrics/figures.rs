@@ -1,18 +1,24 @@
 //! Figures that only the store knows, read at most once in a while however often somebody scrapes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    EffectClass, OperationState, OperationStatus, RepeatCount, StepState, Timestamp, count_repeats,
+    AttentionReason, EffectClass, ItemKind, OperationState, OperationStatus, RepeatCount, RunStatus,
+    StepState, Timestamp, Version, attention_of_doubt, attention_of_pause, count_repeats,
 };
-use hapax_engine::store::{ListDoubts, ListOperations, ListUnprocessedHooks, OutboxDepth, Store, StoreError};
+use hapax_engine::store::{
+    ListDoubts, ListItems, ListOperations, ListRuns, ListUnprocessedHooks, OutboxDepth, RunView, Store,
+    StoreError, StoredDoubt,
+};
 use tokio::sync::Mutex;
 
 use crate::entities::Entities;
-use crate::limits::{MAX_WORKSPACES_MEASURED, STORE_FIGURES_KEPT_FOR, STORE_FIGURES_PATIENCE};
+use crate::limits::{
+    MAX_PAUSED_MEASURED, MAX_WORKSPACES_MEASURED, STORE_FIGURES_KEPT_FOR, STORE_FIGURES_PATIENCE,
+};
 
 #[derive(Debug)]
 pub(super) struct Figures {
@@ -33,6 +39,7 @@ pub(super) struct StoreFigures {
     pub(super) repeats: BTreeMap<EffectClass, RepeatCount>,
     pub(super) doubts: usize,
     pub(super) oldest_doubt_at: Option<Timestamp>,
+    pub(super) needing_attention: BTreeMap<AttentionReason, usize>,
     pub(super) operations_in_doubt: usize,
     pub(super) oldest_operation_in_doubt_at: Option<Timestamp>,
     pub(super) oldest_request_at: Option<Timestamp>,
@@ -90,6 +97,7 @@ impl Figures {
         let (operations_in_doubt, oldest_operation_in_doubt_at) = self.count_in_doubt(entities).await?;
         Ok(StoreFigures {
             repeats: count_repeats(&self.store.count_tallies(None).await?),
+            needing_attention: self.count_needing_attention(&doubts).await?,
             operations_in_doubt,
             oldest_operation_in_doubt_at,
             doubts: doubts.len(),
@@ -102,6 +110,40 @@ impl Figures {
             longest_due_at: self.store.find_longest_due().await?,
             oldest_unprocessed_hook_at: self.find_oldest_unprocessed_hook().await?,
         })
+    }
+
+    /// Runs that need people, by reason: those of the steps in doubt that were read, and paused ones, which an index finds in each workspace.
+    async fn count_needing_attention(
+        &self,
+        doubts: &[StoredDoubt],
+    ) -> Result<BTreeMap<AttentionReason, usize>, StoreError> {
+        let mut counts: BTreeMap<AttentionReason, usize> =
+            AttentionReason::ALL.into_iter().map(|reason| (reason, 0)).collect();
+        let of_doubts: BTreeSet<_> = doubts
+            .iter()
+            .map(|doubt| (attention_of_doubt(&doubt.step).reason, &doubt.workspace, doubt.run))
+            .collect();
+        of_doubts.iter().for_each(|(reason, ..)| *counts.entry(*reason).or_default() += 1);
+        let Some(catalog) = self.store.catalog() else { return Ok(counts) };
+        let (kind, limit) = (ItemKind::Workspace, MAX_WORKSPACES_MEASURED);
+        let request = ListItems { workspace: None, kind, changed_since: None, after: None, limit };
+        for item in catalog.list_items(request).await? {
+            let request = ListRuns {
+                workspace: Some(item.workspace),
+                statuses: vec![RunStatus::Paused],
+                workflow: None,
+                before: None,
+                limit: MAX_PAUSED_MEASURED,
+            };
+            for RunView { head, .. } in self.store.list_runs(request).await?.runs {
+                let before = Version::new(head.version.get().saturating_sub(1));
+                let events = self.store.list_events(&head.facts.workspace, head.id(), before).await?;
+                if let Some(attention) = attention_of_pause(&head, events.last()) {
+                    *counts.entry(attention.reason).or_default() += 1;
+                }
+            }
+        }
+        Ok(counts)
     }
 
     /// When the oldest webhook came that was taken in and that nobody has processed.

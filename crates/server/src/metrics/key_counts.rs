@@ -15,7 +15,7 @@ const OTHERS: &str = "other";
 
 /// How a key was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(crate) enum Use {
     New,
     Replayed,
     Conflicted,
@@ -26,10 +26,43 @@ const USES: [(Use, &str); 3] =
 
 type Counts = [u64; USES.len()];
 
+/// What a business key names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyOf {
+    Run,
+    Operation,
+    Promise,
+    Signal,
+}
+
+/// Each kind with its metric and what that tells.
+const KINDS: [(KeyOf, &str, &str); 4] = [
+    (
+        KeyOf::Run,
+        "hapax_run_key_events_total",
+        "What came of run keys (idempotencyKey of a start): a new run, the run found again, or a conflict.",
+    ),
+    (
+        KeyOf::Operation,
+        "hapax_operation_key_events_total",
+        "What came of operation keys (idempotencyKey of an entity step): a new operation, the operation found again, or a conflict.",
+    ),
+    (
+        KeyOf::Promise,
+        "hapax_promise_key_events_total",
+        "What came of promise keys, in creating and settling: new, the same again, or a conflict.",
+    ),
+    (
+        KeyOf::Signal,
+        "hapax_signal_key_events_total",
+        "What came of signals with a signalId: stored, or stored before. They have no conflicts.",
+    ),
+];
+
 #[derive(Debug, Default)]
 pub(super) struct KeyCounts {
     request_keys: [AtomicU64; Event::ALL.len()],
-    run_keys: [AtomicU64; USES.len()],
+    business_keys: [[AtomicU64; USES.len()]; KINDS.len()],
     by_credential: Mutex<ByCredential>,
 }
 
@@ -50,8 +83,8 @@ impl KeyCounts {
         }
     }
 
-    pub(super) fn count_run_key(&self, scope: &RequestScope, usage: Use) {
-        self.run_keys[usage as usize].fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_business_key(&self, of: KeyOf, scope: &RequestScope, usage: Use) {
+        self.business_keys[of as usize][usage as usize].fetch_add(1, Ordering::Relaxed);
         self.count_by_credential(scope, usage);
     }
 
@@ -74,12 +107,14 @@ impl KeyCounts {
             let count = self.request_keys[event as usize].load(Ordering::Relaxed);
             family.count(&[("event", event.as_str())], count);
         }
-        let help = "What came of run keys (idempotencyKey of a start): a new run, the run found again, or a conflict.";
-        let mut family = out.family("hapax_run_key_events_total", "counter", help);
-        for (usage, name) in USES {
-            family.count(&[("event", name)], self.run_keys[usage as usize].load(Ordering::Relaxed));
+        for (of, name, help) in KINDS {
+            let mut family = out.family(name, "counter", help);
+            for (usage, name) in USES {
+                let count = self.business_keys[of as usize][usage as usize].load(Ordering::Relaxed);
+                family.count(&[("event", name)], count);
+            }
         }
-        let help = "Uses of request and run keys by credential; credentials beyond the first thousand are counted as other.";
+        let help = "Uses of request keys and business keys by credential; credentials beyond the first thousand are counted as other.";
         let mut family = out.family("hapax_credential_key_uses_total", "counter", help);
         let all = self.by_credential.lock().expect("no holder panics");
         let mut known: Vec<_> = all.known.iter().collect();
@@ -119,7 +154,7 @@ mod tests {
         for number in 0..MAX_CREDENTIAL_SERIES + 5 {
             counts.count_request_key(&scope(number), Event::Replayed);
         }
-        counts.count_run_key(&scope(0), Use::Replayed);
+        counts.count_business_key(KeyOf::Operation, &scope(0), Use::Replayed);
         let mut out = Exposition::default();
         counts.write(&mut out);
         let text = out.finish();

@@ -9,6 +9,7 @@ use hapax_api::Code;
 use hapax_documents::model::{Approval, Step, StepKind};
 use hapax_documents::{AnswerRefused, approval_signal, check_answer};
 use hapax_engine::model::Payload;
+use hapax_engine::runtime::ApprovalAnswer;
 use hapax_http_idempotency::OperationId;
 use serde_json::json;
 
@@ -52,8 +53,8 @@ pub(crate) async fn answer(
     let mut by = json!({ "roles": [identity.role.as_str()] });
     by["requester"] = identity.requester.as_deref().unwrap_or(&identity.name).into();
     let mut answer = json!({ "decision": asked.decision, "by": by });
-    if let Some(comment) = asked.comment {
-        answer["comment"] = comment.into();
+    if let Some(comment) = &asked.comment {
+        answer["comment"] = comment.as_str().into();
     }
     if let Some(value) = asked.value {
         let read = |_| Refused::new(Code::InvalidRequest, "`value` cannot be read.").with("path", "/value");
@@ -61,10 +62,18 @@ pub(crate) async fn answer(
     }
     check_answer(approval, &answer).map_err(|why| not_counted(approval, &why))?;
     let payload = Payload::of(&answer).map_err(|invalid| of_invalid(&invalid))?;
-    let signal_id = operation.map(|Extension(OperationId(id))| id.to_string());
-    let stored = engine.signal_payload(run, &approval_signal(&step), payload, signal_id.as_deref()).await;
-    let stored = stored.map_err(|error| problem_of(&error))?;
-    Ok(Json(api::SentSignal { run_id: run.to_string(), stored }))
+    let answered = engine.answer_approval(ApprovalAnswer {
+        run,
+        signal: approval_signal(&step),
+        step,
+        payload,
+        by: identity.actor(None),
+        decision: answer["decision"].as_str().unwrap_or_default().to_owned(),
+        comment: asked.comment,
+        request: operation.map(|Extension(OperationId(id))| id.to_string()),
+    });
+    answered.await.map_err(|error| problem_of(&error))?;
+    Ok(Json(api::SentSignal { run_id: run.to_string(), stored: true }))
 }
 
 fn not_counted(approval: &Approval, why: &AnswerRefused) -> Refused {

@@ -15,7 +15,7 @@ use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
-use crate::identity::{Identity, Person};
+use crate::identity::{Acting, Person};
 use crate::limits::{MAX_DELIVERY_LOOKS, MAX_SETTLED_AT_ONCE};
 use crate::strict_json::StrictJson;
 use crate::subscriptions::{Deliveries, subscription_of};
@@ -84,7 +84,7 @@ fn shown(posts: &[Post]) -> Vec<api::WebhookDelivery> {
 /// Looks through all after-effects for those of webhooks, so far as one request may.
 async fn of_all(
     app: &App,
-    identity: &Identity,
+    identity: &Acting,
     status: Option<PostStatus>,
     mut after: Option<EffectKey>,
     limit: usize,

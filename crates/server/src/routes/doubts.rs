@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{DoubtRef, StepId, Timestamp, Version};
 use hapax_engine::store::DoubtPlace;
+use hapax_http_idempotency::OperationId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -18,7 +19,7 @@ use crate::app::App;
 use crate::errors::problem_of;
 use crate::identity::Person;
 use crate::strict_json::StrictJson;
-use crate::translate::{ruling, shown_doubt};
+use crate::translate::{ruling, shown_actor, shown_doubt};
 
 /// Which page of a list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -93,6 +94,7 @@ pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf((run, step)): PathOf<(String, String)>,
+    operation: Option<Extension<OperationId>>,
     StrictJson { value: asked, .. }: StrictJson<api::ResolveDoubt>,
 ) -> Result<Json<api::ResolvedDoubt>, Refused> {
     let run = run_id(&run)?;
@@ -102,9 +104,13 @@ pub(crate) async fn resolve(
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/output"));
     };
     let doubt = DoubtRef { run, step: StepId::from_stored(&step), seen: Version::new(asked.version) };
-    let actor = api::Actor { name: ruling.by.name.clone(), role: identity.role };
+    let actor = shown_actor(&ruling.by);
     let engine = app.engine_for(&identity);
-    engine.resolve_doubt(&doubt, ruling).await.map_err(|error| problem_of(&error))?;
+    let resolved = match operation {
+        Some(Extension(OperationId(id))) => engine.resolve_doubt_once(&doubt, ruling, &id.to_string()).await,
+        None => engine.resolve_doubt(&doubt, ruling).await,
+    };
+    resolved.map_err(|error| problem_of(&error))?;
     let version = engine.get(run).await.map_or(asked.version, |view| view.head.version.get());
     Ok(Json(api::ResolvedDoubt {
         run_id: run.to_string(),

@@ -101,7 +101,7 @@ pub(crate) async fn complete(
 ) -> Result<Json<api::DurablePromise>, Refused> {
     let wish = completion(&asked, key_of(&headers)?, is_strict(&headers)?)?;
     let promise = PromiseRef::Id(PromiseId::from_stored(&id));
-    match app.settle(&identity.workspace, promise, wish, None).await {
+    match app.settle(&identity.workspace, promise, wish, None, identity.actor(None)).await {
         Ok(Settling::Done(promise) | Settling::AlreadySo(promise)) => shown(&app, &promise),
         Ok(Settling::Kept { .. }) | Err(Error::NoSuchPromise(_)) => Err(absent()),
         Err(error @ (Error::AlreadySettled | Error::PromiseTimedOut)) => {

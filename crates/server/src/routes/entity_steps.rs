@@ -9,6 +9,7 @@ use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::model::{
     Actor, Entity, Failure, Operation, OperationId as Id, OperationState, Outline, PANICKED, Payload,
+    Timestamp,
 };
 use hapax_engine::runtime::{CHANGED_MEANWHILE, Outcome};
 use hapax_engine::{Engine, Error};
@@ -24,6 +25,7 @@ use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::identity::{Identity, Person};
 use crate::limits::STEP_WAIT;
+use crate::metrics::{KeyOf, Use};
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_entity, shown_failure, shown_operation, shown_pending};
 
@@ -110,6 +112,23 @@ pub(crate) async fn take_overriding(
     asked.take(&app, &identity, &headers).await
 }
 
+/// How the key of a step was used; `None` if nothing came of it.
+fn use_of_key(outcome: &Outcome, asked_at: Timestamp) -> Option<Use> {
+    let recorded = match outcome {
+        Outcome::Done { recorded, .. }
+        | Outcome::Rejected { operation: Some(_), recorded, .. }
+        | Outcome::Failed { recorded, .. }
+        | Outcome::Pending { recorded, .. } => *recorded,
+        Outcome::InDoubt { operation } => operation.began_at < asked_at,
+        Outcome::KeyConflict { .. } => return Some(Use::Conflicted),
+        Outcome::Rejected { operation: None, .. }
+        | Outcome::ClaimFailed { .. }
+        | Outcome::NotAllowed { .. }
+        | Outcome::OverrideRequired { .. } => return None,
+    };
+    Some(if recorded { Use::Replayed } else { Use::New })
+}
+
 fn payload_of(input: &api::JsonObject) -> Result<Payload, Refused> {
     Ok(Payload::parse(input.text()).map_err(|invalid| of_invalid(&invalid))?)
 }
@@ -158,7 +177,14 @@ impl Asked {
         if let Some(operation) = self.id {
             transition = transition.operation_id(operation);
         }
-        match transition.await {
+        let asked_at = app.store.now();
+        let outcome = transition.await;
+        if let (Some(_), Ok(outcome)) = (&self.key, &outcome)
+            && let Some(usage) = use_of_key(outcome, asked_at)
+        {
+            app.metrics.key_used(identity, KeyOf::Operation, usage);
+        }
+        match outcome {
             Ok(outcome) => self.answer(app, &engine, outcome).await,
             // It may have begun, and then the next of the same finds it.
             Err(error @ Error::ShuttingDown) => Ok(kept(problem_of(&error), Kept::Unknown)),

@@ -16,7 +16,6 @@ use super::runs::run_id;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::problem_of;
-use crate::identity::Identity;
 use crate::strict_json::StrictJson;
 use crate::translate::{shown_effect, shown_note};
 
@@ -73,23 +72,6 @@ pub(crate) async fn ledger(
     Ok(Json(api::Page { items, next_cursor }))
 }
 
-/// What people did in the workspace, oldest first.
-#[utoipa::path(
-    get, path = "/api/v1/audit", tag = "evidence", operation_id = "list_audit", params(PageOf),
-    responses(
-        (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
-        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
-    ),
-)]
-pub(crate) async fn audit(
-    State(app): State<Arc<App>>,
-    Caller(identity): Caller,
-    QueryOf(page): QueryOf<PageOf>,
-) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
-    journal(&app, &identity, None, page).await
-}
-
 /// The journal of one run: what was tried, found out and decided, oldest first.
 #[utoipa::path(
     get, path = "/api/v1/workflow-runs/{id}/notes", tag = "evidence", operation_id = "list_run_notes",
@@ -106,21 +88,11 @@ pub(crate) async fn notes(
     PathOf(id): PathOf<String>,
     QueryOf(page): QueryOf<PageOf>,
 ) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
-    journal(&app, &identity, Some(&id), page).await
-}
-
-async fn journal(
-    app: &App,
-    identity: &Identity,
-    run: Option<&str>,
-    page: PageOf,
-) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
-    let pages = app.list(identity, "journal", run.unwrap_or_default());
+    let pages = app.list(&identity, "journal", &id);
     let after = pages.place(page.cursor.as_deref(), str::parse)?;
-    let of_run = run.map(run_id).transpose()?;
-    let engine = app.engine_for(identity);
-    let found = engine.list_notes(of_run, of_run.is_none(), after.unwrap_or(0), limit).await;
+    let engine = app.engine_for(&identity);
+    let found = engine.list_notes(Some(run_id(&id)?), false, after.unwrap_or(0), limit).await;
     let found = found.map_err(|error| problem_of(&error))?;
     let next_cursor = pages.next(&found, limit, |last| last.place.to_string());
     let items = found.iter().map(|placed| shown_note(&placed.note)).collect();

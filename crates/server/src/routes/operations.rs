@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{EntityNote, IdempotencyKey, OperationId, OperationStatus, Resolution, Ruling};
 use hapax_engine::store::ListOperations;
+use hapax_http_idempotency::OperationId as RequestId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -142,6 +143,7 @@ pub(crate) async fn resolve(
     State(app): State<Arc<App>>,
     Caller(identity): Caller,
     PathOf(id): PathOf<String>,
+    request: Option<Extension<RequestId>>,
     StrictJson { value: asked, .. }: StrictJson<api::ResolveOperation>,
 ) -> Result<Json<api::Operation>, Refused> {
     let id = operation_id(&id)?;
@@ -152,7 +154,13 @@ pub(crate) async fn resolve(
         seconded_by: None,
         reason: asked.reason,
     };
-    let decided = app.engine_for(&identity).resolve_operation(id, asked.attempt, ruling).await;
+    let engine = app.engine_for(&identity);
+    let decided = match request {
+        Some(Extension(RequestId(request))) => {
+            engine.resolve_operation_once(id, asked.attempt, ruling, &request.to_string()).await
+        }
+        None => engine.resolve_operation(id, asked.attempt, ruling).await,
+    };
     Ok(Json(shown_operation(&decided.map_err(|error| problem_of(&error))?)))
 }
 

@@ -10,9 +10,7 @@ use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::Error;
 use hapax_engine::limits::KEEP_EARLY_FOR;
-use hapax_engine::model::{
-    IdempotencyKey, PromiseId, PromiseRef, RunId, Settlement, Wish, WorkspaceId, is_same_creation,
-};
+use hapax_engine::model::{IdempotencyKey, PromiseId, PromiseRef, RunId, Settlement, Wish, is_same_creation};
 use hapax_engine::runtime::{Made, NewPromise, Settling};
 use hapax_engine::store::ListPromises;
 use hapax_http_idempotency::{OperationId, read_wait};
@@ -27,7 +25,8 @@ use super::runs::run_id;
 use crate::answer::{Refused, echo};
 use crate::app::App;
 use crate::errors::problem_of;
-use crate::identity::Identity;
+use crate::identity::{Acting, Identity};
+use crate::metrics::{KeyOf, Use};
 use crate::strict_json::StrictJson;
 use crate::translate::{
     deadline_of, promise_named, promise_status_named, rejection, shown_early, shown_promise, value_of,
@@ -62,8 +61,18 @@ pub(crate) async fn create(
         id: asked.id.or(own_id),
         key: asked.idempotency_key,
     };
-    let made = app.engine_for(&identity).make_promise(new).await.map_err(|error| problem_of(&error))?;
-    let promise = match made {
+    let is_keyed = new.key.is_some();
+    let made = app.engine_for(&identity).make_promise(new).await;
+    let usage = match &made {
+        Ok(Made::Created(_)) => Some(Use::New),
+        Ok(Made::Exists(_)) => Some(Use::Replayed),
+        Err(Error::PromiseKeyConflict { .. }) => Some(Use::Conflicted),
+        Err(_) => None,
+    };
+    if let Some(usage) = usage.filter(|_| is_keyed) {
+        app.metrics.key_used(&identity, KeyOf::Promise, usage);
+    }
+    let promise = match made.map_err(|error| problem_of(&error))? {
         Made::Created(promise) => promise,
         Made::Exists(promise) if is_same_creation(&promise, made_by.as_ref(), false, now) => promise,
         Made::Exists(promise) => {
@@ -217,7 +226,7 @@ pub(crate) async fn resolve(
     StrictJson { value: asked, .. }: StrictJson<api::ResolvePromise>,
 ) -> Result<Response, Refused> {
     let value = Settlement::Resolved(value_of(asked.value.as_ref())?);
-    settled(&app, &identity.workspace, promise_named(&promise)?, value).await
+    settled(&app, &identity, promise_named(&promise)?, value).await
 }
 
 /// Says that there will be no value: whoever waits sees a failure.
@@ -241,7 +250,7 @@ pub(crate) async fn reject(
     StrictJson { value: asked, .. }: StrictJson<api::RejectPromise>,
 ) -> Result<Response, Refused> {
     let failure = Settlement::Rejected(rejection(&asked)?);
-    settled(&app, &identity.workspace, promise_named(&promise)?, failure).await
+    settled(&app, &identity, promise_named(&promise)?, failure).await
 }
 
 /// The same as `/api/v1/promises/{ref}`, under the name of the workspace.
@@ -291,7 +300,7 @@ pub(crate) async fn resolve_of_tenant(
 ) -> Result<Response, Refused> {
     check_tenant(&identity, &slug)?;
     let value = Settlement::Resolved(value_of(asked.value.as_ref())?);
-    settled(&app, &identity.workspace, promise_named(&promise)?, value).await
+    settled(&app, &identity, promise_named(&promise)?, value).await
 }
 
 /// The same as `/api/v1/promises/{ref}/reject`, under the name of the workspace.
@@ -317,7 +326,7 @@ pub(crate) async fn reject_of_tenant(
 ) -> Result<Response, Refused> {
     check_tenant(&identity, &slug)?;
     let failure = Settlement::Rejected(rejection(&asked)?);
-    settled(&app, &identity.workspace, promise_named(&promise)?, failure).await
+    settled(&app, &identity, promise_named(&promise)?, failure).await
 }
 
 /// Another workspace's name, and one that nobody has, are not there.
@@ -355,7 +364,7 @@ async fn shown(
 
 async fn settled(
     app: &App,
-    workspace: &WorkspaceId,
+    identity: &Acting,
     promise: PromiseRef,
     settlement: Settlement,
 ) -> Result<Response, Refused> {
@@ -363,7 +372,18 @@ async fn settled(
         PromiseRef::Key(key) => key.to_string(),
         PromiseRef::Id(_) => String::new(),
     };
-    let answer = app.settle(workspace, promise, Wish::new(settlement), Some(KEEP_EARLY_FOR)).await;
+    let is_keyed = matches!(promise, PromiseRef::Key(_));
+    let (wish, by) = (Wish::new(settlement), identity.actor(None));
+    let answer = app.settle(&identity.workspace, promise, wish, Some(KEEP_EARLY_FOR), by).await;
+    let usage = match &answer {
+        Ok(Settling::Done(_) | Settling::Kept { .. }) => Some(Use::New),
+        Ok(Settling::AlreadySo(_)) => Some(Use::Replayed),
+        Err(Error::AlreadySettled) => Some(Use::Conflicted),
+        Err(_) => None,
+    };
+    if let Some(usage) = usage.filter(|_| is_keyed) {
+        app.metrics.key_used(identity, KeyOf::Promise, usage);
+    }
     let now = app.store.now();
     let shown = |promise, already_settled| {
         Json(api::SettledPromise { promise: shown_promise(promise, now), already_settled }).into_response()

@@ -11,20 +11,25 @@ use http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use crate::answer::{Refused, echo};
-use crate::identity::Identity;
+use crate::connection::Peer;
+use crate::identity::{Acting, Identity};
+use crate::trace::TraceId;
 
 /// Who asks. On routes that are open to all there is nobody, and this refuses.
 #[derive(Debug)]
-pub(crate) struct Caller(pub(crate) Arc<Identity>);
+pub(crate) struct Caller(pub(crate) Acting);
 
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
-        let identity = parts.extensions.get::<Arc<Identity>>().cloned();
-        identity.map(Caller).ok_or_else(|| {
-            Refused::new(Code::Unauthorized, "Send a valid key as `Authorization: Bearer hpx_…`.")
-        })
+        let Some(identity) = parts.extensions.get::<Arc<Identity>>().cloned() else {
+            let detail = "Send a valid key as `Authorization: Bearer hpx_…`.";
+            return Err(Refused::new(Code::Unauthorized, detail));
+        };
+        let address = parts.extensions.get::<Peer>().map(|peer| peer.address.ip());
+        let trace_id = parts.extensions.get::<TraceId>().copied();
+        Ok(Caller(Acting { identity, address, trace_id }))
     }
 }
 

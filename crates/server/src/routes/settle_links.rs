@@ -21,9 +21,11 @@ use crate::app::App;
 use crate::body_budget::BodyCharge;
 use crate::connection::Peer;
 use crate::errors::problem_of;
+use crate::identity::holder_of_token;
 use crate::limits::MAX_SETTLE_BODY_BYTES;
 use crate::settle_token::{SettleSecret, digest_of};
 use crate::strict_json::StrictJson;
+use crate::trace::TraceId;
 use crate::translate::{life_of_token, promise_named, settlement_by_token};
 
 /// Makes a token by which somebody without a credential may settle the promise. It is in the answer, this once.
@@ -55,7 +57,9 @@ pub(crate) async fn issue(
         Refused::new(Code::Internal, "The server failed. Report `traceId` to the operator.")
     })?;
     let expires_at = app.store.now().plus(lives_for);
-    let kept = engine.put_settle_token(&found.id, digest_of(secret.reveal()), expires_at).await;
+    let kept = engine
+        .put_settle_token(&found.id, digest_of(secret.reveal()), expires_at, Some(identity.actor(None)))
+        .await;
     kept.map_err(|error| problem_of(&error))?;
     let issued = api::IssuedSettleToken {
         token: secret.reveal().to_owned(),
@@ -84,15 +88,17 @@ pub(crate) async fn settle(
 ) -> Result<Json<api::SettledByToken>, Refused> {
     let address = peer.map(|Extension(peer)| peer.address.ip());
     // Before the body is read: whoever has no token has nothing kept in memory for them.
-    let found = app.engine.find_settle_token(&digest_of(&token)).await.map_err(|error| problem_of(&error))?;
+    let digest = digest_of(&token);
+    let found = app.engine.find_settle_token(&digest).await.map_err(|error| problem_of(&error))?;
     let Some(found) = found else { return Err(refuse(&app, address)) };
     if let Some(charge) = request.extensions().get::<BodyCharge>() {
         charge.count_for(&found.workspace);
     }
+    let by = holder_of_token(&digest, address, request.extensions().get::<TraceId>().copied());
     let asked = StrictJson::<api::SettleByToken>::read(request, MAX_SETTLE_BODY_BYTES).await?;
     let settlement = settlement_by_token(&asked.value)?;
     let promise = PromiseRef::Id(found.promise);
-    match app.settle(&found.workspace, promise, Wish::new(settlement), None).await {
+    match app.settle(&found.workspace, promise, Wish::new(settlement), None, by).await {
         Ok(Settling::Done(_) | Settling::AlreadySo(_)) => Ok(Json(api::SettledByToken { settled: true })),
         Ok(Settling::Kept { .. })
         | Err(Error::AlreadySettled | Error::PromiseTimedOut | Error::NoSuchPromise(_)) => {

@@ -18,7 +18,7 @@ use super::doubts::PageOf;
 use super::request::{Caller, PathOf, QueryOf, page_limit};
 use crate::answer::Refused;
 use crate::app::App;
-use crate::identity::Identity;
+use crate::identity::Acting;
 use crate::strict_json::StrictJson;
 
 /// Makes a subscription. Its secret is in the answer, this once.
@@ -186,7 +186,7 @@ pub(crate) async fn delete(
 
 async fn steer(
     app: &App,
-    identity: &Identity,
+    identity: &Acting,
     id: &str,
     to: SubscriptionState,
     asked: Option<StrictJson<api::SteerSubscription>>,

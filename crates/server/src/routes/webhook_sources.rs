@@ -16,7 +16,7 @@ use super::runs::etag;
 use crate::answer::Refused;
 use crate::app::App;
 use crate::hooks::Uploading;
-use crate::identity::Identity;
+use crate::identity::Acting;
 use crate::strict_json::StrictJson;
 use crate::uploaded::Uploaded;
 
@@ -194,7 +194,7 @@ pub(crate) async fn delete(
 
 async fn steer(
     app: &App,
-    identity: &Identity,
+    identity: &Acting,
     name: &str,
     to: SourceState,
     headers: &HeaderMap,

@@ -51,9 +51,19 @@ pub(super) fn shown_resolution(resolution: &Resolution) -> api::Resolution {
 
 /// A person.
 pub(crate) fn shown_actor(actor: &Actor) -> api::Actor {
-    let role = match actor.role {
+    let rank = match actor.role {
         Role::Operator => api::Role::Operator,
         Role::Manager => api::Role::Manager,
     };
-    api::Actor { name: actor.name.clone(), role }
+    let origin = actor.origin.as_ref();
+    // The engine knows two ranks; the credential has the role that is shown.
+    let role = origin.and_then(|origin| api::Role::ALL.into_iter().find(|role| role.as_str() == origin.role));
+    api::Actor {
+        name: actor.name.clone(),
+        role: role.unwrap_or(rank),
+        credential_id: origin.map(|origin| origin.credential.clone()),
+        person: origin.and_then(|origin| origin.person.clone()),
+        address: origin.and_then(|origin| origin.address.clone()),
+        trace_id: origin.and_then(|origin| origin.trace_id.clone()),
+    }
 }

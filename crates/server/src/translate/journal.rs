@@ -91,11 +91,32 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
             entry.what = api::JournalKind::Refused;
             entry.attempt = Some(*attempt);
         }
-        Noted::Resolved { resolution, seconded_by, reason } => {
+        Noted::Resolved { resolution, seconded_by, reason, .. } => {
             entry.what = api::JournalKind::Resolved;
             entry.resolution = Some(shown_resolution(resolution));
             entry.seconded_by = seconded_by.as_ref().map(shown_actor);
             entry.reason = Some(reason.clone());
+        }
+        Noted::Answered { decision, comment, .. } => {
+            entry.what = api::JournalKind::ApprovalAnswered;
+            entry.command = Some(decision.clone());
+            entry.reason.clone_from(comment);
+        }
+        Noted::Settled { promise, key, settlement } => {
+            entry.what = api::JournalKind::PromiseSettled;
+            entry.target = match (promise, key) {
+                (Some(promise), _) => Some(format!("promise {promise}")),
+                (None, key) => key.as_ref().map(|key| format!("promise key {key}")),
+            };
+            entry.command = Some(settlement.clone());
+        }
+        Noted::TokenIssued { promise, .. } => {
+            entry.what = api::JournalKind::SettleTokenIssued;
+            entry.target = Some(format!("promise {promise}"));
+        }
+        Noted::Stepped { step, .. } => {
+            entry.what = api::JournalKind::StepTaken;
+            entry.step_id = Some(step.clone());
         }
         Noted::Steered { command, reason } => {
             entry.what = api::JournalKind::Steered;
@@ -148,7 +169,7 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
         }
         Noted::Overridden { operation, reason } => {
             entry.what = api::JournalKind::Overridden;
-            entry.target = Some(operation.clone());
+            entry.target.clone_from(operation);
             entry.reason = Some(reason.clone());
         }
         Noted::OnEntity { kind, id, operation, did } => {
@@ -157,4 +178,40 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
             tell(entry, did);
         }
     }
+}
+
+/// The action of the model that entries of this kind have; `None` for what no person does.
+pub(crate) fn action_of(kind: api::JournalKind) -> Option<&'static str> {
+    Some(match kind {
+        api::JournalKind::Resolved => "resolved",
+        api::JournalKind::ApprovalAnswered => "answered",
+        api::JournalKind::PromiseSettled => "settled",
+        api::JournalKind::SettleTokenIssued => "token_issued",
+        api::JournalKind::StepTaken => "stepped",
+        api::JournalKind::Steered => "steered",
+        api::JournalKind::Redelivered => "redelivered",
+        api::JournalKind::Noted => "remarked",
+        api::JournalKind::KeyReleased => "key_released",
+        api::JournalKind::CredentialChanged => "set_up:credential",
+        api::JournalKind::WorkspaceChanged => "set_up:workspace",
+        api::JournalKind::DefinitionUploaded => "set_up:definition",
+        api::JournalKind::SubscriptionChanged => "set_up:subscription",
+        api::JournalKind::SourceChanged => "set_up:source",
+        api::JournalKind::WebhookReprocessed => "set_up:webhook-event",
+        api::JournalKind::WebhookDiscarded => "set_up:announcement",
+        api::JournalKind::EntityWorkflowChanged => "set_up:entity_workflow",
+        api::JournalKind::Overridden => "overridden",
+        api::JournalKind::Claimed
+        | api::JournalKind::Failed
+        | api::JournalKind::Doubted
+        | api::JournalKind::Attempted
+        | api::JournalKind::Superseded
+        | api::JournalKind::Probed
+        | api::JournalKind::Refused
+        | api::JournalKind::Began
+        | api::JournalKind::TriedAgain
+        | api::JournalKind::Reverted
+        | api::JournalKind::Held
+        | api::JournalKind::Ended => return None,
+    })
 }

@@ -38,6 +38,10 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             | Noted::Refused { .. }
             | Noted::KeyReleased { .. }
             | Noted::SetUp { .. }
+            | Noted::Answered { .. }
+            | Noted::Settled { .. }
+            | Noted::TokenIssued { .. }
+            | Noted::Stepped { .. }
             | Noted::Reverted { .. }
             | Noted::StrayReverted { .. }
             | Noted::Held { .. }

@@ -2,7 +2,8 @@
 
 use hapax_api as api;
 use hapax_engine::model::{
-    Asked, EventKind, Priority, RunEvent, RunHead, RunResult, RunState, RunStatus, StepStatus,
+    Asked, Attention, AttentionReason, EventKind, Priority, RunEvent, RunHead, RunId, RunResult, RunState,
+    RunStatus, StepStatus,
 };
 use hapax_engine::store::{RunLog, RunView};
 
@@ -62,7 +63,42 @@ pub(crate) fn shown_run(view: &RunView, definition: Option<String>) -> api::Run 
         closed_at,
         deadline_at: facts.deadline_at.map(|at| at.to_string()),
         wake_at: wake_at.map(|at| at.to_string()),
+        needs_attention: None,
     }
+}
+
+/// What people must look at in a run, and what they can do.
+pub(crate) fn shown_attention(run: RunId, attention: &Attention) -> api::Attention {
+    let step = attention.step.as_ref().map(ToString::to_string);
+    let note = attention.note.as_deref().unwrap_or("it was paused");
+    let resolve = format!("POST /api/v1/doubts/{run}/{}/resolve", step.as_deref().unwrap_or("{step}"));
+    let (reason, detail) = match attention.reason {
+        AttentionReason::RetriesExhausted => (
+            api::AttentionReason::RetriesExhausted,
+            format!(
+                "Paused: {note}. Repair the cause, then POST /api/v1/workflow-runs/{run}/resume, or cancel the run."
+            ),
+        ),
+        AttentionReason::Quarantined => (
+            api::AttentionReason::Quarantined,
+            format!(
+                "Quarantined: {note}. Look for its panics or crashes in the logs, then POST /api/v1/workflow-runs/{run}/resume, or cancel the run."
+            ),
+        ),
+        AttentionReason::InDoubt => (
+            api::AttentionReason::InDoubt,
+            format!(
+                "Nobody knows whether the effect happened. Ask the provider by its effect key (GET /api/v1/doubts), then decide with {resolve}."
+            ),
+        ),
+        AttentionReason::CompensationFailed => (
+            api::AttentionReason::CompensationFailed,
+            format!(
+                "The compensation failed. Repair the cause or undo the effect by hand, then decide with {resolve}: `did_not_happen` tries it again, `happened` says that it is undone, `abandon` gives it up."
+            ),
+        ),
+    };
+    api::Attention { reason, step_id: step, detail }
 }
 
 /// One run with its steps.

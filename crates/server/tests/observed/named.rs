@@ -46,8 +46,7 @@ async fn every_metric_that_is_named_is_told_and_every_one_told_is_explained() {
 }
 
 /// What no panel shows, and why.
-const ON_NO_PANEL: [(&str, &str); 6] = [
-    ("hapax_clock_jumps_total", "rare, and an alert of its own would say no more than the log"),
+const ON_NO_PANEL: [(&str, &str); 5] = [
     ("hapax_build_info", "never changes; the dashboard chooses jobs and instances by it"),
     ("hapax_process_start_time_seconds", "a date, for queries about restarts"),
     ("hapax_definitions", "how many are set up, which no hour changes"),

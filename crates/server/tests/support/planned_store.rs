@@ -284,6 +284,10 @@ impl Store for PlannedStore {
         self.behind()?.list_notes(request).await
     }
 
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+        self.behind()?.list_audit(request).await
+    }
+
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
         self.behind()?.count_tallies(workspace).await
     }

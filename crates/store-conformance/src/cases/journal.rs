@@ -49,6 +49,7 @@ fn every_kind(run: &RunHead) -> Vec<Note> {
         resolution,
         seconded_by: Some(tom()),
         reason: "seen in the provider's list".into(),
+        request: Some("r 1".into()),
     }));
     let note = |(place, what): (usize, Noted)| Note {
         step: (place % 2 == 0).then(|| StepId::from_stored("wire~undo#2")),

@@ -103,13 +103,14 @@ fn every_kind(t: &Stage, home: &Home) -> Vec<EntityNote> {
         Noted::StrayReverted { status: "approved".into() },
         Noted::Held { attempt: 2, last_heard_at: "then".into() },
         Noted::TriedAgain { attempt: 2 },
-        Noted::Overridden { operation: "op_1".into(), reason: String::new() },
+        Noted::Overridden { operation: Some("op_1".into()), reason: String::new() },
         Noted::Failed { attempt: 1, failure: Failure::unknown("no").with_code("408").retry_after(SECOND) },
         Noted::Refused { attempt: 3, occurrence: None },
         Noted::Resolved {
             resolution: Resolution::Happened { output: serde_json::json!({ "id": 7 }) },
             seconded_by: Some(tom.clone()),
             reason: "seen".into(),
+            request: None,
         },
     ];
     let note = |(n, what): (usize, Noted)| EntityNote {
@@ -175,8 +176,8 @@ pub(super) async fn notes_on_entities_are_listed_page_by_page(t: &Stage) {
 /// S2.44, S2.46: what people did is in the audit log as well, in their order; what engines did is not.
 pub(super) async fn what_people_did_is_audited(t: &Stage) {
     for home in t.homes().await {
-        let before = t.notes().await.len();
         let held = t.closing(&home, "i1").await;
+        let before = t.notes().await.len();
         let notes = every_kind(t, &home);
         t.entities().append_entity_notes(notes[..3].to_vec()).await.unwrap();
         let request = FinishOperation { notes: notes[3..].to_vec(), ..held.own_end(done("1")) };

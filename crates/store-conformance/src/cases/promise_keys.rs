@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(24 * 3600);
 const DAY: Duration = TTL;
 const KEPT: Duration = Duration::from_secs(4 * 24 * 3600);
 
-fn key(text: &str) -> IdempotencyKey {
+pub(super) fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::new(text).unwrap()
 }
 
@@ -43,7 +43,7 @@ async fn find(t: &Stage, text: &str) -> Option<Promise> {
     book(t).find_promise_by_key(&WorkspaceId::default(), &key(text)).await.unwrap()
 }
 
-fn by_key(text: &str, value: &str) -> SettlePromise {
+pub(super) fn by_key(text: &str, value: &str) -> SettlePromise {
     SettlePromise {
         workspace: WorkspaceId::default(),
         promise: PromiseRef::Key(key(text)),
@@ -58,11 +58,11 @@ async fn settle(t: &Stage, text: &str, value: &str) -> SettleOutcome {
     t.store.settle_promise(by_key(text, value)).await.unwrap()
 }
 
-fn alone(t: &Stage, id: &str) -> Promise {
+pub(super) fn alone(t: &Stage, id: &str) -> Promise {
     Promise::pending(PromiseId::alone(id).unwrap(), RunId::NONE, t.now(), None)
 }
 
-async fn create(t: &Stage, promise: Promise) -> CreateOutcome {
+pub(super) async fn create(t: &Stage, promise: Promise) -> CreateOutcome {
     let request = CreatePromise { workspace: WorkspaceId::default(), promise, token: WriteToken::fresh() };
     book(t).create_promise(request).await.unwrap()
 }
@@ -438,8 +438,9 @@ pub(super) async fn a_token_is_for_one_promise(t: &Stage) {
         promise: PromiseId::from_stored(id),
         expires_at: t.now().plus(HOUR),
     };
-    assert!(book(t).put_settle_token(token("a", 1)).await.unwrap());
-    assert!(!book(t).put_settle_token(token("nothing", 2)).await.unwrap());
+    let unnoted = |token| PutSettleToken { token, note: None };
+    assert!(book(t).put_settle_token(unnoted(token("a", 1))).await.unwrap());
+    assert!(!book(t).put_settle_token(unnoted(token("nothing", 2))).await.unwrap());
     assert_eq!(book(t).find_settle_token(&[1; 32]).await.unwrap(), Some(token("a", 1)));
     assert_eq!(book(t).find_settle_token(&[2; 32]).await.unwrap(), None);
     let request =

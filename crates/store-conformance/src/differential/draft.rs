@@ -370,6 +370,7 @@ impl Drafter {
             name,
             payload: json(self.one_of(&INPUTS)),
             id,
+            note: None,
             grant: self.maybe_grant(),
         }
     }

@@ -69,7 +69,7 @@ impl Drafter {
                     _ => Resolution::Abandon,
                 };
                 let seconded_by = self.chance(50).then(|| self.person());
-                Noted::Resolved { resolution, seconded_by, reason: reason() }
+                Noted::Resolved { resolution, seconded_by, reason: reason(), request: None }
             }
             6 => Noted::Steered { command: "cancel".into(), reason: reason() },
             _ => Noted::Redelivered { reason: reason() },

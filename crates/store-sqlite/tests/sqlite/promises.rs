@@ -12,8 +12,8 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     AdvanceOutcome, CreateOutcome, CreatePromise, KeyBook, KeyPlace, KeyUse, ListEarly, ListPosts,
-    ListPromises, PromiseBook, Purge, ReleaseKey, ReleaseOutcome, SettleOutcome, SettlePromise, SettleToken,
-    SteerOutcome, SteerRun, Store, Uses,
+    ListPromises, PromiseBook, Purge, PutSettleToken, ReleaseKey, ReleaseOutcome, SettleOutcome,
+    SettlePromise, SettleToken, SteerOutcome, SteerRun, Store, Uses,
 };
 use hapax_store_sqlite::SqliteStore;
 use rusqlite::Connection;
@@ -400,9 +400,14 @@ async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
         promise: promise.id.clone(),
         expires_at: store.now().plus(KEEP),
     };
-    assert!(store.put_settle_token(token(&own, 1)).await.unwrap());
-    assert!(store.put_settle_token(token(&made, 2)).await.unwrap());
-    assert!(!store.put_settle_token(token(&alone(&store, "nobody"), 3)).await.unwrap());
+    assert!(store.put_settle_token(PutSettleToken { token: token(&own, 1), note: None }).await.unwrap());
+    assert!(store.put_settle_token(PutSettleToken { token: token(&made, 2), note: None }).await.unwrap());
+    assert!(
+        !store
+            .put_settle_token(PutSettleToken { token: token(&alone(&store, "nobody"), 3), note: None })
+            .await
+            .unwrap()
+    );
     assert_eq!(store.find_settle_token(&[1; 32]).await.unwrap(), Some(token(&own, 1)));
     assert_eq!(store.find_settle_token(&[3; 32]).await.unwrap(), None);
 

@@ -23,6 +23,7 @@ fn signal(run: RunId, id: Option<&str>) -> SendSignal {
         name: Name::new("signal", "go").unwrap(),
         payload: Payload::of("now").unwrap(),
         id: id.map(|id| SignalId::new(id).unwrap()),
+        note: None,
         grant: None,
     }
 }

@@ -14,7 +14,7 @@ use hapax::{Actor, Engine, Role as Rank, WorkspaceId};
 use hapax_api::Role;
 use hapax_server::directory::NewCredential;
 use hapax_server::drain::{Drain, drain};
-use hapax_server::identity::Identity;
+use hapax_server::identity::{Acting, Identity};
 use hapax_server::listen::{ListenOptions, serve};
 use hapax_server::uploaded::Uploaded;
 use tokio::net::TcpListener;
@@ -74,8 +74,11 @@ impl Served {
             role: Role::Admin,
             requester: None,
         };
-        let (definition, _) =
-            assembly.server.definitions().upload(&identity, Uploaded::json(DOCUMENT)).await?;
+        let (definition, _) = assembly
+            .server
+            .definitions()
+            .upload(&Acting::locally(identity), Uploaded::json(DOCUMENT))
+            .await?;
 
         let (listener, address) = listen().await?;
         let options = settings.listen_options();

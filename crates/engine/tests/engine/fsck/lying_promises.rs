@@ -39,8 +39,8 @@ impl PromiseBook for LyingStore {
         self.promises().list_promises(request).await
     }
 
-    async fn put_settle_token(&self, token: SettleToken) -> StoreResult<bool> {
-        self.promises().put_settle_token(token).await
+    async fn put_settle_token(&self, request: PutSettleToken) -> StoreResult<bool> {
+        self.promises().put_settle_token(request).await
     }
 
     async fn find_settle_token(&self, digest: &TokenDigest) -> StoreResult<Option<SettleToken>> {

@@ -186,6 +186,10 @@ impl Store for LyingStore {
         self.store.list_notes(request).await
     }
 
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+        self.store.list_audit(request).await
+    }
+
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
         self.store.count_tallies(workspace).await
     }

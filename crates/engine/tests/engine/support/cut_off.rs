@@ -166,6 +166,10 @@ impl Store for CutOff {
     async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
         self.reach()?.list_notes(request).await
     }
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+        self.reach()?.list_audit(request).await
+    }
+
     async fn count_tallies(&self, workspace: Option<&WorkspaceId>) -> StoreResult<Vec<TallyCount>> {
         self.reach()?.count_tallies(workspace).await
     }

@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Name, RunId, RunResult};
-use hapax_engine::store::ListRuns;
+use hapax_engine::model::{Attention, Name, RunId, RunResult};
+use hapax_engine::store::{ListRuns, RunView};
 use hapax_http_idempotency::read_wait;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
 use crate::limits::SHOW_TRIES;
 use crate::routes::request::{Caller, PathOf, QueryOf, page_limit};
-use crate::translate::{shown_failure, shown_run, shown_run_with_steps, status_named};
+use crate::translate::{shown_attention, shown_failure, shown_run, shown_run_with_steps, status_named};
 
 /// One run with its steps.
 #[utoipa::path(
@@ -48,7 +48,9 @@ pub(crate) async fn show(
         log = engine.get_log(id).await.map_err(|error| problem_of(&error))?;
         view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     }
-    let detail = shown_run_with_steps(&view, &log, definition_of(&app, &view));
+    let mut detail = shown_run_with_steps(&view, &log, definition_of(&app, &view));
+    let attention = engine.find_attention(&log).await.map_err(|error| problem_of(&error))?;
+    detail.run.needs_attention = attention.map(|attention| shown_attention(id, &attention));
     let version = view.head.version;
     Ok(([(header::ETAG, etag(version))], Json(detail)).into_response())
 }
@@ -64,6 +66,10 @@ pub(crate) struct RunFilter {
     /// Only of this workflow.
     #[serde(skip_serializing_if = "Option::is_none")]
     workflow: Option<String>,
+    /// `true`: only those that stand still until people do something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<bool>)]
+    needs_attention: Option<String>,
     /// How many at most, 1 to 200; 50 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
@@ -100,13 +106,31 @@ pub(crate) async fn list(
     };
     let workflow = filter.workflow.as_deref().map(|name| Name::new("workflow name", name)).transpose();
     let workflow = workflow.map_err(|invalid| of_invalid(&invalid))?;
-    let bound = format!("{:?} {:?}", filter.status, filter.workflow);
+    let needs_attention = match filter.needs_attention.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            let detail = "`needsAttention` is `true`, or left away.";
+            return Err(Refused::new(Code::InvalidRequest, detail).with("path", "query:needsAttention"));
+        }
+    };
+    let bound = format!("{:?} {:?} {needs_attention}", filter.status, filter.workflow);
     let list = app.list(&identity, "runs", &bound);
     let before = list.open(filter.cursor.as_deref())?;
     let before = before.map(|place: String| run_id(&place)).transpose()?;
     let request = ListRuns { workspace: None, statuses, workflow, before, limit };
-    let page = app.engine_for(&identity).list(request).await.map_err(|error| problem_of(&error))?;
-    let items = page.runs.iter().map(|view| shown_run(view, definition_of(&app, view))).collect();
+    let engine = app.engine_for(&identity);
+    let page = match needs_attention {
+        true => engine.list_needing_attention(request).await,
+        false => engine.list_with_attention(request).await,
+    };
+    let page = page.map_err(|error| problem_of(&error))?;
+    let shown = |(view, attention): &(RunView, Option<Attention>)| {
+        let run = view.head.id();
+        let needs_attention = attention.as_ref().map(|attention| shown_attention(run, attention));
+        api::Run { needs_attention, ..shown_run(view, definition_of(&app, view)) }
+    };
+    let items = page.runs.iter().map(shown).collect();
     let next_cursor = page.next.map(|next| list.seal(&next.to_string()));
     Ok(Json(api::Page { items, next_cursor }))
 }

@@ -15,7 +15,8 @@ use super::{definition_of, etag, run_id};
 use crate::answer::Refused;
 use crate::app::App;
 use crate::errors::{of_invalid, problem_of};
-use crate::identity::Identity;
+use crate::identity::Acting;
+use crate::metrics::{KeyOf, Use};
 use crate::routes::request::{Caller, IfMatch, PathOf, if_match};
 use crate::strict_json::StrictJson;
 use crate::translate::shown_run;
@@ -121,7 +122,7 @@ pub(crate) async fn retry(
 
 async fn steer(
     app: &App,
-    identity: &Identity,
+    identity: &Acting,
     id: &str,
     headers: &HeaderMap,
     command: Steer,
@@ -177,9 +178,14 @@ pub(crate) async fn signal(
     let payload = Payload::parse(value).map_err(|invalid| of_invalid(&invalid))?;
     // A request that is taken up again after a crash must not send a second signal.
     let own_id = operation.map(|Extension(OperationId(id))| id.to_string());
+    let is_keyed = asked.signal_id.is_some();
     let signal_id = asked.signal_id.or(own_id);
     let engine = app.engine_for(&identity);
     let stored = engine.signal_payload(run, &asked.name, payload, signal_id.as_deref()).await;
     let stored = stored.map_err(|error| problem_of(&error))?;
+    if is_keyed {
+        let usage = if stored { Use::New } else { Use::Replayed };
+        app.metrics.key_used(&identity, KeyOf::Signal, usage);
+    }
     Ok(Json(api::SentSignal { run_id: run.to_string(), stored }))
 }

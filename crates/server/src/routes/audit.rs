@@ -1,0 +1,143 @@
+//! The audit log: what people did, and with which credential, from where.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use hapax_api as api;
+use hapax_api::Code;
+use hapax_engine::model::{AuditSubject, Timestamp};
+use hapax_engine::store::{AuditFilter, AuditPlace};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::request::{Caller, QueryOf, page_limit};
+use super::runs::run_id;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::problem_of;
+use crate::translate::{action_of, shown_note};
+
+/// Which entries to list. Several filters narrow each other.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AuditQuery {
+    /// Only with this credential, by its id.
+    credential: Option<String>,
+    /// Only by this person: whom the request named in `by`, or the name of the credential.
+    name: Option<String>,
+    /// Only of this kind, as `what` spells it: `resolved`, `approval_answered`, `promise_settled`, `step_taken`, `overridden`, `key_released`, ...
+    action: Option<String>,
+    /// Only about this run.
+    run: Option<String>,
+    /// Only about this entity: its type, a slash and its id.
+    entity: Option<String>,
+    /// Only about this promise, by its id.
+    promise: Option<String>,
+    /// Only about this key: `run/`, `promise/` or `request/`, and the key.
+    key: Option<String>,
+    /// Not before this time.
+    #[param(format = DateTime)]
+    since: Option<String>,
+    /// Before this time.
+    #[param(format = DateTime)]
+    until: Option<String>,
+    /// How many at most, 1 to 200; 50 if absent.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    limit: Option<String>,
+    /// Where the page before ended.
+    cursor: Option<String>,
+}
+
+impl AuditQuery {
+    fn filter(&self) -> Result<AuditFilter, Refused> {
+        Ok(AuditFilter {
+            credential: self.credential.clone(),
+            name: self.name.clone(),
+            action: self.action.as_deref().map(action).transpose()?,
+            run: self.run.as_deref().map(run_id).transpose()?,
+            subject: self.subject()?,
+            since: time("since", self.since.as_deref())?,
+            until: time("until", self.until.as_deref())?,
+        })
+    }
+
+    /// What else it is about; an entry is about one thing.
+    fn subject(&self) -> Result<Option<AuditSubject>, Refused> {
+        let pair = |name: &str, text: &str| {
+            let detail = format!("`{name}` is two parts with a slash between them.");
+            let parts = text.split_once('/').map(|(first, rest)| (first.to_owned(), rest.to_owned()));
+            parts.ok_or_else(|| invalid(name, detail))
+        };
+        match (&self.entity, &self.promise, &self.key) {
+            (None, None, None) => Ok(None),
+            (Some(entity), None, None) => {
+                let (kind, id) = pair("entity", entity)?;
+                Ok(Some(AuditSubject::entity(&kind, &id)))
+            }
+            (None, Some(promise), None) => Ok(Some(AuditSubject::promise(promise))),
+            (None, None, Some(key)) => {
+                let (scope, key) = pair("key", key)?;
+                Ok(Some(AuditSubject::key(&scope, &key)))
+            }
+            _ => Err(invalid("entity", "Send one of `entity`, `promise` and `key`.")),
+        }
+    }
+}
+
+fn action(text: &str) -> Result<String, Refused> {
+    let kind: Option<api::JournalKind> = serde_json::from_value(text.into()).ok();
+    let refused = || invalid("action", "`action` is what an entry of the audit log has as `what`.");
+    kind.and_then(action_of).map(ToOwned::to_owned).ok_or_else(refused)
+}
+
+fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Refused> {
+    let Some(text) = text else { return Ok(None) };
+    match text.parse::<jiff::Timestamp>() {
+        Ok(at) => Ok(Some(Timestamp::from_millis(at.as_millisecond()))),
+        Err(_) => Err(invalid(name, format!("`{name}` is a time such as 2026-01-31T12:00:00Z."))),
+    }
+}
+
+fn invalid(name: &str, detail: impl Into<String>) -> Refused {
+    Refused::new(Code::InvalidRequest, detail.into()).with("path", format!("query:{name}"))
+}
+
+fn place_of(text: &str) -> Option<AuditPlace> {
+    let (at, place) = text.split_once(' ')?;
+    Some(AuditPlace { at: Timestamp::from_millis(at.parse().ok()?), place: place.parse().ok()? })
+}
+
+/// What people did in the workspace, oldest first: who, with which credential and role, from where, under which trace.
+#[utoipa::path(
+    get, path = "/api/v1/audit", tag = "evidence", operation_id = "list_audit", params(AuditQuery),
+    responses(
+        (status = 200, description = "One page", body = api::Page<api::JournalEntry>),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    QueryOf(query): QueryOf<AuditQuery>,
+) -> Result<Json<api::Page<api::JournalEntry>>, Refused> {
+    let limit = page_limit(query.limit.as_deref())?;
+    let filter = query.filter()?;
+    let bound = format!("{filter:?}");
+    let pages = app.list(&identity, "audit", &bound);
+    let after: Option<String> = pages.open(query.cursor.as_deref())?;
+    let after = after.map(|text| {
+        let refused = || Refused::new(Code::InvalidCursor, "Begin again without `cursor`.");
+        place_of(&text).ok_or_else(refused)
+    });
+    let found = app.engine_for(&identity).search_audit(filter, after.transpose()?, limit).await;
+    let found = found.map_err(|error| problem_of(&error))?;
+    let next_cursor = found
+        .last()
+        .filter(|_| found.len() == limit)
+        .map(|last| pages.seal(&format!("{} {}", last.note.at.as_millis(), last.place)));
+    let items = found.iter().map(|placed| shown_note(&placed.note)).collect();
+    Ok(Json(api::Page { items, next_cursor }))
+}

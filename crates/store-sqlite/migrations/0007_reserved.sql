@@ -1,3 +1,0 @@
--- Changes nothing.
-
-PRAGMA user_version = 7;
