@@ -19,6 +19,8 @@ pub enum Rule {
     StaleActionNeverSends,
     /// A step of an entity that leads away from where it applies happens at most once.
     EntityEffectOnce,
+    /// The same as `LedgerBounds`, for the actions of operations.
+    EntityLedgerBounds,
 }
 
 impl Rule {
@@ -26,7 +28,7 @@ impl Rule {
     const IN_FORCE: [Rule; 4] =
         [Rule::StaleHolderNeverSends, Rule::LedgerBounds, Rule::RequestsTakeEffect, Rule::DoubtsCanBeRuled];
 
-    const ALL: [Rule; 8] = [
+    const ALL: [Rule; 9] = [
         Rule::StaleHolderNeverSends,
         Rule::ClaimedOnce,
         Rule::UndoneOrInDoubt,
@@ -35,6 +37,7 @@ impl Rule {
         Rule::DoubtsCanBeRuled,
         Rule::StaleActionNeverSends,
         Rule::EntityEffectOnce,
+        Rule::EntityLedgerBounds,
     ];
 
     /// The rules to hold the engine to: those in force, or those that `HAPAX_SIM_RULES` names.

@@ -271,7 +271,7 @@ fn begin(begun: &OperationBegun) -> &'static str {
 fn finish(finished: &Finished) -> &'static str {
     use hapax_engine::model::{OperationState, OperationStatus};
     match finished {
-        Finished::Finished { operation, entity } => match (operation.state.status(), entity) {
+        Finished::Finished { operation, entity, .. } => match (operation.state.status(), entity) {
             (OperationStatus::Done, _) => "done",
             (OperationStatus::InDoubt, _) => "in doubt",
             (OperationStatus::Pending, _) => "tried again",
