@@ -8,9 +8,9 @@ use hapax_engine::model::{
     Name, Operation, OperationBegun, OperationId, OwnerId, TableRef, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes, ListEvidence,
-    ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedNote, PurgeOperations, PurgedOperations, RevertStrays,
-    Store, StoreError, StoreResult, TransactOperation, TransactedOperation,
+    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
+    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedNote, PurgeOperations,
+    PurgedOperations, RevertStrays, Store, StoreError, StoreResult, TransactOperation, TransactedOperation,
 };
 
 use crate::begin_operation::Begin;

@@ -6,9 +6,9 @@ use hapax_engine::model::{
     Name, Operation, OperationBegun, OperationId, OwnerId, TableRef, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes, ListEvidence,
-    ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedNote, PurgeOperations, PurgedOperations, RevertStrays,
-    StoreResult, TransactOperation, TransactedOperation,
+    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
+    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedNote, PurgeOperations,
+    PurgedOperations, RevertStrays, StoreResult, TransactOperation, TransactedOperation,
 };
 
 use crate::check_table::check_table;

@@ -20,13 +20,20 @@ pub enum Rule {
     /// A step of an entity that leads away from where it applies happens at most once.
     EntityEffectOnce,
     /// The same as `LedgerBounds`, for the actions of operations.
-    EntityLedgerBounds,
+    EntityEffectsCounted,
 }
 
 impl Rule {
     /// The rules that the engine keeps today.
-    const IN_FORCE: [Rule; 4] =
-        [Rule::StaleHolderNeverSends, Rule::LedgerBounds, Rule::RequestsTakeEffect, Rule::DoubtsCanBeRuled];
+    const IN_FORCE: [Rule; 7] = [
+        Rule::StaleHolderNeverSends,
+        Rule::LedgerBounds,
+        Rule::RequestsTakeEffect,
+        Rule::DoubtsCanBeRuled,
+        Rule::StaleActionNeverSends,
+        Rule::EntityEffectOnce,
+        Rule::EntityEffectsCounted,
+    ];
 
     const ALL: [Rule; 9] = [
         Rule::StaleHolderNeverSends,
@@ -37,7 +44,7 @@ impl Rule {
         Rule::DoubtsCanBeRuled,
         Rule::StaleActionNeverSends,
         Rule::EntityEffectOnce,
-        Rule::EntityLedgerBounds,
+        Rule::EntityEffectsCounted,
     ];
 
     /// The rules to hold the engine to: those in force, or those that `HAPAX_SIM_RULES` names.

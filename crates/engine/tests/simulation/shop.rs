@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use hapax_engine::model::{
-    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, LedgerEntry, Name, Operation, OperationState, OperationStatus,
-    PerRequester, Recovery, Resolution, Role, Ruling, WorkspaceId,
+    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, LedgerEntry, Name, Operation, OperationState,
+    OperationStatus, PerRequester, Recovery, Resolution, Role, Ruling, WorkspaceId,
 };
 use hapax_engine::runtime::{Answer, CodeOnly, Outcome, StepCall};
 use hapax_engine::store::{EntityBook, ListEntities, ListOperations};
@@ -227,7 +227,7 @@ impl Shop {
             };
             let (known, open) = (entry.happened, entry.may_have_happened);
             if saw < known || saw > known + open {
-                self.world.expect(Rule::EntityLedgerBounds, || {
+                self.world.expect(Rule::EntityEffectsCounted, || {
                     format!("{key} happened {saw} times; the ledger knows of {known}, and of {open} that may have: {entry:?}")
                 });
             }

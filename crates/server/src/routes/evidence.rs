@@ -56,7 +56,8 @@ pub(crate) async fn ledger(
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "ledger", "");
     let after: Option<String> = pages.open(page.cursor.as_deref())?;
-    let after = after.map(|place| place.parse()).transpose().map_err(|error: Invalid| problem_of(&error.into()))?;
+    let after =
+        after.map(|place| place.parse()).transpose().map_err(|error: Invalid| problem_of(&error.into()))?;
     let listed = app.engine_for(&identity).list_effects(after, limit).await;
     let listed = listed.map_err(|error| problem_of(&error))?;
     let next_cursor = listed.next.map(|next| pages.seal(&next.to_string()));

@@ -27,9 +27,9 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             Noted::Resolved { resolution, reason, .. } => {
                 (Some(shown_resolution(resolution)), reason.clone())
             }
-            Noted::Steered { reason, .. } | Noted::Redelivered { reason } | Noted::Overridden { reason, .. } => {
-                (None, reason.clone())
-            }
+            Noted::Steered { reason, .. }
+            | Noted::Redelivered { reason }
+            | Noted::Overridden { reason, .. } => (None, reason.clone()),
             Noted::Remarked { text } => (None, text.clone()),
             Noted::Claimed { .. }
             | Noted::Failed { .. }
