@@ -208,7 +208,7 @@ errors! {
     ActionPanicked = "action_panicked", 500, false, "The action of the step panicked",
         "This is a fault in the code of the action. Nobody knows how far it came; what it had claimed was given back, and `operation` tells of it. The operator's logs have the cause.";
     ActionFailed = "action_failed", 502, false, "The action of the step failed",
-        "`failure` says why, and `operation` tells of the operation. What it had claimed was given back, so the step can be taken again, under a new key, once the cause is gone.";
+        "`failure` says why, and `operation` tells of the operation. What it had claimed was given back, so the step can be taken again, under a new key, once the cause is gone. If the action may have happened, the next operation of the step sends the same effect key, so that a provider that honours keys does it once.";
     StoreBroken = "store_broken", 500, false, "The store cannot be used",
         "The data cannot be trusted or understood. The operator should run `hapax fsck` and look at the logs before anything else.";
     StoreRefused = "store_refused", 500, false, "The store refused the request",

@@ -79,6 +79,8 @@ pub const CLAIM_STALE_AFTER: Duration = Duration::from_secs(300);
 pub const HEAR_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
 /// How often the action of an operation is entered under one effect key before an outcome that stays unknown is released or shown to people.
 pub const MAX_ACTION_TRIES: u32 = 5;
+/// Newest tries under one effect key that a ruling or a probe's "did not happen" speaks of.
+pub const MAX_SETTLED_TRIES: u32 = 100;
 /// Pause before an action with an unknown outcome is entered again; twice as long each time.
 pub const ACTION_PAUSE: Duration = Duration::from_millis(500);
 /// Longest such pause, whatever the provider asks for.

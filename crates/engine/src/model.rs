@@ -12,6 +12,7 @@ mod effect;
 mod effect_key;
 mod entity;
 mod entity_check;
+mod entity_ledger;
 mod entity_workflow;
 mod event;
 mod evidence;
@@ -26,6 +27,7 @@ mod ledger;
 mod name;
 mod note;
 mod operation;
+mod operation_evidence;
 mod outline;
 mod payload;
 mod post;
@@ -63,6 +65,7 @@ pub use effect::EffectClass;
 pub use effect_key::EffectKey;
 pub use entity::{Entity, EntityRef, Home, TableRef, merge_data};
 pub use entity_check::{EntityProblem, EntityRule, check_entity_workflow};
+pub use entity_ledger::{EntityEffect, operation_of};
 pub use entity_workflow::{
     Action, ClaimTo, EntityStep, EntityWorkflow, Irreversible, PerRequester, Recovery, RetryAnswer,
     RevertRule, StepView, UncoveredClaim,

@@ -47,6 +47,7 @@ pub use entities::{
     StepCall, Transition,
 };
 pub use error::Error;
+pub use ledger::{LedgerPage, LedgerPlace};
 pub use options::EngineOptions;
 pub use point::{Point, PointWatcher};
 pub use promises::{Made, NewPromise, Settling};

@@ -35,7 +35,7 @@ pub use catalog::{Catalog, ListItems, PutItem, PutOutcome};
 pub use claim_runs::{ClaimRuns, Claimed};
 pub use entity_book::{
     CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
-    ListOperations, NewEntity, OpenClaim, OperationPlace, PlacedEntityNote, PurgeOperations,
+    ListEvidence, ListOperations, NewEntity, OpenClaim, OperationPlace, PlacedEntityNote, PurgeOperations,
     PurgedOperations, RevertStrays, TransactOperation, TransactedOperation,
 };
 pub use error::StoreError;

@@ -6,20 +6,28 @@ mod support;
 mod after_effects;
 #[path = "entities/bad_input.rs"]
 mod bad_input;
+#[path = "entities/coverage.rs"]
+mod coverage;
 #[path = "entities/crowds.rs"]
 mod crowds;
 #[path = "entities/desk.rs"]
 mod desk;
+#[path = "entities/effects.rs"]
+mod effects;
 #[path = "entities/janitors.rs"]
 mod janitors;
 #[path = "entities/keys.rs"]
 mod keys;
 #[path = "entities/own_tables.rs"]
 mod own_tables;
+#[path = "entities/paused.rs"]
+mod paused;
 #[path = "entities/payments.rs"]
 mod payments;
 #[path = "entities/refunds.rs"]
 mod refunds;
+#[path = "entities/replaced.rs"]
+mod replaced;
 #[path = "entities/stores.rs"]
 mod stores;
 #[path = "entities/support_desk.rs"]

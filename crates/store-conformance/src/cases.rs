@@ -25,6 +25,7 @@ mod keys;
 mod leases;
 mod listing;
 mod operation_effects;
+mod operation_evidence;
 mod operation_keys;
 mod operation_lists;
 mod outbox;
@@ -485,6 +486,16 @@ macro_rules! with_every_case {
                 those_in_doubt_are_listed_by_module
                 open_claims_are_listed_once_each
                 the_holder_and_the_newest_of_each_step_are_found
+            }
+            operation_evidence {
+                an_action_with_a_known_end_leaves_no_evidence
+                a_reverted_action_may_have_happened
+                each_try_of_an_action_leaves_evidence
+                a_refused_end_leaves_no_evidence
+                a_ruling_is_evidence_about_every_try_under_the_key
+                a_late_result_changes_the_counts_alone
+                evidence_is_listed_by_effect_in_pages
+                evidence_outlives_its_operation
             }
             operation_keys {
                 the_same_key_finds_the_same_operation

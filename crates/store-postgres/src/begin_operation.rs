@@ -62,7 +62,7 @@ impl Verb for Begin {
             document: request.document.as_ref().and_then(|document| known.document(&document.item)),
         };
         let begun = decide_begin_operation(request, facts, session.now);
-        if let OperationBegun::Begun { operation, entity, notes } = &begun
+        if let OperationBegun::Begun { operation, entity, notes, evidence } = &begun
             && session.entities.operation(workspace, operation.id) != Some(&**operation)
         {
             if operation.claim.is_some() {
@@ -70,6 +70,7 @@ impl Verb for Begin {
             }
             session.entities.begin(workspace, (**operation).clone());
             session.entities.note(notes.iter().cloned());
+            session.entities.prove(evidence);
         }
         Ok(begun)
     }

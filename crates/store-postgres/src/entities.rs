@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hapax_engine::model::{
-    Entity, EntityId, EntityNote, EntityRef, Home, IdempotencyKey, ItemKind, Name, Operation, OperationId,
-    Payload, Post, TableRef, Version, WorkspaceId,
+    Entity, EntityId, EntityNote, EntityRef, Home, IdempotencyKey, ItemKind, Name, Note, Operation,
+    OperationId, Payload, Post, TableRef, Version, WorkspaceId,
 };
 
 use crate::codes::{Code, count, millis};
 use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
+use crate::journal::insert_notes;
 use crate::link::Sql;
 use crate::numbers::WorkspaceNo;
 use crate::operations::{OperationColumns, home, operation, operation_id, operation_uuid};
@@ -98,6 +99,7 @@ pub(crate) struct KnownEntities {
     documents: BTreeMap<Name, Option<Version>>,
     /// To be written at the end.
     notes: Vec<EntityNote>,
+    evidence: Vec<Note>,
     posts: Vec<Post>,
 }
 
@@ -174,6 +176,10 @@ impl KnownEntities {
 
     pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = EntityNote>) {
         self.notes.extend(notes);
+    }
+
+    pub(crate) fn prove(&mut self, evidence: &[Note]) {
+        self.evidence.extend_from_slice(evidence);
     }
 
     pub(crate) fn post(&mut self, posts: &[Post]) {
@@ -471,6 +477,8 @@ pub(crate) async fn write_out(session: &mut Session<'_>) -> Result<(), Fault> {
         (std::mem::take(&mut session.entities.notes), std::mem::take(&mut session.entities.posts));
     insert_posts(session, &posts).await?;
     insert_entity_notes(session, &notes).await?;
+    let evidence = std::mem::take(&mut session.entities.evidence);
+    insert_notes(session, &evidence).await?;
     for (table, rows) in rows {
         write_rows(session, &table, &rows).await?;
     }

@@ -9,14 +9,15 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
-    ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays,
-    Store, StoreError, StoreResult, TransactOperation, TransactedOperation,
+    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedNote, PurgeOperations,
+    PurgedOperations, RevertStrays, Store, StoreError, StoreResult, TransactOperation, TransactedOperation,
 };
 
 use crate::begin_operation::Begin;
 use crate::entity_notes::{self, AppendEntityNotes};
 use crate::entity_reads;
 use crate::fault::Fault;
+use crate::list_notes;
 use crate::purge_operations::purge_operations;
 use crate::store::PostgresStore;
 
@@ -203,6 +204,11 @@ impl EntityBook for PostgresStore {
     async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
         let numbers = self.numbers();
         self.read(|held| entity_notes::list_entity_notes(held, numbers, request)).await
+    }
+
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>> {
+        let numbers = self.numbers();
+        self.read(|held| list_notes::list_evidence(held, numbers, request)).await
     }
 
     async fn check_table(&self, table: &TableRef) -> StoreResult<()> {

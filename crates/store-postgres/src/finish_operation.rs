@@ -15,6 +15,7 @@ impl Verb for FinishOperation {
     type Outcome = Finished;
 
     fn foresee(&self, needs: &mut Needs) {
+        needs.workspaces.push(self.workspace.clone());
         needs.workspaces.extend(self.posts.iter().map(|post| post.workspace.clone()));
         needs.workspaces.extend(self.notes.iter().map(|note| note.workspace.clone()));
         needs.entities.extend(needs_of(self));
@@ -40,13 +41,14 @@ impl Verb for FinishOperation {
         let entity = place.as_ref().and_then(|(place, entity)| session.entities.entity(place, entity));
         let finished = decide_finish_operation(self, operation, entity, session.now)
             .map_err(|invalid| Fault::Refused(invalid.to_string()))?;
-        if let Finished::Finished { operation, entity } = &finished {
+        if let Finished::Finished { operation, entity, evidence } = &finished {
             if let (Some((place, _)), Some(entity)) = (place, entity) {
                 session.entities.put_entity(place, entity.clone());
             }
             session.entities.finish(workspace, (**operation).clone());
             session.entities.post(&self.posts);
             session.entities.note(self.notes.iter().cloned());
+            session.entities.prove(evidence);
         }
         Ok(finished)
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::store::{ListNotes, PlacedNote};
+use hapax_engine::store::{ListEvidence, ListNotes, PlacedNote};
+use tokio_postgres::types::ToSql;
 
 use crate::codes::count;
 use crate::fault::Fault;
@@ -35,5 +36,19 @@ pub(crate) async fn list_notes(
             query(&held, include_str!("../sql/list_notes.sql"), &[&workspace.0, &after, &limit]).await?
         }
     };
+    rows::collect(&found, |row| journal::note(&request.workspace, row))
+}
+
+pub(crate) async fn list_evidence(
+    held: Arc<Held>,
+    numbers: Arc<Numbers>,
+    request: ListEvidence,
+) -> Result<Vec<PlacedNote>, Fault> {
+    let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
+        return Ok(Vec::new());
+    };
+    let (after, limit) = (request.after_try.cast_signed(), request.limit.clamp(1, MAX_PAGE) as i64);
+    let wanted: [&(dyn ToSql + Sync); 4] = [&workspace.0, &request.effect.as_str(), &after, &limit];
+    let found = query(&held, include_str!("../sql/list_evidence.sql"), &wanted).await?;
     rows::collect(&found, |row| journal::note(&request.workspace, row))
 }

@@ -9,6 +9,7 @@ use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
 use crate::items::find_item_version;
 use crate::job::Verb;
+use crate::journal::insert_notes;
 use crate::operations::{
     Workspace, find_holder, find_keyed_operation_in, find_last_operation, find_operation_in, put_operation,
 };
@@ -38,13 +39,14 @@ impl Verb for BeginOperation {
         let was_begun = facts.known.as_ref().is_some_and(is_pending);
         let begun = decide_begin_operation(self, facts, session.now);
         // If it was begun by an earlier sending of the same request, everything is written.
-        if let (OperationBegun::Begun { operation, entity, notes }, false) = (&begun, was_begun) {
+        if let (OperationBegun::Begun { operation, entity, notes, evidence }, false) = (&begun, was_begun) {
             let number = session.number_workspace(&self.workspace)?;
             if let (Some(_), Some(found)) = (&operation.claim, &found) {
                 write_entity(session, number, &self.home, found, entity)?;
             }
             put_operation(session, number, operation)?;
             insert_entity_notes(session, notes)?;
+            insert_notes(session, evidence)?;
         }
         Ok(begun)
     }

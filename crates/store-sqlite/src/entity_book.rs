@@ -7,8 +7,8 @@ use hapax_engine::model::{
 };
 use hapax_engine::store::{
     CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
-    ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays,
-    StoreResult, TransactOperation, TransactedOperation,
+    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedNote, PurgeOperations,
+    PurgedOperations, RevertStrays, StoreResult, TransactOperation, TransactedOperation,
 };
 
 use crate::check_table::check_table;
@@ -16,7 +16,7 @@ use crate::entity_notes::{self, AppendEntityNotes};
 use crate::hear_of_operations::HearOfOperations;
 use crate::revert_strays::{RevertRows, list_strays};
 use crate::store::SqliteStore;
-use crate::{entities, list_operations, operations};
+use crate::{entities, list_notes, list_operations, operations};
 
 #[async_trait]
 impl EntityBook for SqliteStore {
@@ -144,6 +144,10 @@ impl EntityBook for SqliteStore {
 
     async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
         self.readers().read(move |connection| entity_notes::list_entity_notes(connection, &request)).await
+    }
+
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>> {
+        self.readers().read(move |connection| list_notes::list_evidence(connection, &request)).await
     }
 
     async fn check_table(&self, table: &TableRef) -> StoreResult<()> {

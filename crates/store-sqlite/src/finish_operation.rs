@@ -6,6 +6,7 @@ use crate::entities::{find_entity_in, write_entity};
 use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
 use crate::job::Verb;
+use crate::journal::insert_notes;
 use crate::operations::{Workspace, find_operation_in, write_state};
 use crate::outbox::insert_posts;
 use crate::session::Session;
@@ -24,7 +25,7 @@ impl Verb for FinishOperation {
         let entity = found.as_ref().map(|found| found.entity.clone());
         let finished = decide_finish_operation(self, operation, entity, session.now)
             .map_err(|error| Fault::Refused(error.to_string()))?;
-        if let Finished::Finished { operation, entity } = &finished {
+        if let Finished::Finished { operation, entity, evidence } = &finished {
             refuse_foreign_data(self, &operation.home)?;
             if let (Some(found), Some(entity)) = (&found, entity) {
                 write_entity(session, number, &operation.home, found, entity)?;
@@ -32,6 +33,7 @@ impl Verb for FinishOperation {
             write_state(session, number, operation)?;
             insert_posts(session, &self.posts)?;
             insert_entity_notes(session, &self.notes)?;
+            insert_notes(session, evidence)?;
         }
         Ok(finished)
     }

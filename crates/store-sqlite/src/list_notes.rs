@@ -1,7 +1,7 @@
 //! Reading the journal.
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::store::{ListNotes, PlacedNote};
+use hapax_engine::store::{ListEvidence, ListNotes, PlacedNote};
 use rusqlite::{Connection, params};
 
 use crate::codes::count;
@@ -29,4 +29,15 @@ pub(crate) fn list_notes(connection: &Connection, request: &ListNotes) -> Result
             rows::collect(list.query(params![workspace.0, after, limit])?, to_note)
         }
     }
+}
+
+pub(crate) fn list_evidence(
+    connection: &Connection,
+    request: &ListEvidence,
+) -> Result<Vec<PlacedNote>, Fault> {
+    let Some(workspace) = find_workspace(connection, &request.workspace)? else { return Ok(Vec::new()) };
+    let limit = request.limit.clamp(1, MAX_PAGE) as i64;
+    let mut list = connection.prepare_cached(include_str!("../sql/list_evidence.sql"))?;
+    let found = list.query(params![workspace.0, request.effect.as_str(), request.after_try, limit])?;
+    rows::collect(found, |row| journal::note(&request.workspace, row))
 }

@@ -149,9 +149,10 @@ impl EntityDocument {
 
     /// How long after the last moment at which the action of a step could have been sent a "did not happen" of its probe counts. `None` if it has no probe.
     pub fn probe_settle(&self, step: &str, requester: Option<&Name>) -> Option<Duration> {
-        self.find_probe(step, requester)?;
+        let probe = self.find_probe(step, requester)?;
         // By default longer than the request, and whatever the provider does after it, may take.
-        Some(self.action_timeout(step, requester).max(DEFAULT_HTTP_TIMEOUT) * 2)
+        let unless_said = self.action_timeout(step, requester).max(DEFAULT_HTTP_TIMEOUT) * 2;
+        Some(probe.settle.map_or(unless_said, |settle| span_of(Some(settle))))
     }
 
     /// Asks the provider whether the action of a step happened, by the effect key. What cannot be asked or understood is unknown.

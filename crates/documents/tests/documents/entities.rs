@@ -523,6 +523,32 @@ fn example(file: &str) -> EntityDocument {
     check_entity(&text, Format::Any, &Known::default()).unwrap().document().clone()
 }
 
+/// CONTRACT 6: `probe.settle` says when a "did not happen" counts.
+#[test]
+fn a_probe_says_how_long_a_doubt_must_stand_before_a_denial_counts() {
+    let with = |settle: Option<&str>, timeout: &str| {
+        let mut probe = json!({ "method": "GET", "url": "https://bank.example/lookup?key={{ key }}", "happened": "response.status == 200" });
+        if let Some(settle) = settle {
+            probe["settle"] = json!(settle);
+        }
+        let document = json!({
+            "name": "refunds", "module": "billing", "entity": "refund", "status_types": ["ready", "sending", "sent"],
+            "steps": [{
+                "step_id": 1, "step_key": "send", "status": "ready", "successful_state": "sent", "claim_state": ["sending", "ready"],
+                "effect": "non_idempotent", "probe": probe,
+                "action": { "http": { "method": "POST", "url": "https://bank.example/refunds", "timeout": timeout } },
+            }],
+        });
+        let checked = check_entity(&document.to_string(), Format::Any, &Known::default()).unwrap();
+        checked.document().probe_settle("send", None).unwrap().as_secs()
+    };
+    assert_eq!(with(Some("3m"), "10s"), 180);
+    assert_eq!(with(Some("2s"), "60s"), 2, "who says so knows their provider");
+    assert_eq!(with(None, "1s"), 60);
+    assert_eq!(with(None, "60s"), 130, "twice what the request and its answer may take");
+    assert_eq!(example("payment.yaml").probe_settle("capture", None), None);
+}
+
 #[test]
 fn conditions_reject_before_the_claim_with_message_and_code() {
     let invoice = example("invoice.yaml");

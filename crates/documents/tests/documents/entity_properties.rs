@@ -220,7 +220,7 @@ impl World {
             notes: Vec::new(),
         };
         match decide_finish_operation(&request, Some(known), Some(self.entity.clone()), self.now).unwrap() {
-            Finished::Finished { operation, entity } => {
+            Finished::Finished { operation, entity, .. } => {
                 self.operations[at] = *operation;
                 self.entity = entity.unwrap_or(self.entity.clone());
                 true

@@ -12,8 +12,8 @@ use crate::model::{
 };
 use crate::store::{
     CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
-    ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PurgeOperations, PurgedOperations, RevertStrays,
-    Store, StoreError, StoreResult,
+    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedNote, PurgeOperations,
+    PurgedOperations, RevertStrays, Store, StoreError, StoreResult,
 };
 
 impl MemoryStore {
@@ -102,12 +102,13 @@ impl State {
         let document = item.and_then(|item| self.items.get(&item)).map(|item| item.version);
         let facts = BeginFacts { known, entity, holder, last, document };
         let begun = decide_begin_operation(&request, facts, now);
-        if let OperationBegun::Begun { operation, entity, notes } = &begun {
+        if let OperationBegun::Begun { operation, entity, notes, evidence } = &begun {
             if operation.claim.is_some() {
                 self.put_entity(workspace, &request.home, entity.clone())?;
             }
             self.put_operation((**operation).clone());
             self.append_entity_notes(notes.clone());
+            self.append_notes(evidence.clone());
         }
         Ok(begun)
     }
@@ -120,7 +121,7 @@ impl State {
         };
         let finished = decide_finish_operation(&request, operation, entity, now)
             .map_err(|error| StoreError::Refused(error.to_string()))?;
-        if let Finished::Finished { operation, entity } = &finished {
+        if let Finished::Finished { operation, entity, evidence } = &finished {
             if let Some(entity) = entity {
                 self.put_entity(&request.workspace, &operation.home, entity.clone())?;
             }
@@ -131,6 +132,7 @@ impl State {
                 }
             }
             self.append_entity_notes(request.notes);
+            self.append_notes(evidence.clone());
         }
         Ok(finished)
     }
@@ -373,6 +375,10 @@ impl EntityBook for MemoryStore {
             .filter(|placed| request.operation.is_none() || placed.note.operation == request.operation)
             .filter(|placed| placed.place > request.after);
         Ok(matching.take(request.limit.clamp(1, MAX_PAGE)).collect())
+    }
+
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>> {
+        Ok(self.state().list_evidence(&request))
     }
 
     async fn check_table(&self, table: &TableRef) -> StoreResult<()> {

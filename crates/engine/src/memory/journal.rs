@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::state::State;
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    EffectClass, EffectKey, EffectTally, Note, Occurrence, RunHead, StepId, StepState, TallyCount,
+    EffectClass, EffectKey, EffectTally, Evidence, Note, Occurrence, RunHead, StepId, StepState, TallyCount,
     WorkspaceId,
 };
-use crate::store::{DoubtPlace, ListAudit, ListDoubts, ListNotes, PlacedNote, StoredDoubt};
+use crate::store::{DoubtPlace, ListAudit, ListDoubts, ListEvidence, ListNotes, PlacedNote, StoredDoubt};
 
 impl State {
     pub(super) fn list_notes(&self, request: &ListNotes) -> Vec<PlacedNote> {
@@ -30,6 +30,23 @@ impl State {
         fitting.sort_by_key(|(place, note)| (note.at, **place));
         fitting.truncate(request.limit.clamp(1, MAX_PAGE));
         fitting.into_iter().map(|(place, note)| PlacedNote { place: *place, note: note.clone() }).collect()
+    }
+
+    pub(super) fn list_evidence(&self, request: &ListEvidence) -> Vec<PlacedNote> {
+        let mut found: Vec<(&Evidence, PlacedNote)> = Vec::new();
+        for (place, note) in self.notes() {
+            if let Some(evidence) = &note.evidence
+                && note.workspace == request.workspace
+                && evidence.effect == request.effect
+                && evidence.attempt > request.after_try
+            {
+                found.push((evidence, PlacedNote { place: *place, note: note.clone() }));
+            }
+        }
+        found.sort_by_key(|(evidence, placed)| {
+            (evidence.attempt, evidence.occurrence, evidence.class, placed.place)
+        });
+        found.into_iter().map(|(_, placed)| placed).take(request.limit.clamp(1, MAX_PAGE)).collect()
     }
 
     /// Steps of a run's current generation whose records retries dropped, with the last attempt of those.

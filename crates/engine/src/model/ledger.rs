@@ -99,7 +99,7 @@ pub enum LedgerOutcome {
 }
 
 impl LedgerOutcome {
-    fn occurrence(self) -> Occurrence {
+    pub(super) fn occurrence(self) -> Occurrence {
         match self {
             LedgerOutcome::Completed => Occurrence::Happened,
             LedgerOutcome::Failed => Occurrence::DidNotHappen,

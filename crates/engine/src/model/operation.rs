@@ -223,18 +223,23 @@ impl Operation {
     }
 
     /// Is it still unknown whether an effect under its key happened? A result, a probe or a ruling answers the question for the whole key. A failure or a
-    /// rejection of a later operation does not: it says nothing about the earlier ones.
+    /// rejection of a later try does not: it says nothing about the earlier ones.
     pub fn leaves_doubt(&self) -> bool {
         match &self.state {
             OperationState::Pending { .. } | OperationState::InDoubt { .. } => true,
             OperationState::Reverted { settled, .. } => !settled,
             OperationState::Failed { failure, .. } => {
                 let has_effect = self.tries > 0 || self.run.is_some();
-                self.may_repeat || (has_effect && failure.class() == super::FailureClass::Unknown)
+                self.has_open_tries() || (has_effect && failure.may_have_happened())
             }
-            OperationState::Rejected { .. } => self.may_repeat,
+            OperationState::Rejected { .. } => self.has_open_tries(),
             OperationState::Done { .. } => false,
         }
+    }
+
+    /// May a try before its last have happened? Its action is entered again only after a try that may have.
+    fn has_open_tries(&self) -> bool {
+        self.may_repeat || self.tries > 1
     }
 
     /// Was the step done, by it or before it?

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{
     Actor, ClaimTo, Entity, EntityNote, EntityRef, Fingerprint, Home, IdempotencyKey, Invalid, Irreversible,
-    Name, Noted, Operation, OperationEnd, OperationId, OperationState, OwnerId, Payload, Post, Recovery,
-    RetryAnswer, RunId, Timestamp, Version, WorkspaceId, merge_data,
+    Name, Note, Noted, Operation, OperationEnd, OperationId, OperationState, OwnerId, Payload, Post,
+    Recovery, RetryAnswer, RunId, Timestamp, Version, WorkspaceId, merge_data,
 };
 
 /// A transition that somebody asks for, with all that the configured step says about it.
@@ -110,6 +110,8 @@ pub enum OperationBegun {
         entity: Entity,
         /// What is to be noted about it. Only of interest to stores.
         notes: Vec<EntityNote>,
+        /// What it proves of tries under its effect key, for the journal. Only of interest to stores.
+        evidence: Vec<Note>,
     },
     /// It was asked for before: this is what is recorded of it, which may be that it is under way.
     Recorded(Box<Operation>),
@@ -144,7 +146,7 @@ impl BeginOperation {
     }
 }
 
-/// Decides whether an operation begins. A store writes the operation and the entity of `Begun`, and nothing else.
+/// Decides whether an operation begins. A store writes the operation, the entity, the notes and the evidence of `Begun`, and nothing else.
 pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: Timestamp) -> OperationBegun {
     let BeginFacts { known, entity, holder, last, document } = facts;
     let mut before = None;
@@ -157,7 +159,8 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
             OperationState::Pending { .. } if known.id == request.id && known.owner == request.owner => {
                 return match entity {
                     Some(entity) => {
-                        OperationBegun::Begun { operation: Box::new(known), entity, notes: Vec::new() }
+                        let (notes, evidence) = (Vec::new(), Vec::new());
+                        OperationBegun::Begun { operation: Box::new(known), entity, notes, evidence }
                     }
                     None => OperationBegun::NoSuchEntity,
                 };
@@ -231,6 +234,9 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
     let continued = before.as_ref().or_else(|| last.as_ref().filter(continues));
     let effect_of = continued.map_or(id, |continued| continued.effect_of);
     let may_repeat = continued.is_some_and(Operation::leaves_doubt);
+    // Another operation may have gone on with the effect since this one was given back.
+    let of_effect = before.iter().chain(&last).filter(|other| other.effect_of == effect_of);
+    let tries_before = of_effect.map(|other| other.tries_before + other.tries).max().unwrap_or(0);
     let done_before = last.as_ref().is_some_and(Operation::is_done)
         || before.as_ref().is_some_and(|before| before.done_before);
     if before.is_some() {
@@ -265,7 +271,7 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
         done_before,
         grace: request.grace,
         tries: u32::from(request.has_effect),
-        tries_before: continued.map_or(0, |continued| continued.tries_before + continued.tries),
+        tries_before,
         run: request.run.map(|_| id.as_run()),
         version: entity.version,
         attempt,
@@ -273,7 +279,8 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
         began_at: before.map_or(now, |before| before.began_at),
         state: OperationState::Pending { heard_at: now },
     };
-    OperationBegun::Begun { operation: Box::new(operation), entity, notes }
+    let evidence = operation.proofs_of_begin(now);
+    OperationBegun::Begun { operation: Box::new(operation), entity, notes, evidence }
 }
 
 /// What becomes of an operation.
@@ -327,6 +334,8 @@ pub enum Finished {
         operation: Box<Operation>,
         /// The entity as it is now; `None` if it was not touched.
         entity: Option<Entity>,
+        /// What it proves of tries under its effect key, for the journal. Only of interest to stores.
+        evidence: Vec<Note>,
     },
     /// It stands, since an earlier sending of the same request.
     Again(Box<Operation>),
@@ -336,7 +345,7 @@ pub enum Finished {
     Stale(Option<Entity>),
 }
 
-/// Decides what becomes of an operation. A store writes what `Finished` says, with the posts and notes, or nothing.
+/// Decides what becomes of an operation. A store writes what `Finished` says, evidence included, with the posts and notes, or nothing.
 pub fn decide_finish_operation(
     request: &FinishOperation,
     operation: Option<Operation>,
@@ -379,6 +388,7 @@ pub fn decide_finish_operation(
         }
         _ => None,
     };
+    let before = operation.clone();
     operation.state = match request.end.clone() {
         OperationEnd::Done { result, .. } => OperationState::Done { at: now, result },
         OperationEnd::Rejected(failure) => OperationState::Rejected { at: now, failure },
@@ -389,7 +399,8 @@ pub fn decide_finish_operation(
         OperationEnd::TryAgain => OperationState::Pending { heard_at: now },
     };
     operation.tries = request.tries.unwrap_or(operation.tries);
-    Ok(Finished::Finished { operation: Box::new(operation), entity })
+    let evidence = operation.proofs_of_change(&before, now);
+    Ok(Finished::Finished { operation: Box::new(operation), entity, evidence })
 }
 
 fn may_finish(by: FinishBy, end: &OperationEnd, operation: &Operation) -> bool {

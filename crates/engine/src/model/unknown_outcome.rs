@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Failure, FailureClass, Operation, Recovery, StepView};
+use super::{Action, Failure, Operation, Recovery, StepView};
 use crate::limits::{ACTION_PAUSE, MAX_ACTION_PAUSE, MAX_ACTION_TRIES};
 
 /// The code of the failure of an action that panicked.
@@ -27,7 +27,7 @@ pub enum AfterFailure {
 
 /// Decides what to do about an action of `operation` that failed after `tries` tries.
 ///
-/// A known failure and a panic release at once. An unknown outcome is tried again under the same key where the class of the action allows it. What is declared
+/// A known failure and a panic release at once. An unknown outcome (whatever class the failure has: a document may call a 5xx retryable) is tried again under the same key where the class of the action allows it. What is declared
 /// not to be idempotent, and what people want to look at (`recovery: hold`), is held in doubt; so is what a run carried out, which cannot be started again
 /// under the same key, and what happened but gave no usable answer. What has no claim cannot be held.
 pub fn decide_after_failure(
@@ -36,7 +36,7 @@ pub fn decide_after_failure(
     failure: &Failure,
     tries: u32,
 ) -> AfterFailure {
-    if failure.class() != FailureClass::Unknown || failure.code() == Some(PANICKED) {
+    if !failure.may_have_happened() || failure.code() == Some(PANICKED) {
         return AfterFailure::Release;
     }
     let is_run = matches!(view.action, Some(Action::Workflow(_)));

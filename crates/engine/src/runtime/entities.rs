@@ -1,6 +1,7 @@
 //! Entities: what callers do with business objects, their workflows, and the operations that move them.
 
 mod acting;
+mod effects;
 mod held;
 mod janitor;
 mod probing;

@@ -1,16 +1,70 @@
 //! The ledger of effects, for people and auditors.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use super::{Engine, Error};
+use crate::limits::MAX_PAGE;
 use crate::model::{
-    ClassCount, EffectClass, LedgerEntry, Note, RepeatCount, RunEvent, RunId, Version, count_repeats,
-    ledger_of,
+    ClassCount, EffectClass, Invalid, LedgerEntry, Note, OperationId, RepeatCount, RunEvent, RunId, Version,
+    count_repeats, ledger_of,
 };
 use crate::store::{ListRuns, RunLog};
 
-/// Runs whose effects are put together at once.
+/// Runs, or operations, whose effects are put together at once.
 const PAGE: usize = 100;
+
+/// Where a page of the ledger ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerPlace {
+    /// Among runs, before this one.
+    Runs(Option<RunId>),
+    /// Among operations, before this one.
+    Operations(Option<OperationId>),
+    /// Among entries of the journal whose operation is no longer kept, after this place.
+    Journal(u64),
+}
+
+/// One page of the ledger.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LedgerPage {
+    /// The effects. A page can be empty although more follow: not every run and operation has effects.
+    pub entries: Vec<LedgerEntry>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<LedgerPlace>,
+}
+
+impl fmt::Display for LedgerPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LedgerPlace::Runs(before) => {
+                write!(f, "runs {}", before.map_or(String::new(), |id| id.to_string()))
+            }
+            LedgerPlace::Operations(before) => {
+                write!(f, "operations {}", before.map_or(String::new(), |id| id.to_string()))
+            }
+            LedgerPlace::Journal(after) => write!(f, "journal {after}"),
+        }
+    }
+}
+
+impl FromStr for LedgerPlace {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let unknown = || Invalid::Payload(format!("{text:?} is not a place in the ledger"));
+        let (part, place) = text.split_once(' ').ok_or_else(unknown)?;
+        Ok(match (part, place) {
+            ("runs", "") => LedgerPlace::Runs(None),
+            ("runs", before) => LedgerPlace::Runs(Some(before.parse()?)),
+            ("operations", "") => LedgerPlace::Operations(None),
+            ("operations", before) => LedgerPlace::Operations(Some(before.parse()?)),
+            ("journal", after) => LedgerPlace::Journal(after.parse().map_err(|_| unknown())?),
+            _ => return Err(unknown()),
+        })
+    }
+}
 
 impl Engine {
     /// The effects of a run: every attempt, claim, probe, ruling and refused write.
@@ -34,26 +88,93 @@ impl Engine {
         Ok(ledger_of(run, log.head.generation, &log.steps, &events, &notes))
     }
 
-    /// Walks the effects of every run of the workspace, newest run first.
+    /// Walks the effects of the workspace: those of runs, newest run first, then those of operations on entities, newest operation first.
     pub async fn each_effect(&self, mut tell: impl FnMut(LedgerEntry)) -> Result<(), Error> {
-        let mut before = None;
+        let mut after = None;
         loop {
-            let workspace = Some(self.workspace.clone());
-            let request = ListRuns { workspace, statuses: vec![], workflow: None, before, limit: PAGE };
-            let page = self.inner.answer(self.inner.store.list_runs(request)).await?;
-            for view in &page.runs {
-                match self.ledger(view.head.id()).await {
-                    Ok(entries) => entries.into_iter().for_each(&mut tell),
-                    // It was deleted meanwhile.
-                    Err(Error::NoSuchRun(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            before = page.next;
-            if before.is_none() {
+            let page = self.list_effects(after, PAGE).await?;
+            page.entries.into_iter().for_each(&mut tell);
+            after = page.next;
+            if after.is_none() {
                 return Ok(());
             }
         }
+    }
+
+    /// One page of the effects of the workspace, in that order; `limit` counts runs and operations.
+    pub async fn list_effects(&self, after: Option<LedgerPlace>, limit: usize) -> Result<LedgerPage, Error> {
+        let limit = limit.clamp(1, MAX_PAGE);
+        let (mut entries, mut room) = (Vec::new(), limit);
+        let mut place = after.unwrap_or(LedgerPlace::Runs(None));
+        while room > 0 {
+            let (looked_at, next) = match place {
+                LedgerPlace::Runs(before) => self.list_run_effects(before, room, &mut entries).await?,
+                LedgerPlace::Operations(before) => {
+                    self.list_operation_effects(before, room, &mut entries).await?
+                }
+                LedgerPlace::Journal(after) => self.list_journal_effects(after, room, &mut entries).await?,
+            };
+            room -= looked_at.min(room);
+            match next {
+                Some(next) => place = next,
+                None => return Ok(LedgerPage { entries, next: None }),
+            }
+        }
+        Ok(LedgerPage { entries, next: Some(place) })
+    }
+
+    async fn list_run_effects(
+        &self,
+        before: Option<RunId>,
+        limit: usize,
+        entries: &mut Vec<LedgerEntry>,
+    ) -> Result<(usize, Option<LedgerPlace>), Error> {
+        let workspace = Some(self.workspace.clone());
+        let request = ListRuns { workspace, statuses: vec![], workflow: None, before, limit };
+        let page = self.inner.answer(self.inner.store.list_runs(request)).await?;
+        for view in &page.runs {
+            match self.ledger(view.head.id()).await {
+                Ok(of_run) => entries.extend(of_run),
+                // It was deleted meanwhile.
+                Err(Error::NoSuchRun(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let then = self.inner.store.entity_book().map(|_| LedgerPlace::Operations(None));
+        Ok((page.runs.len(), page.next.map(|next| LedgerPlace::Runs(Some(next))).or(then)))
+    }
+
+    async fn list_operation_effects(
+        &self,
+        before: Option<OperationId>,
+        limit: usize,
+        entries: &mut Vec<LedgerEntry>,
+    ) -> Result<(usize, Option<LedgerPlace>), Error> {
+        let page = self.list_operations(self.all_operations(before, limit)).await?;
+        for operation in &page {
+            entries.extend(self.effect_of(operation).await?);
+        }
+        let is_last = page.len() < limit;
+        let next = match page.last() {
+            Some(last) if !is_last => LedgerPlace::Operations(Some(last.id)),
+            _ => LedgerPlace::Journal(0),
+        };
+        Ok((page.len(), Some(next)))
+    }
+
+    /// Effects of operations that are no longer kept.
+    async fn list_journal_effects(
+        &self,
+        after: u64,
+        limit: usize,
+        entries: &mut Vec<LedgerEntry>,
+    ) -> Result<(usize, Option<LedgerPlace>), Error> {
+        let page = self.list_notes_without_run(after, limit).await?;
+        for placed in &page {
+            entries.extend(self.effect_without_operation(placed).await?);
+        }
+        let next = page.last().filter(|_| page.len() >= limit);
+        Ok((page.len(), next.map(|last| LedgerPlace::Journal(last.place))))
     }
 
     /// How often effects happened twice, and how often they may have, by class; of the whole workspace.
@@ -62,7 +183,7 @@ impl Engine {
         Ok(count_repeats(&tallies))
     }
 
-    /// Effects, entries and repeats by class, over every run of the workspace.
+    /// Effects, entries and repeats by class, over every run and every entity of the workspace.
     pub async fn count_effects(&self) -> Result<BTreeMap<EffectClass, ClassCount>, Error> {
         let mut counts: BTreeMap<EffectClass, ClassCount> =
             EffectClass::ALL.into_iter().map(|class| (class, ClassCount::default())).collect();

@@ -5,11 +5,11 @@ use std::fmt;
 
 use async_trait::async_trait;
 
-use super::StoreResult;
+use super::{PlacedNote, StoreResult};
 use crate::model::{
-    BeginOperation, ClaimTo, Entity, EntityId, EntityNote, EntityRef, Failure, FinishOperation, Finished,
-    Home, IdempotencyKey, Name, Operation, OperationBegun, OperationId, OperationStatus, OwnerId, Payload,
-    TableRef, Timestamp, WorkspaceId,
+    BeginOperation, ClaimTo, EffectKey, Entity, EntityId, EntityNote, EntityRef, Failure, FinishOperation,
+    Finished, Home, IdempotencyKey, Name, Operation, OperationBegun, OperationId, OperationStatus, OwnerId,
+    Payload, TableRef, Timestamp, WorkspaceId,
 };
 
 /// Keeps entities, or finds them in tables of the user's, and moves them by operations.
@@ -117,6 +117,9 @@ pub trait EntityBook: Send + Sync {
 
     /// Notes about an entity, oldest first.
     async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>>;
+
+    /// What the journal says of the tries under one effect key, in the order of tries; of one try the weakest evidence first, then the oldest.
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>>;
 
     /// Refuses a table that cannot be used: not there, without one of its columns, or without a unique index on the id alone.
     async fn check_table(&self, table: &TableRef) -> StoreResult<()>;
@@ -266,6 +269,19 @@ pub struct ListEntityNotes {
     /// Only those after this place; where the page before ended.
     pub after: u64,
     /// How many at most; cut to [`crate::limits::MAX_PAGE`].
+    pub limit: usize,
+}
+
+/// Which evidence to list.
+#[derive(Debug, Clone)]
+pub struct ListEvidence {
+    /// Of this workspace.
+    pub workspace: WorkspaceId,
+    /// About this effect.
+    pub effect: EffectKey,
+    /// Only about tries after this one; 0 for all.
+    pub after_try: u32,
+    /// How many entries at most; cut to [`crate::limits::MAX_PAGE`].
     pub limit: usize,
 }
 

@@ -11,10 +11,7 @@ use hapax_engine::model::{
 use hapax_engine::store::{
     Catalog, CreateOutcome, CreatePromise, CreatedEntity, EntityBook, FindLatest, FinishHook, HeldOperation,
     HookBook, KeptEarly, KeyBook, KeyPlace, KeyUse, LatestOperations, ListEarly, ListEntities,
-    ListEntityNotes, ListHooks, ListItems, ListOperations, ListPromises, ListUnprocessedHooks, NewEntity,
-    NewHook, OpenClaim, PlacedEntityNote, PromiseBook, PromisePage, PurgeOperations, PurgedOperations,
-    PutItem, PutOutcome, PutSettleToken, ReceivedHook, ReleaseKey, ReleaseOutcome, RevertStrays, SettleToken,
-    StoreResult, TokenDigest, Uses,
+    ListEntityNotes, ListEvidence, ListHooks, ListItems, ListOperations, ListPromises, ListUnprocessedHooks, NewEntity, NewHook, OpenClaim, PlacedEntityNote, PlacedNote, PromiseBook, PromisePage, PurgeOperations, PurgedOperations, PutItem, PutOutcome, PutSettleToken, ReceivedHook, ReleaseKey, ReleaseOutcome, RevertStrays, SettleToken, StoreResult, TokenDigest, Uses,
 };
 
 use super::faulty_store::{Call, FaultyStore, now};
@@ -265,6 +262,10 @@ impl EntityBook for FaultyStore {
 
     async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
         now(self.store().list_entity_notes(request))
+    }
+
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>> {
+        now(self.store().list_evidence(request))
     }
 
     async fn check_table(&self, table: &TableRef) -> StoreResult<()> {

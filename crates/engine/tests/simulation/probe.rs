@@ -15,9 +15,12 @@ pub async fn check_idleness(world: &World) -> Result<(), String> {
     let before = world.tally.lock().unwrap().requests;
     sleep(world.settings.poll_every * POLLS).await;
     let requests = world.tally.lock().unwrap().requests - before;
-    // Runs and after-effects are looked for; a renewal, a late poll, a round of housekeeping and one of the janitor, who also looks for
-    // operations in doubt, may fall into the time as well.
-    match requests <= u64::from(2 * POLLS + 14) * world.settings.nodes as u64 {
+    // A janitor looks once in a lease, for operations whose holder vanished and for those in doubt.
+    let janitor =
+        2 * (1 + (world.settings.poll_every * POLLS).as_millis() / world.settings.lease_for.as_millis());
+    // Runs and after-effects are looked for; a renewal, a late poll and a round of housekeeping may fall into the time as well.
+    let most = u128::from(2 * POLLS + 10) + janitor;
+    match u128::from(requests) <= most * world.settings.nodes as u128 {
         true => Ok(()),
         false => {
             Err(format!("with nothing to do, {requests} requests were sent in the time of {POLLS} polls"))

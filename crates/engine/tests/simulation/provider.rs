@@ -40,6 +40,8 @@ pub struct Account {
     pub working: u32,
     /// Times the effect happened.
     pub times: u32,
+    /// Requests that were carried out, or answered with what an earlier one had done.
+    pub carried_out: u32,
     /// What it gave the first time.
     output: Option<Value>,
     /// Entries that are known not to have happened.
@@ -324,6 +326,7 @@ impl World {
     fn perform(&self, key: &str, shown: &str, happens: bool, output: Value) {
         let (times, is_claimed) = self.provider.with(key, |account| {
             account.working -= 1;
+            account.carried_out += u32::from(happens);
             if happens && !(account.honours_key && account.times > 0) {
                 account.times += 1;
                 account.output.get_or_insert(output);

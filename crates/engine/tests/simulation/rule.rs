@@ -19,14 +19,23 @@ pub enum Rule {
     StaleActionNeverSends,
     /// A step of an entity that leads away from where it applies happens at most once.
     EntityEffectOnce,
+    /// The same as `LedgerBounds`, for the actions of operations.
+    EntityEffectsCounted,
 }
 
 impl Rule {
     /// The rules that the engine keeps today.
-    const IN_FORCE: [Rule; 4] =
-        [Rule::StaleHolderNeverSends, Rule::LedgerBounds, Rule::RequestsTakeEffect, Rule::DoubtsCanBeRuled];
+    const IN_FORCE: [Rule; 7] = [
+        Rule::StaleHolderNeverSends,
+        Rule::LedgerBounds,
+        Rule::RequestsTakeEffect,
+        Rule::DoubtsCanBeRuled,
+        Rule::StaleActionNeverSends,
+        Rule::EntityEffectOnce,
+        Rule::EntityEffectsCounted,
+    ];
 
-    const ALL: [Rule; 8] = [
+    const ALL: [Rule; 9] = [
         Rule::StaleHolderNeverSends,
         Rule::ClaimedOnce,
         Rule::UndoneOrInDoubt,
@@ -35,6 +44,7 @@ impl Rule {
         Rule::DoubtsCanBeRuled,
         Rule::StaleActionNeverSends,
         Rule::EntityEffectOnce,
+        Rule::EntityEffectsCounted,
     ];
 
     /// The rules to hold the engine to: those in force, or those that `HAPAX_SIM_RULES` names.

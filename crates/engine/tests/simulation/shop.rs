@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use hapax_engine::model::{
-    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Name, Operation, OperationState, OperationStatus,
-    PerRequester, Recovery, Resolution, Role, Ruling, WorkspaceId,
+    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, LedgerEntry, Name, Operation, OperationState,
+    OperationStatus, PerRequester, Recovery, Resolution, Role, Ruling, WorkspaceId,
 };
 use hapax_engine::runtime::{Answer, CodeOnly, Outcome, StepCall};
 use hapax_engine::store::{EntityBook, ListEntities, ListOperations};
@@ -66,6 +66,7 @@ async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Answe
     world.log(&node.name, &format!("enters {shown}"));
     let _inside = world.provider.enter_action(&world, &key, call.step.as_str() == PAY);
     world.may_pause(&node).await;
+    call.ensure_still_held()?;
     let found = at_once(EntityBook::find_operation(&world.store, &call.workspace, call.operation));
     let is_held = found.as_ref().is_some_and(|operation| {
         matches!(operation.state, OperationState::Pending { .. })
@@ -209,6 +210,43 @@ impl Shop {
         }
     }
 
+    /// The ledger of entities agrees with the provider, key by key.
+    async fn check_ledger(&self, operations: &[Operation]) -> Result<(), String> {
+        let entities: BTreeSet<String> =
+            operations.iter().map(|operation| operation.entity.id.to_string()).collect();
+        let mut ledger = Vec::new();
+        for entity in entities {
+            ledger.extend(self.ledger_of(&entity).await?);
+        }
+        for operation in operations {
+            let key = operation.effect_key().to_string();
+            let saw = self.world.provider.account(&key).carried_out;
+            let entries: Vec<&LedgerEntry> = ledger.iter().filter(|entry| entry.key == key).collect();
+            let [entry] = entries[..] else {
+                return Err(format!("{key} has {} entries in the ledger", entries.len()));
+            };
+            let (known, open) = (entry.happened, entry.may_have_happened);
+            if saw < known || saw > known + open {
+                self.world.expect(Rule::EntityEffectsCounted, || {
+                    format!("{key} happened {saw} times; the ledger knows of {known}, and of {open} that may have: {entry:?}")
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The ledger of an order; a node that is still cut off is asked again.
+    async fn ledger_of(&self, order: &str) -> Result<Vec<LedgerEntry>, String> {
+        loop {
+            let Some(member) = self.fleet.any() else { return Err("no node is left to ask".into()) };
+            match member.engine.ledger_of_entity(KIND, order).await {
+                Ok(ledger) => return Ok(ledger),
+                Err(Error::Store(error)) if error.is_retryable() => sleep(Duration::from_millis(200)).await,
+                Err(error) => return Err(format!("the ledger of {order}: {error}")),
+            }
+        }
+    }
+
     /// People decide about what is in doubt, by what the provider knows.
     pub async fn attend(self: Arc<Self>) {
         loop {
@@ -237,8 +275,9 @@ impl Shop {
     }
 
     /// What stands at the end is what the provider saw.
-    pub fn check(&self) -> Result<(), String> {
+    pub async fn check(&self) -> Result<(), String> {
         let operations = self.operations();
+        self.check_ledger(&operations).await?;
         for (id, told) in self.told_done.lock().unwrap().iter() {
             let stands = operations.iter().find(|operation| operation.id == told.id);
             if stands.is_none_or(|stands| stands.state.status() != OperationStatus::Done) {
@@ -248,15 +287,9 @@ impl Shop {
         for operation in &operations {
             let (key, status) = (operation.effect_key(), operation.state.status());
             let times = self.world.provider.account(key.as_str()).times;
-            // Operations that go on for one another share a key: what one of them may have done is not held against the next.
-            let has_alone = !operations
-                .iter()
-                .any(|other| other.id != operation.id && other.effect_key().as_str() == key.as_str());
+            // An operation that was rejected or failed, and leaves no doubt, says so of its whole key: earlier tries are known not to have happened.
             let is_known_not_to_have = match &operation.state {
-                OperationState::Rejected { .. } => has_alone && operation.tries <= 1,
-                OperationState::Failed { .. } => {
-                    has_alone && operation.tries <= 1 && !operation.leaves_doubt()
-                }
+                OperationState::Rejected { .. } | OperationState::Failed { .. } => !operation.leaves_doubt(),
                 _ => false,
             };
             if (status == OperationStatus::Done && times == 0) || (is_known_not_to_have && times > 0) {

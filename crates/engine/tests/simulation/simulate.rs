@@ -79,7 +79,7 @@ async fn play(world: &Arc<World>) -> Result<(), String> {
     }
     check_the_end(world).await?;
     check_evidence(world, &fleet).await?;
-    shop.check()?;
+    shop.check().await?;
     desk.check()?;
     forget(world, &fleet, &jobs).await?;
     probe::check_idleness(world).await?;

@@ -187,9 +187,10 @@ impl Entities {
         let Some(book) = self.store.entity_book() else { return Ok(()) };
         let modules = self.engine.modules();
         let open = book.list_open_claims(MAX_PAGE).await.map_err(|error| of_store(&error))?;
+        // Another node may have been given the document, and this one not yet know of it: then its name tells.
         let of_this = |claim: &OpenClaim| {
             let known = self.find_by_type(workspace, next.entity.as_str());
-            known.is_some_and(|known| *known.name() == claim.workflow)
+            claim.workflow == next.name || known.is_some_and(|known| *known.name() == claim.workflow)
         };
         let uncovered: Vec<UncoveredClaim> = open
             .into_iter()

@@ -217,9 +217,7 @@ impl Asked {
             )
             .into()),
             Outcome::Rejected { operation: Some(operation), failure, recorded } => {
-                let next =
-                    "The entity is as before; correct what it names, and take the step again under a new key";
-                let problem = of_failure(Code::StepRejected, &failure, next);
+                let problem = of_failure(Code::StepRejected, &failure, &after_rejection(&operation));
                 // It began, so this is its answer.
                 Ok(kept(of_operation(problem, app, &operation, recorded), Kept::Store))
             }
@@ -339,6 +337,15 @@ fn code_of(failure: &Failure) -> Code {
         Some(PANICKED) => Code::ActionPanicked,
         Some(CHANGED_MEANWHILE) => Code::Concurrency,
         _ => Code::ActionFailed,
+    }
+}
+
+fn after_rejection(operation: &Operation) -> String {
+    match operation.leaves_doubt() {
+        true => after_failure(operation),
+        false => {
+            "The entity is as before; correct what it names, and take the step again under a new key".into()
+        }
     }
 }
 

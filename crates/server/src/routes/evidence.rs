@@ -6,8 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use hapax_api as api;
-use hapax_engine::Error;
-use hapax_engine::store::ListRuns;
+use hapax_engine::model::Invalid;
 use http::StatusCode;
 
 use super::doubts::PageOf;
@@ -38,11 +37,12 @@ pub(crate) async fn ledger_of_run(
     Ok(Json(api::Page { items: entries.iter().map(shown_effect).collect(), next_cursor: None }))
 }
 
-/// The effects of the workspace, by run, newest run first; `limit` counts runs.
+/// The effects of the workspace: those of runs, newest run first, then those of operations on entities, newest operation first. `limit` counts runs and
+/// operations, so a page can be empty although more follow.
 #[utoipa::path(
     get, path = "/api/v1/ledger", tag = "evidence", operation_id = "list_ledger", params(PageOf),
     responses(
-        (status = 200, description = "The effects of one page of runs", body = api::Page<api::LedgerEntry>),
+        (status = 200, description = "The effects of one page of runs and operations", body = api::Page<api::LedgerEntry>),
         (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
         (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
     ),
@@ -54,22 +54,13 @@ pub(crate) async fn ledger(
 ) -> Result<Json<api::Page<api::LedgerEntry>>, Refused> {
     let limit = page_limit(page.limit.as_deref())?;
     let pages = app.list(&identity, "ledger", "");
-    let before = pages.open(page.cursor.as_deref())?;
-    let before = before.map(|place: String| run_id(&place)).transpose()?;
-    let engine = app.engine_for(&identity);
-    let request = ListRuns { workspace: None, statuses: vec![], workflow: None, before, limit };
-    let runs = engine.list(request).await.map_err(|error| problem_of(&error))?;
-    let mut items = Vec::new();
-    for view in &runs.runs {
-        match engine.ledger(view.head.id()).await {
-            Ok(entries) => items.extend(entries.iter().map(shown_effect)),
-            // It was deleted meanwhile.
-            Err(Error::NoSuchRun(_)) => {}
-            Err(error) => return Err(problem_of(&error).into()),
-        }
-    }
-    let next_cursor = runs.next.map(|next| pages.seal(&next.to_string()));
-    Ok(Json(api::Page { items, next_cursor }))
+    let after: Option<String> = pages.open(page.cursor.as_deref())?;
+    let after =
+        after.map(|place| place.parse()).transpose().map_err(|error: Invalid| problem_of(&error.into()))?;
+    let listed = app.engine_for(&identity).list_effects(after, limit).await;
+    let listed = listed.map_err(|error| problem_of(&error))?;
+    let next_cursor = listed.next.map(|next| pages.seal(&next.to_string()));
+    Ok(Json(api::Page { items: listed.entries.iter().map(shown_effect).collect(), next_cursor }))
 }
 
 /// The journal of one run: what was tried, found out and decided, oldest first.

@@ -27,7 +27,9 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             Noted::Resolved { resolution, reason, .. } => {
                 (Some(shown_resolution(resolution)), reason.clone())
             }
-            Noted::Steered { reason, .. } | Noted::Redelivered { reason } => (None, reason.clone()),
+            Noted::Steered { reason, .. }
+            | Noted::Redelivered { reason }
+            | Noted::Overridden { reason, .. } => (None, reason.clone()),
             Noted::Remarked { text } => (None, text.clone()),
             Noted::Claimed { .. }
             | Noted::Failed { .. }
@@ -46,7 +48,6 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             | Noted::StrayReverted { .. }
             | Noted::Held { .. }
             | Noted::TriedAgain { .. }
-            | Noted::Overridden { .. }
             | Noted::OnEntity { .. } => (None, String::new()),
         };
         api::LedgerRuling { by: shown_actor(&ruling.by), at: ruling.at.clone(), resolution, reason }

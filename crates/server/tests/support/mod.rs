@@ -193,6 +193,25 @@ impl TestServer {
         Self::over(Arc::new(store), Kept::Postgres(database), Setup { hands, ..Setup::default() }).await
     }
 
+    /// On a PostgreSQL database, set up by the test.
+    pub async fn postgres_set_up(setup: Setup) -> Self {
+        let database = Database::empty().await.unwrap();
+        let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
+        Self::over(Arc::new(store), Kept::Postgres(database), setup).await
+    }
+
+    /// A node of a PostgreSQL database that somebody else has set up.
+    pub async fn joining(database: &str, setup: Setup) -> Self {
+        let store = PostgresStore::open(database, PostgresOptions::default()).await.unwrap();
+        Self::launch(Arc::new(store), Kept::Elsewhere, setup).await
+    }
+
+    /// Where the PostgreSQL database is.
+    pub fn database_url(&self) -> String {
+        let Kept::Postgres(database) = &self.kept else { panic!("only PostgreSQL has an address") };
+        database.url()
+    }
+
     /// Another node over the same PostgreSQL database, with the same keys.
     pub async fn another_node(&self) -> Self {
         self.another_node_with(Hands::new()).await

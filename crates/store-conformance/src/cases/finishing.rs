@@ -20,8 +20,7 @@ pub(super) async fn success_flips_to_the_status_after_it(t: &Stage) {
         let held = t.closing(&home, "i1").await;
         t.pass(SECOND);
         let finished = held.done(r#"{ "id" : 1.0 }"#).await;
-        let (operation, entity) =
-            must!(finished, Finished::Finished { operation, entity: Some(entity) } => (*operation, entity));
+        let (operation, entity) = must!(finished, Finished::Finished { operation, entity: Some(entity), .. } => (*operation, entity));
         assert_eq!((entity.status.as_str(), entity.version.get()), ("closed", 3));
         assert_eq!((entity.updated_at, entity.data.as_str()), (t.now(), r#"{"total":7}"#));
         assert_eq!(operation.state, OperationState::Done { at: t.now(), result: json(r#"{ "id" : 1.0 }"#) });

@@ -165,8 +165,7 @@ pub(super) async fn a_janitor_gives_back_what_its_holder_left(t: &Stage) {
             ..dead.end(FinishBy::Janitor { unheard_since: t.now() }, OperationEnd::Reverted)
         };
         let finished = dead.send(request.clone()).await;
-        let (operation, entity) =
-            must!(finished, Finished::Finished { operation, entity: Some(entity) } => (*operation, entity));
+        let (operation, entity) = must!(finished, Finished::Finished { operation, entity: Some(entity), .. } => (*operation, entity));
         assert_eq!(operation.state, OperationState::Reverted { at: t.now(), settled: false });
         assert_eq!((entity.status.as_str(), entity.version.get()), ("approved", 3));
         assert_eq!(entity.updated_at, t.now());

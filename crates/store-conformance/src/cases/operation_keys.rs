@@ -165,7 +165,7 @@ pub(super) async fn a_beginning_sent_again_finds_its_own(t: &Stage) {
             t.pass(SECOND);
             let entity = t.entity(&home, id).await;
             let again = close.send().await;
-            must!(again, OperationBegun::Begun { operation, entity: found, notes }
+            must!(again, OperationBegun::Begun { operation, entity: found, notes, .. }
                 if *operation == held.operation && found == entity && notes.is_empty());
             assert_eq!((held.now().await, t.entity(&home, id).await), (held.operation.clone(), entity));
             let other = close.clone().owner(BOB).send().await;

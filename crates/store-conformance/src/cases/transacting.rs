@@ -59,7 +59,7 @@ pub(super) async fn work_and_the_end_are_one_commit(t: &Stage) {
             let worked = transact(t, ending(&held, work)).await;
             let (operation, entity) = must!(
                 worked,
-                TransactedOperation::Worked(Finished::Finished { operation, entity: Some(entity) }) => (*operation, entity)
+                TransactedOperation::Worked(Finished::Finished { operation, entity: Some(entity), .. }) => (*operation, entity)
             );
             texts.push(text);
             texts.sort();

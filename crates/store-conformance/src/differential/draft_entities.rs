@@ -367,9 +367,15 @@ impl Drafter {
     async fn read_entities(&mut self, model: &dyn Store) -> EntityRequest {
         let (home, workspace) = (self.home(), self.workspace());
         let entity = self.entity(&home);
-        let operation = self.known_operation(model).await.map(|operation| operation.id);
+        let known = self.known_operation(model).await;
+        let operation = known.as_ref().map(|operation| operation.id);
         let limit = self.rng.usize(..5);
-        match self.rng.u32(..9) {
+        match self.rng.u32(..10) {
+            9 if known.is_some() => {
+                let effect = known.expect("it was just looked at").effect_key();
+                let after_try = self.rng.u32(..3);
+                EntityRequest::ListEvidence(ListEvidence { workspace, effect, after_try, limit })
+            }
             6 => {
                 let module = name(STEPS[self.rng.usize(..STEPS.len())].module);
                 let after = self.chance(30).then(|| self.rng.choice(&self.operations).cloned()).flatten();

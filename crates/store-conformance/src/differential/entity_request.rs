@@ -3,7 +3,7 @@
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
-    Name, Operation, OperationBegun, OperationId, OwnerId, Timestamp, WorkspaceId,
+    Name, Note, Operation, OperationBegun, OperationId, OwnerId, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -28,6 +28,7 @@ pub(super) enum EntityRequest {
     ListOperations(ListOperations),
     /// After so many notes: each store has its own places.
     ListNotes(ListEntityNotes, usize),
+    ListEvidence(ListEvidence),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,7 @@ pub(super) enum EntityAnswer {
     FindKeyed(Option<Box<Operation>>),
     ListOperations(Vec<Operation>),
     ListNotes(Vec<EntityNote>),
+    ListEvidence(Vec<Note>),
 }
 
 impl EntityRequest {
@@ -115,6 +117,10 @@ impl EntityRequest {
             }
             EntityRequest::ListOperations(request) => {
                 EntityAnswer::ListOperations(book.list_operations(request).await?)
+            }
+            EntityRequest::ListEvidence(request) => {
+                let found = book.list_evidence(request).await?;
+                EntityAnswer::ListEvidence(found.into_iter().map(|placed| placed.note).collect())
             }
             EntityRequest::ListNotes(request, skip) => {
                 EntityAnswer::ListNotes(list_notes(book, request, skip).await?)
@@ -182,6 +188,7 @@ impl EntityAnswer {
             EntityAnswer::FindKeyed(found) => some("find keyed operation", found.is_none()),
             EntityAnswer::ListOperations(operations) => some("list operations", operations.is_empty()),
             EntityAnswer::ListNotes(notes) => some("list entity notes", notes.is_empty()),
+            EntityAnswer::ListEvidence(notes) => some("list evidence", notes.is_empty()),
         }
     }
 }
@@ -240,6 +247,8 @@ pub(super) const WANTED: &[&str] = &[
     "list operations: none",
     "list entity notes: some",
     "list entity notes: none",
+    "list evidence: some",
+    "list evidence: none",
 ];
 
 /// And if there are tables of the user's.
@@ -271,7 +280,7 @@ fn begin(begun: &OperationBegun) -> &'static str {
 fn finish(finished: &Finished) -> &'static str {
     use hapax_engine::model::{OperationState, OperationStatus};
     match finished {
-        Finished::Finished { operation, entity } => match (operation.state.status(), entity) {
+        Finished::Finished { operation, entity, .. } => match (operation.state.status(), entity) {
             (OperationStatus::Done, _) => "done",
             (OperationStatus::InDoubt, _) => "in doubt",
             (OperationStatus::Pending, _) => "tried again",

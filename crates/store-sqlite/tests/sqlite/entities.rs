@@ -278,7 +278,7 @@ async fn the_work_of_an_action_and_the_new_status_are_one_commit() {
     assert_eq!((payments(), find(&store, "1", &Home::Own).await.unwrap().status), (0, name("closing")));
 
     let worked = store.transact_operation(pay(&held, 5, false)).await.unwrap();
-    let TransactedOperation::Worked(Finished::Finished { operation, entity }) = worked else {
+    let TransactedOperation::Worked(Finished::Finished { operation, entity, .. }) = worked else {
         panic!("{worked:?}")
     };
     assert_eq!(store.find_operation(&workspace(), held.id).await.unwrap(), Some(*operation));

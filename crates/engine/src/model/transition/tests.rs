@@ -272,7 +272,7 @@ fn an_end_moves_only_what_the_operation_holds() {
             let request = finish(FinishBy::Holder(ANN), end);
             let decided = decide_finish_operation(&request, Some(pending.clone()), entity.clone(), at(200));
             match (decided.unwrap(), expected) {
-                (Finished::Finished { entity: moved, operation }, Ok(expected)) => {
+                (Finished::Finished { entity: moved, operation, .. }, Ok(expected)) => {
                     let there = expected
                         .map(|(status, version)| Entity { updated_at: at(200), ..invoice(status, version) });
                     assert_eq!(moved, there, "{place}");
@@ -442,7 +442,7 @@ fn what_was_given_back_goes_on_as_another_attempt() {
     let facts =
         BeginFacts { known: Some(known), entity: Some(invoice("approved", 3)), ..BeginFacts::default() };
     match decide_begin_operation(&request, facts, at(200)) {
-        OperationBegun::Begun { operation, entity, notes } => {
+        OperationBegun::Begun { operation, entity, notes, .. } => {
             assert_eq!(
                 (operation.id, operation.attempt, operation.owner),
                 (OperationId::from_u128(1), 2, BOB)

@@ -47,6 +47,30 @@ fn an_unknown_outcome_is_tried_again_under_its_key_or_held_in_doubt() {
     }
 }
 
+/// CONTRACT 8: any 5xx is an unknown outcome, also where a document calls it retryable.
+#[test]
+fn a_5xx_that_the_document_calls_retryable_is_still_an_unknown_outcome() {
+    let declared = Failure::retryable("the answer was 503").that_may_have_happened();
+    assert_eq!(word(&view(Some(false), None), &claimed(), &declared, 1), "doubt");
+    assert_eq!(word(&view(None, None), &claimed(), &declared, 1), "try again");
+    assert_eq!(word(&view(None, Some(Recovery::Hold)), &claimed(), &declared, MAX_ACTION_TRIES), "doubt");
+    let state = OperationState::Failed { at: Timestamp::EPOCH, failure: declared };
+    assert!(Operation { state, ..claimed() }.leaves_doubt(), "the next operation keeps the effect key");
+}
+
+#[test]
+fn a_rejection_of_a_later_try_says_nothing_about_the_first() {
+    let no = || Failure::permanent("declined");
+    let states = [
+        OperationState::Rejected { at: Timestamp::EPOCH, failure: no() },
+        OperationState::Failed { at: Timestamp::EPOCH, failure: no() },
+    ];
+    for state in states {
+        assert!(!Operation { state: state.clone(), tries: 1, ..claimed() }.leaves_doubt());
+        assert!(Operation { state, tries: 2, ..claimed() }.leaves_doubt());
+    }
+}
+
 #[test]
 fn what_is_known_not_to_have_happened_is_released_at_once() {
     for failure in [Failure::retryable("refused"), Failure::permanent("declined")] {

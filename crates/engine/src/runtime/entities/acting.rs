@@ -14,18 +14,23 @@ use super::registry::{ActionCode, Registered};
 use super::step_call::{Answer, StepCall};
 use super::transition::Outcome;
 use crate::model::{
-    Action, AfterFailure, EffectKey, Entity, EntityNote, Failure, FailureClass, FinishBy, FinishOperation,
-    Finished, Name, Noted, Occurrence, Operation, OperationEnd, OperationState, PANICKED, Payload, Post,
-    PostState, RunId, RunResult, StepView, Timestamp, decide_after_failure,
+    Action, AfterFailure, EffectKey, Entity, EntityNote, Failure, FinishBy, FinishOperation, Finished, Name,
+    Noted, Occurrence, Operation, OperationEnd, OperationState, PANICKED, Payload, Post, PostState, RunId,
+    RunResult, StepView, Timestamp, decide_after_failure,
 };
 use crate::runtime::drive::panic_text;
 use crate::runtime::inner::Phase;
 use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
-use crate::store::{StoreError, TransactOperation, TransactedOperation};
+use crate::store::{EntityBook, StoreError, TransactOperation, TransactedOperation};
 
 /// The code of the failure of an operation whose entity was changed by somebody else while its action ran.
 pub const CHANGED_MEANWHILE: &str = "CONCURRENCY_ERROR";
+
+/// How often it is tried to note an outcome that came too late.
+const LATE_NOTE_TRIES: u32 = 10;
+/// Pause before the second time; each time twice as long.
+const LATE_NOTE_WAIT: Duration = Duration::from_millis(50);
 
 /// Runs the action of an operation that was begun here at `since`, and finishes it.
 pub(super) async fn carry_out(
@@ -80,34 +85,34 @@ impl Errand {
                 Entered::Acted(Acted::End(end)) => end,
                 Entered::Acted(Acted::Written(finished)) => return self.finished(finished, tries).await,
                 Entered::Acted(Acted::Left(error)) => return Err(error),
-                Entered::Lost(late) => return self.given_up(late).await,
+                Entered::Lost(late) => return self.given_up(late, tries).await,
             };
-            let (end, what) = match end {
+            let (end, notes) = match end {
                 OperationEnd::Failed(failure) if !self.is_in_transaction() => {
                     match decide_after_failure(&self.view, &self.operation, &failure, tries) {
-                        AfterFailure::Release => (OperationEnd::Failed(failure), None),
+                        AfterFailure::Release => (OperationEnd::Failed(failure), Vec::new()),
                         AfterFailure::Doubt => {
                             let attempt = self.try_number(tries);
-                            (OperationEnd::InDoubt, Some(Noted::Doubted { attempt, failure }))
+                            (OperationEnd::InDoubt, vec![self.note(Noted::Doubted { attempt, failure })])
                         }
                         AfterFailure::TryAgain { after } => {
                             if !self.try_again(held, failure, after, &mut tries).await? {
-                                return self.given_up(None).await;
+                                return self.given_up(None, tries).await;
                             }
                             continue;
                         }
                     }
                 }
-                end => (end, None),
+                end => (end, Vec::new()),
             };
             held.ends();
             let finished = tokio::select! {
                 biased;
-                finished = self.finish(end.clone(), tries, what) => finished?,
-                () = held.lost() => return self.given_up(Some(end)).await,
+                finished = self.finish(end.clone(), tries, notes) => finished?,
+                () = held.lost() => return self.given_up(Some(end), tries).await,
             };
             return match finished {
-                Finished::Lost(_) => self.given_up(Some(end)).await,
+                Finished::Lost(_) => self.given_up(Some(end), tries).await,
                 finished => self.finished(finished, tries).await,
             };
         }
@@ -177,8 +182,8 @@ impl Errand {
             }
         }
         let attempt = self.try_number(*tries);
-        let writing =
-            self.finish(OperationEnd::TryAgain, *tries + 1, Some(Noted::Failed { attempt, failure }));
+        let notes = vec![self.note(Noted::Failed { attempt, failure })];
+        let writing = self.finish(OperationEnd::TryAgain, *tries + 1, notes);
         let finished = tokio::select! {
             biased;
             () = held.lost() => return Ok(false),
@@ -196,7 +201,7 @@ impl Errand {
     /// What a write came to that took effect, or found the entity changed.
     async fn finished(&self, finished: Finished, tries: u32) -> Result<Outcome, Error> {
         match finished {
-            Finished::Finished { operation, entity } => {
+            Finished::Finished { operation, entity, .. } => {
                 self.engine.inner.posted.notify_one();
                 if matches!(operation.state, OperationState::InDoubt { .. }) {
                     Counters::add(&self.engine.inner.counters.doubts);
@@ -206,7 +211,7 @@ impl Errand {
                 Ok(Outcome::of(*operation, entity, false))
             }
             Finished::Again(operation) => Ok(Outcome::of(*operation, None, false)),
-            Finished::Lost(_) => self.given_up(None).await,
+            Finished::Lost(_) => self.given_up(None, tries).await,
             Finished::Stale(_) => {
                 Counters::add(&self.engine.inner.counters.stale_writes);
                 // Nothing was written: somebody changed the entity while the action ran.
@@ -217,10 +222,18 @@ impl Errand {
                     false => Failure::retryable(why),
                 };
                 let end = OperationEnd::Failed(failure.with_code(CHANGED_MEANWHILE));
-                match self.finish(end, tries, None).await? {
-                    Finished::Finished { operation, entity } => Ok(Outcome::of(*operation, entity, false)),
+                // The action did it, whatever becomes of the operation.
+                let number = self.try_number(tries);
+                let what = Noted::Attempted { attempt: number, occurrence: Occurrence::Happened };
+                let evidence = self.operation.evidence(number, Occurrence::Happened);
+                let notes =
+                    evidence.map(|evidence| EntityNote { evidence: Some(evidence), ..self.note(what) });
+                match self.finish(end, tries, notes.into_iter().collect()).await? {
+                    Finished::Finished { operation, entity, .. } => {
+                        Ok(Outcome::of(*operation, entity, false))
+                    }
                     Finished::Again(operation) => Ok(Outcome::of(*operation, None, false)),
-                    Finished::Lost(_) | Finished::Stale(_) => self.given_up(None).await,
+                    Finished::Lost(_) | Finished::Stale(_) => self.given_up(None, tries).await,
                 }
             }
         }
@@ -232,9 +245,9 @@ impl Errand {
         matches!(self.engine.inner.entities.find_action(name), Some(ActionCode::InTransaction(_)))
     }
 
-    /// Somebody else has decided about the operation meanwhile: what it came to is theirs to say. A result that came too late settles a doubt if it says that
-    /// the action happened; otherwise it is only noted.
-    async fn given_up(&self, late: Option<OperationEnd>) -> Result<Outcome, Error> {
+    /// This process no longer holds the operation. If nobody has decided about it meanwhile, what is known of it is written all the same. A result that comes
+    /// later than that settles a doubt if it says that the action happened. Otherwise it is evidence, and nothing else.
+    async fn given_up(&self, late: Option<OperationEnd>, tries: u32) -> Result<Outcome, Error> {
         let inner = &self.engine.inner;
         if inner.phase() == Phase::Killed {
             return Err(Error::ShuttingDown);
@@ -242,35 +255,50 @@ impl Errand {
         Counters::add(&inner.counters.fenced_writes);
         let Operation { id, attempt, .. } = self.operation;
         let key = self.operation.effect_key();
-        let happened = match &late {
-            Some(OperationEnd::Done { .. }) => Some(true),
-            Some(OperationEnd::Rejected(_)) => Some(false),
-            Some(OperationEnd::Failed(failure)) if failure.class() != FailureClass::Unknown => Some(false),
-            _ => None,
-        };
-        tracing::warn!(%key, operation = %id, ?happened, "the operation was taken from this process; nothing more is sent");
-        let occurrence = happened.map(|happened| match happened {
-            true => Occurrence::Happened,
-            false => Occurrence::DidNotHappen,
-        });
-        let note = self.note(Noted::Refused { attempt, occurrence });
-        if let (Some(true), Some(end)) = (happened, late) {
-            let request =
-                finishing(&self.operation, Some(&self.view), FinishBy::LateResult, end, inner.store.now());
-            let request = FinishOperation { notes: vec![note.clone()], ..request };
-            if let Finished::Finished { operation, entity } = finish(&self.engine, request).await? {
-                inner.posted.notify_one();
-                return Ok(Outcome::of(*operation, entity, false));
+        let occurrence = late.as_ref().and_then(known_of);
+        tracing::warn!(%key, operation = %id, ?occurrence, "the operation was taken from this process; nothing more is sent");
+        let evidence = occurrence.and_then(|known| self.operation.evidence(self.try_number(tries), known));
+        let note = EntityNote { evidence, ..self.note(Noted::Refused { attempt, occurrence }) };
+        if let (Some(occurrence), Some(end)) = (occurrence, late) {
+            let written = match self.finish(end.clone(), tries, Vec::new()).await? {
+                Finished::Lost(_) if occurrence == Occurrence::Happened => {
+                    let now = inner.store.now();
+                    let request =
+                        finishing(&self.operation, Some(&self.view), FinishBy::LateResult, end, now);
+                    let request = FinishOperation { notes: vec![note.clone()], ..request };
+                    finish(&self.engine, request).await?
+                }
+                written => written,
+            };
+            match written {
+                Finished::Finished { operation, entity, .. } => {
+                    inner.posted.notify_one();
+                    return Ok(Outcome::of(*operation, entity, false));
+                }
+                Finished::Again(operation) => return Ok(Outcome::of(*operation, None, false)),
+                Finished::Lost(_) | Finished::Stale(_) => {}
             }
         }
         let book = self.engine.entity_book()?;
-        let workspace = &self.operation.workspace;
-        let stands =
-            inner.answer(book.find_operation(workspace, id)).await?.ok_or(Error::NoSuchOperation(id))?;
-        if let Err(error) = inner.answer(book.append_entity_notes(vec![note])).await {
-            tracing::warn!(%key, %error, operation = %id, "that a late write was refused could not be noted");
+        self.note_late(book, vec![note]).await;
+        let stands = inner.answer(book.find_operation(&self.operation.workspace, id)).await?;
+        Ok(Outcome::of(stands.ok_or(Error::NoSuchOperation(id))?, None, false))
+    }
+
+    /// Keeps what came too late: it is evidence, so it is sent more than once if the store does not answer.
+    async fn note_late(&self, book: &dyn EntityBook, notes: Vec<EntityNote>) {
+        let inner = &self.engine.inner;
+        let (key, operation) = (self.operation.effect_key(), self.operation.id);
+        let mut wait = LATE_NOTE_WAIT;
+        for _ in 0..LATE_NOTE_TRIES {
+            let Err(error) = inner.answer(book.append_entity_notes(notes.clone())).await else { return };
+            tracing::warn!(%key, %error, %operation, "a late outcome could not be noted yet");
+            if !error.is_retryable() || inner.phase() == Phase::Killed {
+                return;
+            }
+            inner.clock.sleep_until(inner.clock.now().plus(wait)).await;
+            wait *= 2;
         }
-        Ok(Outcome::of(stands, None, false))
     }
 
     fn note(&self, what: Noted) -> EntityNote {
@@ -399,14 +427,13 @@ impl Errand {
         }
     }
 
-    async fn finish(&self, end: OperationEnd, tries: u32, what: Option<Noted>) -> Result<Finished, Error> {
+    async fn finish(&self, end: OperationEnd, tries: u32, notes: Vec<EntityNote>) -> Result<Finished, Error> {
         let by = match self.operation.run {
             Some(_) => FinishBy::Run,
             None => FinishBy::Holder(self.engine.inner.owner),
         };
         let now = self.engine.inner.store.now();
         let request = finishing(&self.operation, Some(&self.view), by, end, now);
-        let notes = what.map(|what| self.note(what)).into_iter().collect();
         finish(&self.engine, FinishOperation { tries: Some(tries), notes, ..request }).await
     }
 }
@@ -419,14 +446,26 @@ enum Entered {
     Lost(Option<OperationEnd>),
 }
 
+/// What the end of an action tells of the try that ended so; `None` if nobody knows.
+fn known_of(end: &OperationEnd) -> Option<Occurrence> {
+    let known = match end {
+        OperationEnd::Done { .. } => Occurrence::Happened,
+        OperationEnd::Rejected(_) => Occurrence::DidNotHappen,
+        OperationEnd::Failed(failure) => Occurrence::of_failure(failure),
+        OperationEnd::Reverted
+        | OperationEnd::DidNotHappen
+        | OperationEnd::InDoubt
+        | OperationEnd::TryAgain => Occurrence::MayHaveHappened,
+    };
+    (known != Occurrence::MayHaveHappened).then_some(known)
+}
+
 fn word_of(end: &OperationEnd) -> &'static str {
     match end {
         OperationEnd::Done { .. } => "completed",
         OperationEnd::Rejected(_) => "rejected",
-        OperationEnd::Failed(failure) => match failure.class() {
-            FailureClass::Unknown => "unknown",
-            FailureClass::Retryable | FailureClass::Permanent => "failed",
-        },
+        OperationEnd::Failed(failure) if failure.may_have_happened() => "unknown",
+        OperationEnd::Failed(_) => "failed",
         OperationEnd::Reverted | OperationEnd::DidNotHappen => "did_not_happen",
         OperationEnd::InDoubt | OperationEnd::TryAgain => "unknown",
     }

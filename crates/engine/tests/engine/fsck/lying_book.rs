@@ -137,6 +137,10 @@ impl EntityBook for LyingStore {
         self.book().list_entity_notes(request).await
     }
 
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>> {
+        self.book().list_evidence(request).await
+    }
+
     async fn check_table(&self, table: &TableRef) -> StoreResult<()> {
         self.book().check_table(table).await
     }

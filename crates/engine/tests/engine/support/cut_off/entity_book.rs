@@ -160,6 +160,10 @@ impl EntityBook for CutOff {
     async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
         self.book()?.list_entity_notes(request).await
     }
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>> {
+        self.book()?.list_evidence(request).await
+    }
+
     async fn check_table(&self, table: &TableRef) -> StoreResult<()> {
         self.book()?.check_table(table).await
     }

@@ -1,0 +1,174 @@
+//! What the record of an operation proves of the tries of its action.
+//!
+//! Tries are counted by effect key, over all operations that share it. A first try that ends in a known way costs nothing: its operation tells of it. Every
+//! other try is in the journal, with the write that tells of it.
+
+use super::{
+    EffectClass, EntityNote, Evidence, Note, Noted, Occurrence, Operation, OperationState, Recovery,
+    Timestamp,
+};
+use crate::limits::MAX_SETTLED_TRIES;
+
+impl Operation {
+    /// Number of its last try among all under its effect key; 0 if its action has no effect outside the store.
+    pub fn last_try(&self) -> u32 {
+        match self.tries {
+            0 => 0,
+            tries => self.tries_before + tries,
+        }
+    }
+
+    /// How its effect is kept from happening twice. What people decide about after a crash is never run again silently; the rest is run again under the same key.
+    pub fn effect_class(&self) -> EffectClass {
+        match self.recovery {
+            Recovery::Hold => EffectClass::Claimed,
+            Recovery::Revert => EffectClass::Idempotent,
+        }
+    }
+
+    /// What its state tells of its last try.
+    pub fn occurrence(&self) -> Occurrence {
+        match &self.state {
+            OperationState::Pending { .. } | OperationState::InDoubt { .. } => Occurrence::MayHaveHappened,
+            OperationState::Done { .. } => Occurrence::Happened,
+            OperationState::Rejected { .. } => Occurrence::DidNotHappen,
+            OperationState::Failed { failure, .. } => Occurrence::of_failure(failure),
+            OperationState::Reverted { settled: true, .. } => Occurrence::DidNotHappen,
+            OperationState::Reverted { settled: false, .. } => Occurrence::MayHaveHappened,
+        }
+    }
+
+    /// Evidence about one of its tries; `None` if its action has no effect outside the store.
+    pub fn evidence(&self, number: u32, occurrence: Occurrence) -> Option<Evidence> {
+        let (effect, class) = (self.effect_key(), self.effect_class());
+        (self.tries > 0).then_some(Evidence { effect, class, attempt: number, occurrence })
+    }
+
+    /// An entry of the journal that says what is known of one of its tries.
+    fn proof(&self, number: u32, occurrence: Occurrence, at: Timestamp) -> Option<Note> {
+        let note = EntityNote {
+            workspace: self.workspace.clone(),
+            entity: self.entity.clone(),
+            operation: Some(self.id),
+            at,
+            by: None,
+            what: Noted::Attempted { attempt: number, occurrence },
+            evidence: self.evidence(number, occurrence),
+        };
+        note.journalled().map(|note| Note { owner: Some(self.owner), ..note })
+    }
+
+    /// What its beginning proves: a first try nothing that it does not tell by itself.
+    pub(super) fn proofs_of_begin(&self, at: Timestamp) -> Vec<Note> {
+        let number = self.last_try();
+        let is_again = number > 1;
+        is_again.then(|| self.proof(number, Occurrence::MayHaveHappened, at)).flatten().into_iter().collect()
+    }
+
+    /// What a change proves that made `before` what it is now.
+    pub(super) fn proofs_of_change(&self, before: &Operation, at: Timestamp) -> Vec<Note> {
+        let (number, occurrence) = (self.last_try(), self.occurrence());
+        let is_pending = matches!(self.state, OperationState::Pending { .. });
+        let was_in_doubt = matches!(before.state, OperationState::InDoubt { .. });
+        let is_open = occurrence == Occurrence::MayHaveHappened && !is_pending;
+        let first = match occurrence {
+            // The action is entered again because nobody knows how it went before.
+            _ if is_pending => before.last_try(),
+            // Whoever looked for the key and did not find it speaks of every try under it.
+            Occurrence::DidNotHappen if was_in_doubt => {
+                number.saturating_sub(MAX_SETTLED_TRIES).saturating_add(1)
+            }
+            _ if number > 1 || was_in_doubt || is_open => number,
+            _ => return Vec::new(),
+        };
+        (first.max(1)..=number).filter_map(|number| self.proof(number, occurrence, at)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::transition::example_operation;
+    use crate::model::{Failure, Payload};
+
+    const NOW: Timestamp = Timestamp::from_millis(100);
+
+    use Occurrence::{DidNotHappen, Happened, MayHaveHappened};
+
+    fn pending() -> OperationState {
+        OperationState::Pending { heard_at: NOW }
+    }
+
+    fn operation(tries_before: u32, tries: u32, state: OperationState) -> Operation {
+        Operation { tries_before, tries, ..example_operation(state) }
+    }
+
+    fn said(notes: Vec<Note>) -> Vec<(u32, Occurrence)> {
+        let said = notes.into_iter().map(|note| note.evidence.expect("it is evidence"));
+        said.map(|evidence| (evidence.attempt, evidence.occurrence)).collect()
+    }
+
+    /// What is said when an operation whose action was entered `tries` times, after `tries_before` under the same key, ends so.
+    fn ending(before: OperationState, counts: (u32, u32), state: OperationState) -> Vec<(u32, Occurrence)> {
+        let before = operation(counts.0, counts.1, before);
+        said(Operation { state, ..before.clone() }.proofs_of_change(&before, NOW))
+    }
+
+    #[test]
+    fn a_first_try_that_ends_in_a_known_way_needs_no_evidence() {
+        let done = || OperationState::Done { at: NOW, result: Payload::null() };
+        let failed = |failure| OperationState::Failed { at: NOW, failure };
+        let rejected = || OperationState::Rejected { at: NOW, failure: Failure::permanent("no") };
+        assert_eq!(said(operation(0, 1, pending()).proofs_of_begin(NOW)), []);
+        assert_eq!(ending(pending(), (0, 1), done()), []);
+        assert_eq!(ending(pending(), (0, 1), rejected()), []);
+        assert_eq!(ending(pending(), (0, 1), failed(Failure::permanent("no"))), []);
+        assert_eq!(said(operation(2, 1, pending()).proofs_of_begin(NOW)), [(3, MayHaveHappened)]);
+        assert_eq!(ending(pending(), (1, 1), done()), [(2, Happened)]);
+        assert_eq!(ending(pending(), (1, 1), rejected()), [(2, DidNotHappen)]);
+        assert_eq!(ending(pending(), (1, 1), failed(Failure::retryable("busy"))), [(2, DidNotHappen)]);
+    }
+
+    #[test]
+    fn what_nobody_knows_may_have_happened() {
+        let failed = |failure| OperationState::Failed { at: NOW, failure };
+        let in_doubt = || OperationState::InDoubt { since: NOW };
+        let reverted = |settled| OperationState::Reverted { at: NOW, settled };
+        assert_eq!(ending(pending(), (0, 1), failed(Failure::unknown("reset"))), [(1, MayHaveHappened)]);
+        let charged_and_500 = Failure::retryable("the answer was 500").that_may_have_happened();
+        assert_eq!(ending(pending(), (0, 1), failed(charged_and_500)), [(1, MayHaveHappened)]);
+        assert_eq!(ending(pending(), (0, 1), reverted(false)), [(1, MayHaveHappened)], "its holder vanished");
+        assert_eq!(ending(pending(), (0, 1), in_doubt()), [(1, MayHaveHappened)]);
+        assert_eq!(ending(in_doubt(), (0, 1), reverted(true)), [(1, DidNotHappen)]);
+        let done = OperationState::Done { at: NOW, result: Payload::null() };
+        assert_eq!(ending(in_doubt(), (0, 1), done), [(1, Happened)]);
+    }
+
+    #[test]
+    fn an_action_that_is_entered_again_leaves_evidence_of_both_tries() {
+        let before = operation(0, 1, pending());
+        let again = Operation { tries: 2, ..before.clone() };
+        assert_eq!(said(again.proofs_of_change(&before, NOW)), [(1, MayHaveHappened), (2, MayHaveHappened)]);
+    }
+
+    #[test]
+    fn whoever_says_that_a_key_did_not_happen_speaks_of_every_try_under_it() {
+        let in_doubt = OperationState::InDoubt { since: NOW };
+        let denied = ending(in_doubt, (1, 2), OperationState::Reverted { at: NOW, settled: true });
+        assert_eq!(denied, [(1, DidNotHappen), (2, DidNotHappen), (3, DidNotHappen)]);
+    }
+
+    #[test]
+    fn what_has_no_effect_outside_the_store_leaves_none() {
+        let failed = OperationState::Failed { at: NOW, failure: Failure::unknown("any") };
+        assert_eq!(ending(pending(), (0, 0), failed), []);
+        assert_eq!(ending(pending(), (3, 0), OperationState::Reverted { at: NOW, settled: false }), []);
+    }
+
+    #[test]
+    fn what_people_decide_about_is_claimed_and_the_rest_is_idempotent() {
+        let of = |recovery| Operation { recovery, ..operation(0, 1, pending()) }.effect_class();
+        assert_eq!(of(Recovery::Hold), EffectClass::Claimed);
+        assert_eq!(of(Recovery::Revert), EffectClass::Idempotent);
+    }
+}

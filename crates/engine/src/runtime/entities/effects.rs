@@ -1,0 +1,166 @@
+//! The effects of operations, for the ledger. Operations that go on with one another share an effect key and one entry, which the newest of them tells.
+
+use crate::limits::MAX_PAGE;
+use crate::model::{
+    EffectKey, EntityEffect, EntityId, EntityNote, EntityRef, LedgerEntry, Name, Note, Operation,
+    OperationId, RunId, operation_of,
+};
+use crate::runtime::{Engine, Error};
+use crate::store::{ListEntityNotes, ListEvidence, ListNotes, ListOperations, PlacedNote};
+
+impl Engine {
+    /// The effects of an entity: every try of every action, newest operation first. Of operations that are no longer kept it tells nothing;
+    /// [`Engine::list_effects`] does.
+    pub async fn ledger_of_entity(&self, kind: &str, id: &str) -> Result<Vec<LedgerEntry>, Error> {
+        let (kind, id) = (Name::new("entity type", kind)?, EntityId::new(id)?);
+        let (mut entries, mut before) = (Vec::new(), None);
+        loop {
+            let request = ListOperations {
+                kind: Some(kind.clone()),
+                entity: Some(id.clone()),
+                ..self.all_operations(before, MAX_PAGE)
+            };
+            let page = self.list_operations(request).await?;
+            for operation in &page {
+                entries.extend(self.effect_of(operation).await?);
+            }
+            before = page.last().map(|last| last.id);
+            if page.len() < MAX_PAGE {
+                return Ok(entries);
+            }
+        }
+    }
+
+    pub(in crate::runtime) fn all_operations(
+        &self,
+        before: Option<OperationId>,
+        limit: usize,
+    ) -> ListOperations {
+        let workspace = self.workspace.clone();
+        ListOperations { workspace, kind: None, entity: None, step: None, status: None, before, limit }
+    }
+
+    /// The effect of an operation; `None` if it has none outside the store, or if a later operation tells of it.
+    pub(in crate::runtime) async fn effect_of(
+        &self,
+        operation: &Operation,
+    ) -> Result<Option<LedgerEntry>, Error> {
+        if operation.last_try() == 0 {
+            return Ok(None);
+        }
+        let evidence = self.evidence_of(&operation.effect_key()).await?;
+        for other in operations_in(&evidence) {
+            if other == operation.id {
+                break;
+            }
+            // One that was forgotten tells nothing.
+            if self.is_kept(other).await? {
+                return Ok(None);
+            }
+        }
+        let notes = self.notes_about(&operation.entity, &evidence).await?;
+        Ok(EntityEffect { operation: Some(operation), evidence: &evidence, notes: &notes }.entry())
+    }
+
+    /// The effect that an entry of the journal is the first evidence of, if no operation is kept that tells of it.
+    pub(in crate::runtime) async fn effect_without_operation(
+        &self,
+        placed: &PlacedNote,
+    ) -> Result<Option<LedgerEntry>, Error> {
+        let (Some(proof), Some(operation)) = (&placed.note.evidence, operation_of(&placed.note)) else {
+            return Ok(None);
+        };
+        if self.is_kept(operation).await? {
+            return Ok(None);
+        }
+        let evidence = self.placed_evidence_of(&proof.effect).await?;
+        if evidence.iter().any(|other| other.place < placed.place) {
+            return Ok(None);
+        }
+        let evidence: Vec<Note> = evidence.into_iter().map(|placed| placed.note).collect();
+        for other in operations_in(&evidence) {
+            if self.is_kept(other).await? {
+                return Ok(None);
+            }
+        }
+        Ok(EntityEffect { operation: None, evidence: &evidence, notes: &[] }.entry())
+    }
+
+    /// Entries of the journal that belong to no run, among them all evidence about operations.
+    pub(in crate::runtime) async fn list_notes_without_run(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<PlacedNote>, Error> {
+        let (workspace, run) = (self.workspace.clone(), Some(RunId::NONE));
+        let request = ListNotes { workspace, run, by_people: false, after, limit };
+        Ok(self.inner.answer(self.inner.store.list_notes(request)).await?)
+    }
+
+    async fn is_kept(&self, operation: OperationId) -> Result<bool, Error> {
+        let book = self.entity_book()?;
+        Ok(self.inner.answer(book.find_operation(&self.workspace, operation)).await?.is_some())
+    }
+
+    async fn evidence_of(&self, effect: &EffectKey) -> Result<Vec<Note>, Error> {
+        let placed = self.placed_evidence_of(effect).await?;
+        Ok(placed.into_iter().map(|placed| placed.note).collect())
+    }
+
+    async fn placed_evidence_of(&self, effect: &EffectKey) -> Result<Vec<PlacedNote>, Error> {
+        let (book, mut all, mut after_try) = (self.entity_book()?, Vec::<PlacedNote>::new(), 0);
+        loop {
+            let (workspace, effect) = (self.workspace.clone(), effect.clone());
+            let request = ListEvidence { workspace, effect, after_try, limit: MAX_PAGE };
+            let mut page = self.inner.answer(book.list_evidence(request)).await?;
+            let number = |placed: &PlacedNote| placed.note.evidence.as_ref().map_or(0, |proof| proof.attempt);
+            let last = page.last().map_or(0, number);
+            // Of the last try of a full page some may be missing: it is asked for again, unless it fills the page alone.
+            let is_last = page.len() < MAX_PAGE;
+            if !is_last && page.first().map_or(0, number) < last {
+                page.retain(|placed| number(placed) < last);
+            }
+            after_try = page.last().map_or(after_try, number);
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// What was noted about the operations under one effect key.
+    async fn notes_about(&self, entity: &EntityRef, evidence: &[Note]) -> Result<Vec<EntityNote>, Error> {
+        let (book, mut notes) = (self.entity_book()?, Vec::new());
+        for operation in operations_in(evidence).into_iter().rev() {
+            let mut after = 0;
+            loop {
+                let request = ListEntityNotes {
+                    workspace: self.workspace.clone(),
+                    entity: entity.clone(),
+                    operation: Some(operation),
+                    after,
+                    limit: MAX_PAGE,
+                };
+                let page = self.inner.answer(book.list_entity_notes(request)).await?;
+                after = page.last().map_or(after, |last| last.place);
+                let is_last = page.len() < MAX_PAGE;
+                notes.extend(page.into_iter().map(|placed| placed.note));
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(notes)
+    }
+}
+
+/// The operations that made the tries, newest try first.
+fn operations_in(evidence: &[Note]) -> Vec<OperationId> {
+    let mut operations: Vec<OperationId> = Vec::new();
+    for operation in evidence.iter().rev().filter_map(operation_of) {
+        if !operations.contains(&operation) {
+            operations.push(operation);
+        }
+    }
+    operations
+}

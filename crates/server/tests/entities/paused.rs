@@ -1,0 +1,179 @@
+//! A node that is stopped between its claim and the request, for longer than its claim lasts. Another node takes over, and a provider counts what both sent.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hapax_documents::{Hands, Secret, Secrets};
+use hapax_engine::Failure;
+use hapax_engine::model::WorkspaceId;
+use hapax_server::ModuleOptions;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::desk::{make, told, upload};
+use super::support::{PATIENCE, Provider, Setup, TestServer};
+
+/// Says to which database the node belongs.
+const DATABASE: &str = "HAPAX_TEST_NODE_OF";
+const REFUND: &str = "/api/v1/entities/refund/r-1";
+
+/// A janitor with little patience, so that the test does not take minutes.
+fn setup(secrets: Arc<dyn Secrets>) -> Setup {
+    let (every, stale_after) = (Duration::from_millis(200), Duration::from_millis(1_500));
+    let billing = ModuleOptions { every, stale_after, ..ModuleOptions::new("billing") };
+    Setup { hands: Hands::new().secrets(secrets), modules: vec![billing], ..Setup::default() }
+}
+
+/// Gives the secret at once.
+struct AtHand;
+
+#[async_trait]
+impl Secrets for AtHand {
+    async fn get_secret(&self, _: &WorkspaceId, _: &str) -> Result<Secret, Failure> {
+        Ok("s3cr3t".to_owned().into())
+    }
+}
+
+/// Says that it was asked for the secret, which is after the claim and before the request, and gives it when it is told to.
+struct WhenTold;
+
+#[async_trait]
+impl Secrets for WhenTold {
+    async fn get_secret(&self, _: &WorkspaceId, _: &str) -> Result<Secret, Failure> {
+        println!("{}", json!({ "reached": "the last step before the request" }));
+        let told = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await;
+        told.map_err(Failure::unknown)??;
+        Ok("s3cr3t".to_owned().into())
+    }
+}
+
+/// Not a test: the node, in a process of its own, if its environment says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn is_a_node_if_it_is_told_to() {
+    let Ok(database) = std::env::var(DATABASE) else { return };
+    let node = TestServer::joining(&database, setup(Arc::new(WhenTold))).await;
+    println!("{}", json!({ "url": node.url }));
+    // It is killed.
+    std::future::pending::<()>().await;
+}
+
+/// The node, seen from outside.
+struct Node {
+    process: Child,
+    told: ChildStdin,
+    said: Receiver<Value>,
+}
+
+impl Node {
+    fn start(database: &str) -> Node {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "paused::is_a_node_if_it_is_told_to", "--nocapture"])
+            .env(DATABASE, database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (say, said) = mpsc::channel();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                // The test runner says things of its own, also before what the node says.
+                let Some(at) = line.find('{') else { continue };
+                let Ok(told) = serde_json::from_str(&line[at..]) else { continue };
+                if say.send(told).is_err() {
+                    return;
+                }
+            }
+        });
+        let told = process.stdin.take().unwrap();
+        Node { process, told, said }
+    }
+
+    /// Waits until it says something with this field.
+    fn until_said(&self, field: &str) -> Value {
+        loop {
+            let said = self.said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{field} was not said"));
+            if let Some(value) = said.get(field) {
+                return value.clone();
+            }
+        }
+    }
+
+    fn tell(&mut self, word: &str) {
+        writeln!(self.told, "{word}").unwrap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).unwrap();
+        kill_process(id, signal).unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A refund that must not be sent twice. The bank says of every key that it does not know it.
+fn document(bank: &Provider) -> Value {
+    json!({
+        "name": "refunds", "module": "billing", "entity": "refund", "status_types": ["ready", "sending", "sent"],
+        "steps": [{
+            "step_id": 1, "step_key": "send", "status": "ready", "successful_state": "sent", "claim_state": ["sending", "ready"],
+            "effect": "non_idempotent",
+            "action": { "http": {
+                "method": "POST", "url": bank.url("/refund"), "headers": { "Authorization": "Bearer secret://bank" }, "timeout": "1s",
+            } },
+            "probe": {
+                "method": "GET", "url": bank.url("/lookup"), "settle": "300ms",
+                "happened": "response.status == 201", "didNotHappen": "response.status == 200",
+            },
+        }],
+    })
+}
+
+/// CONTRACT §5, §8: a holder that slept past its deadline sends nothing. The provider sees one refund, and the ledger knows of one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_wakes_after_its_claim_was_given_back_sends_nothing() {
+    let bank = Provider::start().await;
+    let server = TestServer::postgres_set_up(setup(Arc::new(AtHand))).await;
+    upload(&server, &document(&bank)).await;
+    make(&server, "refund", "r-1", "ready").await;
+    let mut node = Node::start(&server.database_url());
+    let url = node.until_said("url").as_str().unwrap().to_owned();
+    let send = format!("{REFUND}/steps/send");
+    let (path, admin) = (format!("{url}{send}"), server.admin.clone());
+    let asking = server.http.post(path).bearer_auth(admin).header("prefer", "wait=0");
+    let begun: Value =
+        asking.json(&json!({ "idempotencyKey": "first" })).send().await.unwrap().json().await.unwrap();
+    let first = begun["operation"]["id"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+    node.until_said("reached");
+    node.signal(Signal::STOP);
+    // It finds this when it wakes.
+    node.tell("go on");
+
+    // The claim runs out, the operation comes into doubt, and the bank says twice that it knows of nothing.
+    server.until_shown(REFUND, |shown| shown["entity"]["status"] == "ready").await;
+    let sent = server.post(&send, &json!({ "idempotencyKey": "second" }), &[]).await;
+    assert_eq!((sent.status, &sent.json()["entity"]["status"]), (200, &json!("sent")), "{}", sent.text());
+    let refunds = || bank.asked().into_iter().filter(|asked| asked.path == "/refund").count();
+    assert_eq!(refunds(), 1);
+
+    node.signal(Signal::CONT);
+    // Once the woken node has noted that its operation was taken from it, it sends nothing more for it.
+    let operation = format!("/api/v1/operations/{first}");
+    let woken =
+        server.until_shown(&operation, |shown| told(&shown["history"]).contains(&"refused".into())).await;
+    assert_eq!(woken["operation"]["status"], "REVERTED");
+    assert_eq!(refunds(), 1, "{:?}", bank.asked());
+    let ledger = server.get("/api/v1/ledger").await.json();
+    let entry = &ledger["items"][0];
+    assert_eq!(entry["effectKey"], sent.json()["operation"]["effectKey"], "{ledger}");
+    assert_eq!((&entry["happened"], &entry["mayHaveHappened"]), (&json!(1), &json!(0)), "{entry}");
+}

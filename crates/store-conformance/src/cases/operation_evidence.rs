@@ -1,0 +1,187 @@
+//! What the journal keeps of each try of an operation's action, and the counts of those that happened twice or may have.
+
+use hapax_engine::model::{
+    EffectClass, EffectKey, EffectTally, EntityNote, Failure, FinishBy, FinishOperation, Finished, Home,
+    Noted, Occurrence, OperationEnd, TallyCount, WorkspaceId,
+};
+use hapax_engine::store::{ListEntityNotes, ListEvidence};
+
+use crate::fixture::*;
+use crate::must;
+
+use Occurrence::{DidNotHappen, Happened, MayHaveHappened};
+
+fn tally(class: EffectClass, happened: u32, may_have_happened: u32) -> TallyCount {
+    TallyCount { class, tally: EffectTally { happened, may_have_happened }, effects: 1 }
+}
+
+async fn tallies(t: &Stage) -> Vec<TallyCount> {
+    t.store.count_tallies(None).await.unwrap()
+}
+
+async fn list(t: &Stage, effect: &EffectKey, after_try: u32, limit: usize) -> Vec<(u32, Occurrence)> {
+    let (workspace, effect) = (WorkspaceId::default(), effect.clone());
+    let request = ListEvidence { workspace, effect: effect.clone(), after_try, limit };
+    let found = t.entities().list_evidence(request).await.unwrap();
+    let proofs = found.into_iter().map(|placed| placed.note.evidence.expect("it is evidence"));
+    proofs
+        .inspect(|proof| assert_eq!(proof.effect, effect))
+        .map(|proof| (proof.attempt, proof.occurrence))
+        .collect()
+}
+
+async fn evidence(t: &Stage, held: &Held<'_>) -> Vec<(u32, Occurrence)> {
+    list(t, &held.operation.effect_key(), 0, 100).await
+}
+
+async fn ended(held: &Held<'_>, end: OperationEnd) {
+    must!(held.finish(end).await, Finished::Finished { .. });
+}
+
+fn lost() -> OperationEnd {
+    OperationEnd::Failed(Failure::unknown("no answer"))
+}
+
+/// CONTRACT 6: an action that ends in a known way at its first try costs nothing in the journal.
+pub(super) async fn an_action_with_a_known_end_leaves_no_evidence(t: &Stage) {
+    for home in t.homes().await {
+        let ends = [
+            done("1"),
+            OperationEnd::Rejected(Failure::permanent("no")),
+            OperationEnd::Failed(Failure::retryable("busy")),
+        ];
+        for (n, end) in ends.into_iter().enumerate() {
+            let held = t.closing(&home, &format!("i{n}")).await;
+            ended(&held, end).await;
+            assert_eq!(evidence(t, &held).await, []);
+        }
+    }
+    assert_eq!(t.notes().await, []);
+    assert_eq!(tallies(t).await, []);
+}
+
+/// CONTRACT 8: a reverted action may have happened, so the one that goes on under its key may be the second.
+pub(super) async fn a_reverted_action_may_have_happened(t: &Stage) {
+    let first = t.closing(&Home::Own, "i1").await;
+    first.reverted().await;
+    assert_eq!(evidence(t, &first).await, [(1, MayHaveHappened)]);
+    assert_eq!(tallies(t).await, [], "it may have happened, but not twice");
+    let second = t.close(&Home::Own, "i1").seen(3).begins().await;
+    assert_eq!(evidence(t, &second).await, [(1, MayHaveHappened), (2, MayHaveHappened)]);
+    assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 0, 2)]);
+    ended(&second, done("1")).await;
+    assert_eq!(evidence(t, &first).await, [(1, MayHaveHappened), (2, MayHaveHappened), (2, Happened)]);
+    assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 1)]);
+}
+
+/// Every try under a key counts, and a write that is sent again counts once.
+pub(super) async fn each_try_of_an_action_leaves_evidence(t: &Stage) {
+    let held = t.closing(&Home::Own, "i1").await;
+    let again = FinishOperation { tries: Some(2), ..held.own_end(OperationEnd::TryAgain) };
+    for _ in 0..2 {
+        must!(held.send(again.clone()).await, Finished::Finished { .. });
+        assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 0, 2)]);
+    }
+    let request = FinishOperation { tries: Some(2), ..held.own_end(done("1")) };
+    must!(held.send(request.clone()).await, Finished::Finished { .. });
+    let known = evidence(t, &held).await;
+    must!(held.send(request).await, Finished::Again(_));
+    assert_eq!(evidence(t, &held).await, known);
+    assert_eq!(tallies(t).await, [tally(EffectClass::Idempotent, 1, 1)]);
+}
+
+/// A write that changes nothing proves nothing.
+pub(super) async fn a_refused_end_leaves_no_evidence(t: &Stage) {
+    let held = t.closing(&Home::Own, "i1").await;
+    must!(held.send(held.end(FinishBy::Holder(BOB), lost())).await, Finished::Lost(Some(_)));
+    must!(held.send(held.end(FinishBy::People, OperationEnd::DidNotHappen)).await, Finished::Lost(Some(_)));
+    assert_eq!(evidence(t, &held).await, []);
+}
+
+/// CONTRACT 6: what people and probes say of a doubt is evidence, and speaks of every try under the key.
+pub(super) async fn a_ruling_is_evidence_about_every_try_under_the_key(t: &Stage) {
+    for (n, by) in [FinishBy::People, FinishBy::Probe].into_iter().enumerate() {
+        let id = format!("i{n}");
+        t.invoice(&Home::Own, &id, "approved").await;
+        let held = t.close(&Home::Own, &id).holding().begins().await;
+        let doubt = FinishOperation { tries: Some(2), ..held.own_end(OperationEnd::InDoubt) };
+        must!(held.send(doubt).await, Finished::Finished { .. });
+        assert_eq!(evidence(t, &held).await, [(2, MayHaveHappened)]);
+        must!(held.send(held.end(by, OperationEnd::DidNotHappen)).await, Finished::Finished { .. });
+        let expected = [(1, DidNotHappen), (2, MayHaveHappened), (2, DidNotHappen)];
+        assert_eq!(evidence(t, &held).await, expected);
+    }
+    t.invoice(&Home::Own, "i9", "approved").await;
+    let held = t.close(&Home::Own, "i9").holding().begins().await;
+    ended(&held, OperationEnd::InDoubt).await;
+    must!(held.send(held.end(FinishBy::People, done("1"))).await, Finished::Finished { .. });
+    assert_eq!(evidence(t, &held).await, [(1, MayHaveHappened), (1, Happened)]);
+    assert_eq!(tallies(t).await, []);
+}
+
+/// CONTRACT 6: a result that comes after a ruling changes the counts and nothing else.
+pub(super) async fn a_late_result_changes_the_counts_alone(t: &Stage) {
+    t.invoice(&Home::Own, "i1", "approved").await;
+    let first = t.close(&Home::Own, "i1").holding().begins().await;
+    ended(&first, OperationEnd::InDoubt).await;
+    must!(
+        first.send(first.end(FinishBy::People, OperationEnd::DidNotHappen)).await,
+        Finished::Finished { .. }
+    );
+    let second = t.close(&Home::Own, "i1").holding().seen(3).begins().await;
+    ended(&second, done("1")).await;
+    assert_eq!(tallies(t).await, []);
+    let what = Noted::Refused { attempt: 1, occurrence: Some(Happened) };
+    let proof = first.operation.evidence(1, Happened);
+    let late = EntityNote { by: None, what: what.clone(), evidence: proof, ..first.remark("late") };
+    t.entities().append_entity_notes(vec![late]).await.unwrap();
+    assert_eq!(tallies(t).await, [tally(EffectClass::Claimed, 2, 0)]);
+    assert_eq!(t.standing(&Home::Own, "i1").await, ("closed".into(), 5));
+    // People see the note, and none of the entries that only count.
+    let request = ListEntityNotes {
+        workspace: WorkspaceId::default(),
+        entity: entity_in(&Home::Own, "i1"),
+        operation: None,
+        after: 0,
+        limit: 100,
+    };
+    let notes = t.entities().list_entity_notes(request).await.unwrap();
+    assert_eq!(notes.into_iter().map(|placed| placed.note.what).collect::<Vec<_>>(), [what]);
+}
+
+/// The evidence about one effect is read in the order of tries, in pages, and apart from other effects and workspaces.
+pub(super) async fn evidence_is_listed_by_effect_in_pages(t: &Stage) {
+    let held = t.closing(&Home::Own, "i1").await;
+    let other = t.closing(&Home::Own, "i2").await;
+    ended(&other, lost()).await;
+    for tries in 2..=4 {
+        let again = FinishOperation { tries: Some(tries), ..held.own_end(OperationEnd::TryAgain) };
+        must!(held.send(again).await, Finished::Finished { .. });
+    }
+    let effect = held.operation.effect_key();
+    let open = |tries: &[u32]| tries.iter().map(|n| (*n, MayHaveHappened)).collect::<Vec<_>>();
+    assert_eq!(list(t, &effect, 0, 100).await, open(&[1, 2, 2, 3, 3, 4]));
+    assert_eq!(list(t, &effect, 0, 2).await, open(&[1, 2]));
+    assert_eq!(list(t, &effect, 2, 100).await, open(&[3, 3, 4]));
+    assert_eq!(list(t, &effect, 4, 100).await, []);
+    let workspace = WorkspaceId::new("abroad").unwrap();
+    let abroad = ListEvidence { workspace, effect, after_try: 0, limit: 100 };
+    assert_eq!(t.entities().list_evidence(abroad).await.unwrap(), []);
+}
+
+/// An operation that is no longer kept leaves its evidence: the counts forget nothing.
+pub(super) async fn evidence_outlives_its_operation(t: &Stage) {
+    let first = t.closing(&Home::Own, "i1").await;
+    ended(&first, lost()).await;
+    let second = t.close(&Home::Own, "i1").to("approved").seen(3).begins().await;
+    ended(&second, done("1")).await;
+    t.pass(SECOND);
+    let newest = t.close(&Home::Own, "i1").seen(5).begins().await;
+    ended(&newest, done("1")).await;
+    let before = tallies(t).await;
+    assert_eq!(before, [tally(EffectClass::Idempotent, 1, 1)]);
+    let purge = hapax_engine::store::PurgeOperations { ended_before: t.now(), after: None, limit: 100 };
+    assert_eq!(t.entities().purge_operations(purge).await.unwrap().operations, 2);
+    assert_eq!(tallies(t).await, before);
+    assert_eq!(evidence(t, &first).await.len(), 3);
+}
