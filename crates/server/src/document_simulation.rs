@@ -54,7 +54,7 @@ use office::Office;
 use watch::{at_once, check_store, every_run};
 use world::World;
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 25;
 
 /// What many seeds together must show, so that one in which nothing happened does not pass for one in which nothing broke.
 #[derive(Debug, Default, Clone, Copy)]
