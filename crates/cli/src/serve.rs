@@ -26,7 +26,7 @@ use bound::Bound;
 use secrets::NamedSecrets;
 use settings::{ServeOptions, Settings};
 use stopping::Stopping;
-use waiting::assemble_patiently;
+use waiting::{assemble_patiently, bootstrap_patiently};
 
 /// What is read if no other configuration is named.
 const CONFIG: &str = "hapax.toml";
@@ -126,7 +126,7 @@ pub(crate) async fn serve(
     }
     let key = match settings.is_dev {
         true => None,
-        false => stopping.starting(async { Ok(assembly.server.bootstrap().await?) }).await?,
+        false => stopping.starting(bootstrap_patiently(&assembly)).await?,
     };
     ready(address, key.map(|key| key.reveal().to_owned()))?;
     let drained = tokio::select! {

@@ -40,6 +40,8 @@ pub mod ways_out;
 mod app;
 mod base62;
 mod changed_items;
+#[cfg(test)]
+mod document_simulation;
 mod entities;
 mod errors;
 mod event_stream;

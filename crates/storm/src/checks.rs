@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::clients::{WorkDone, run_key};
 use crate::documents::ENTITY;
 use crate::http::Request;
+use crate::limits::MAX_STORIES;
 use crate::plan::WorkKind;
 use crate::provider::Call;
 use crate::world::World;
@@ -22,6 +23,8 @@ pub struct Evidence {
     /// Steps of each run, in order.
     pub steps: HashMap<String, Vec<Value>>,
     pub events: HashMap<String, Vec<Value>>,
+    /// What was tried, found out and decided about the runs that violate something.
+    pub journals: HashMap<String, Vec<Value>>,
     /// Entries of the ledger by effect key.
     pub ledger: BTreeMap<String, Vec<Value>>,
     /// Operations by business object.
@@ -46,6 +49,17 @@ pub async fn check(world: &World, done: &[WorkDone]) -> Result<Evidence> {
     effects::check_metrics(world, &evidence).await?;
     steering::check(world, done, &evidence);
     Ok(evidence)
+}
+
+/// Fetches what only stories need, for the operations that violate something.
+pub async fn gather_journals(world: &World, evidence: &mut Evidence) -> Result<()> {
+    let ops: BTreeSet<String> = world.violations().into_iter().filter_map(|violation| violation.op).collect();
+    for op in ops.iter().take(MAX_STORIES) {
+        let Some(run) = evidence.run_of.get(op).cloned() else { continue };
+        let journal = world.list(&format!("/api/v1/workflow-runs/{run}/notes")).await?;
+        evidence.journals.insert(run, journal);
+    }
+    Ok(())
 }
 
 async fn gather(world: &World) -> Result<Evidence> {
@@ -162,6 +176,13 @@ async fn check_invoices(world: &World, done: &[WorkDone], evidence: &Evidence) -
         if !fits {
             let what = format!("{acknowledged:?} was acknowledged, and it is {status}");
             world.report("no acknowledged operation is lost", Some(op), what);
+        }
+        let of_object = evidence.calls.iter().filter(|call| call.op == op);
+        let is_early = |call: &&Call| call.document < invoice.document;
+        for call in of_object.filter(is_early) {
+            let (seen, least) = (call.document.unwrap_or(0), invoice.document.unwrap_or(0));
+            let what = format!("{} began under document {seen}; {least} was acknowledged before", call.kind);
+            world.report("a replaced document begins nothing", Some(op), what);
         }
         let paid = evidence
             .calls

@@ -35,6 +35,7 @@ pub struct WorkDone {
 #[derive(Debug, Clone)]
 pub struct Steered {
     pub command: &'static str,
+    pub request: Request,
     pub answer: Answer,
 }
 
@@ -47,7 +48,9 @@ pub fn workflow_of(kind: WorkKind) -> Option<&'static str> {
         WorkKind::Fax => Some("fax"),
         WorkKind::Declined => Some("declined"),
         WorkKind::Flaky => Some("flaky"),
-        WorkKind::Invoice => None,
+        WorkKind::Redo => Some("redo"),
+        WorkKind::Stamped => Some("stamped"),
+        WorkKind::Invoice | WorkKind::Replace => None,
     }
 }
 
@@ -69,6 +72,7 @@ pub async fn work(world: Arc<World>, work: Work) -> Result<WorkDone> {
     };
     match work.kind {
         WorkKind::Invoice => done.invoice = Some(invoices::pay_and_close(&world, &work).await?),
+        WorkKind::Replace => done.invoice = invoices::replace_and_pay(&world, &work).await?,
         WorkKind::Hook => start_by_webhook(&world, &mut done).await?,
         _ => start(&world, &mut done).await?,
     }
@@ -77,6 +81,9 @@ pub async fn work(world: Arc<World>, work: Work) -> Result<WorkDone> {
         let settling = settle(&world, &work);
         let (steered, settled) = futures_util::future::join(steering, settling).await;
         done.steered = steered?;
+        // A command that was acknowledged under a key has an answer of its own that stays.
+        let kept = done.steered.iter().filter(|it| it.answer.is_success());
+        done.kept_answers.extend(kept.map(|it| (it.request.clone(), it.answer.clone())));
         let (values, events) = settled?;
         done.settled = values;
         done.events.extend(events);
@@ -93,7 +100,7 @@ async fn start(world: &World, done: &mut WorkDone) -> Result<()> {
         "input": { "op": work.op },
         "idempotencyKey": run_key(&work.op),
     });
-    let mut request = Request::post("/api/v1/workflow-runs", &body);
+    let mut request = Request::post("/api/v1/workflow-runs", &body).about(&work.op);
     if work.has_request_key {
         request = request.header("Idempotency-Key", format!("start:{}", work.op));
     }
@@ -125,11 +132,12 @@ fn run_of(world: &World, op: &str, answer: &Answer) -> Option<String> {
 async fn start_by_webhook(world: &World, done: &mut WorkDone) -> Result<()> {
     let op = done.work.op.clone();
     let event = format!("evt-wire-{op}");
-    deliver(world, done.work.node, &event, &json!({ "type": "wire", "op": op })).await?;
+    deliver(world, done.work.node, &op, &event, &json!({ "type": "wire", "op": op })).await?;
     done.events.push(event);
     let path = format!("/api/v1/keys/run/{}", run_key(&op));
     let is_there = |answer: &Answer| answer.is_success();
-    let record = world.ask_until(done.work.node, &Request::get(path), is_there).await?.json();
+    let request = Request::get(path).about(&op);
+    let record = world.ask_until(done.work.node, &request, is_there).await?.json();
     done.run = find_run_id(&record);
     if done.run.is_none() {
         world.report("webhooks start runs", Some(&op), format!("the key of the run says: {record}"));
@@ -148,13 +156,13 @@ fn find_run_id(record: &Value) -> Option<String> {
 }
 
 /// Sends an event three times. Each is signed anew, under one id.
-async fn deliver(world: &World, node: usize, event: &str, body: &Value) -> Result<()> {
+async fn deliver(world: &World, node: usize, op: &str, event: &str, body: &Value) -> Result<()> {
     for again in 0..3 {
-        let request = || webhook::signed(&world.source, &world.webhook_secret, event, body);
+        let request = || webhook::signed(&world.source, &world.webhook_secret, event, body).about(op);
         let answer = world.ask(node + again, &request()).await?;
         if !answer.is_success() {
             let what = format!("event {event} was answered with {}", answer.text());
-            world.report("signed webhooks are taken", None, what);
+            world.report("signed webhooks are taken", Some(op), what);
         }
     }
     Ok(())
@@ -178,7 +186,7 @@ async fn settle(world: &World, work: &Work) -> Result<(Vec<Value>, Vec<String>)>
         SettledBy::Webhook => {
             let event = format!("evt-paid-{}", work.op);
             let body = json!({ "type": "paid", "op": work.op, "value": value("webhook") });
-            deliver(world, work.node, &event, &body).await?;
+            deliver(world, work.node, &work.op, &event, &body).await?;
             Ok((vec![value("webhook")], vec![event]))
         }
     }
@@ -187,7 +195,8 @@ async fn settle(world: &World, work: &Work) -> Result<(Vec<Value>, Vec<String>)>
 /// Resolves by key; the value if it was acknowledged.
 async fn resolve(world: &World, work: &Work, value: &Value) -> Result<Option<Value>> {
     let path = format!("/api/v1/promises/key:pay:{}/resolve", work.op);
-    let answer = world.ask(work.node, &Request::post(path, &json!({ "value": value }))).await?;
+    let request = Request::post(path, &json!({ "value": value })).about(&work.op);
+    let answer = world.ask(work.node, &request).await?;
     if answer.is_success() {
         return Ok(Some(value.clone()));
     }
@@ -206,7 +215,7 @@ async fn resolve(world: &World, work: &Work, value: &Value) -> Result<Option<Val
 async fn steer(world: &World, work: &Work, run: &str) -> Result<Vec<Steered>> {
     let mut steered = Vec::new();
     match work.steering {
-        Steering::Nothing if work.kind == WorkKind::Flaky => {
+        Steering::Nothing if work.kind.is_retried() => {
             retry_until_it_works(world, work, run, &mut steered).await?;
         }
         Steering::Nothing => {}
@@ -234,19 +243,27 @@ async fn steer(world: &World, work: &Work, run: &str) -> Result<Vec<Steered>> {
 
 /// Gives a command, again under the same key until it is answered.
 async fn command(world: &World, work: &Work, run: &str, command: &'static str) -> Result<Steered> {
-    give(world, work, run, command, command).await
+    give(world, work, run, command, command, &json!({ "reason": "the storm" })).await
 }
 
-async fn give(world: &World, work: &Work, run: &str, command: &'static str, key: &str) -> Result<Steered> {
+async fn give(
+    world: &World,
+    work: &Work,
+    run: &str,
+    command: &'static str,
+    key: &str,
+    body: &Value,
+) -> Result<Steered> {
     let path = format!("/api/v1/workflow-runs/{run}/{command}");
-    let request = Request::post(path, &json!({ "reason": "the storm" }))
-        .header("Idempotency-Key", format!("{key}:{}", work.op));
+    let request =
+        Request::post(path, body).header("Idempotency-Key", format!("{key}:{}", work.op)).about(&work.op);
     let answer = world.ask(work.node, &request).await?;
-    if !answer.is_success() && answer.status != 409 {
+    let is_refused = [403, 409, 422].contains(&answer.status);
+    if !answer.is_success() && !is_refused {
         let what = format!("{command} was answered with {}", answer.text());
         world.report("commands are taken", Some(&work.op), what);
     }
-    Ok(Steered { command, answer })
+    Ok(Steered { command, request, answer })
 }
 
 /// An acknowledged pause holds until somebody lifts it.
@@ -282,7 +299,27 @@ async fn retry_until_it_works(
         if answer.json()["run"]["status"] != "FAILED" {
             return Ok(());
         }
-        steered.push(give(world, work, run, "retry", &format!("retry-{round}")).await?);
+        let retry = async |key: &str, from: Option<&str>| {
+            let mut body = json!({ "reason": "the storm" });
+            if let Some(from) = from {
+                body["fromStep"] = json!(from);
+            }
+            give(world, work, run, "retry", &format!("{key}-{round}"), &body).await
+        };
+        match work.kind {
+            WorkKind::Redo => steered.push(retry("redo", Some("note")).await?),
+            WorkKind::Stamped => {
+                let careless = retry("careless", Some("stamp")).await?;
+                if careless.answer.is_success() {
+                    let what = "a retry from a claimed step that is COMPLETED was taken without a ruling";
+                    world.report("retries repeat no known effect", Some(&work.op), what);
+                    steered.push(careless);
+                } else {
+                    steered.push(retry("retry", None).await?);
+                }
+            }
+            _ => steered.push(retry("retry", None).await?),
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())

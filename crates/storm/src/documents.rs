@@ -7,6 +7,8 @@ use crate::nodes::MODULE;
 
 /// The type of the business objects.
 pub const ENTITY: &str = "invoice";
+/// The name of their document.
+pub const ENTITY_WORKFLOW: &str = "invoices";
 /// The webhook source.
 pub const SOURCE: &str = "storm-hook";
 
@@ -27,19 +29,29 @@ pub fn workflows(base: &str) -> Vec<Value> {
         workflow("fax", &[with_probe(base, claimed(base, "fax", "unfax")), confirm()]),
         workflow("declined", &[idempotent(base, "charge", Some("refund")), idempotent(base, "book", None)]),
         workflow("flaky", &[idempotent(base, "check", None), confirm()]),
+        workflow("redo", &[idempotent(base, "note", None), idempotent(base, "check", None), confirm()]),
+        workflow("stamped", &[with_probe(base, stamp(base)), idempotent(base, "check", None), confirm()]),
     ]
 }
 
-/// The business object: paid once, by an action that must not happen twice, then closed.
-pub fn entity_workflow(base: &str) -> Value {
+/// A step that must not happen twice and cannot be undone.
+fn stamp(base: &str) -> Value {
+    let mut step = idempotent(base, "stamp", None);
+    step["effect"] = json!("claimed");
+    step["nonIdempotent"] = json!(true);
+    step
+}
+
+/// The business object: paid once, by an action that must not happen twice, then closed. Its requests tell the number of the document.
+pub fn entity_workflow(base: &str, number: u64) -> Value {
     let request = |kind: &str| {
         json!({ "http": {
-            "method": "POST", "url": format!("{base}/{kind}"), "body": { "op": "{{ entity.id }}" },
+            "method": "POST", "url": format!("{base}/{kind}"), "body": { "op": "{{ entity.id }}", "document": number },
             "timeout": timeout(), "output": { "id": "{{ result.id }}" },
         } })
     };
     json!({
-        "name": "invoices", "kind": "entity", "module": MODULE, "entity": ENTITY,
+        "name": ENTITY_WORKFLOW, "kind": "entity", "module": MODULE, "entity": ENTITY,
         "status_types": ["open", "paying", "paid", "closing", "closed"], "initial": "open",
         "steps": [
             { "step_id": 10, "step_key": "pay", "status": "open", "claim_state": ["paying", "open"],

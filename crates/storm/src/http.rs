@@ -17,15 +17,35 @@ pub struct Request {
     pub path: String,
     pub headers: Vec<(&'static str, String)>,
     pub body: String,
+    /// The business operation it is about, for stories.
+    pub op: Option<String>,
 }
 
 impl Request {
     pub fn get(path: impl Into<String>) -> Self {
-        Request { method: "GET", path: path.into(), headers: Vec::new(), body: String::new() }
+        Request { method: "GET", path: path.into(), headers: Vec::new(), body: String::new(), op: None }
     }
 
     pub fn post(path: impl Into<String>, body: &Value) -> Self {
-        Request { method: "POST", path: path.into(), headers: Vec::new(), body: body.to_string() }
+        Request { method: "POST", path: path.into(), headers: Vec::new(), body: body.to_string(), op: None }
+    }
+
+    pub fn put(path: impl Into<String>, body: &Value) -> Self {
+        Request { method: "PUT", ..Request::post(path, body) }
+    }
+
+    /// The same request, as part of a business operation: its answers belong to the story of that operation.
+    #[must_use]
+    pub fn about(mut self, op: &str) -> Self {
+        self.op = Some(op.to_owned());
+        self
+    }
+
+    /// What is asked, in a few words.
+    pub fn tell(&self) -> String {
+        let key = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
+        let key = key.map_or_else(String::new, |(_, key)| format!(" (key {key})"));
+        format!("{} {}{key}", self.method, self.path.trim_start_matches("/api/v1"))
     }
 
     #[must_use]
@@ -57,6 +77,22 @@ impl Answer {
     /// The code of a problem; empty if it has none.
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The entity tag; empty if it has none.
+    pub fn etag(&self) -> String {
+        header_of(&self.head, "etag").unwrap_or_default()
+    }
+
+    /// Status and code, or status and the state that it tells of: enough for a line.
+    pub fn brief(&self) -> String {
+        let json = self.json();
+        let fields = ["code", "status", "asked", "created", "alreadySettled"];
+        let told = [&json, &json["run"], &json["operation"]].into_iter().flat_map(|object| {
+            let known = fields.iter().map(move |name| (*name, &object[*name]));
+            known.filter(|(_, value)| !value.is_null()).map(|(name, value)| format!(" {name} {value}"))
+        });
+        format!("{}{}", self.status, told.collect::<String>()).replace('"', "")
     }
 
     pub fn text(&self) -> String {

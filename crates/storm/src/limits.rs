@@ -7,9 +7,9 @@ pub const LEASE: Duration = Duration::from_secs(3);
 /// Grace of a node that is asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(5);
 /// Time beyond the grace in which a node must be gone. Generous: the machine may be busy.
-pub const STOP_MARGIN: Duration = Duration::from_secs(10);
+pub const STOP_MARGIN: Duration = Duration::from_secs(30);
 /// Time in which a node must be ready once its database answers.
-pub const START_WITHIN: Duration = Duration::from_secs(60);
+pub const START_WITHIN: Duration = Duration::from_secs(120);
 
 /// Timeout of one request of a step.
 pub const STEP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -17,7 +17,10 @@ pub const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 pub const PROVIDER_WORKS: Duration = Duration::from_millis(2_600);
 /// Longest time a request to the provider is held up on its way. What is held longer is cut, not delivered.
 pub const REQUEST_HELD: Duration = Duration::from_millis(800);
-/// Time after the last possible send from which on "did not happen" is certain: more than `REQUEST_HELD` plus `PROVIDER_WORKS`.
+/// How late this process may be on a busy machine. Requests that may have waited longer are turned away: nothing happens.
+pub const MOST_LATE: Duration = Duration::from_millis(400);
+/// Time after the last possible send from which on "did not happen" is certain: more than `REQUEST_HELD`, `PROVIDER_WORKS` and
+/// twice `MOST_LATE`.
 pub const SETTLE: Duration = Duration::from_secs(5);
 
 /// Patience of a client with one request.
@@ -43,5 +46,9 @@ pub const SETTLED_WITHIN: Duration = Duration::from_secs(180);
 pub const WORK_PER_SECOND: f64 = 2.5;
 /// Pieces of work of one storm, at most.
 pub const MAX_WORK: usize = 20_000;
+/// Lines of the chronicle that are kept. A storm of an hour has about a tenth of it.
+pub const MAX_CHRONICLE_LINES: usize = 1_000_000;
+/// Lines of one node's log that one story quotes.
+pub const MAX_LOG_LINES_PER_STORY: usize = 100;
 /// Stories of violations that are written to files.
 pub const MAX_STORIES: usize = 50;

@@ -1,6 +1,7 @@
 //! Real nodes on a real PostgreSQL, under faults, with a provider that writes down every effect. `cargo xtask storm` builds and runs it.
 
 mod checks;
+mod chronicle;
 mod clients;
 mod documents;
 mod http;
@@ -53,6 +54,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// Ends when somebody presses Ctrl-C, or sends SIGTERM.
+async fn until_told_to_end() {
+    let told = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+    match told {
+        Ok(mut told) => {
+            tokio::select! {
+                _ = told.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+        }
+        Err(_) => drop(tokio::signal::ctrl_c().await),
+    }
+}
+
 /// Whether the storm found nothing.
 fn run(arguments: &Arguments) -> Result<bool> {
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(1..1_000_000));
@@ -70,7 +85,13 @@ fn run(arguments: &Arguments) -> Result<bool> {
     };
     println!("==> seed {seed}");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let report = runtime.block_on(storm::run(&options))?;
+    let report = runtime.block_on(async {
+        tokio::select! {
+            report = storm::run(&options) => report,
+            // Dropping the storm ends its nodes and its database.
+            () = until_told_to_end() => anyhow::bail!("it was told to end"),
+        }
+    })?;
     report.write(&options.folder)?;
     println!("\n{}", report.summary());
     if report.violations.is_empty() {

@@ -18,6 +18,14 @@ use crate::limits::{CLAIM_STALE_AFTER, CLIENT_TIMEOUT, DRAIN, LEASE, START_WITHI
 /// Name of the module that owns the business objects of the storm.
 pub const MODULE: &str = "storm";
 
+/// Starts a node as this very process. Whoever watches it reads from a pipe that only the storm holds: when the storm ends, in whatever way, the node is
+/// killed, also if it is stopped. The name is compared because the number may have gone to another process.
+const WATCHED: &str = r#"
+exec 3<&0 </dev/null
+( cat <&3; [ "$(cat "/proc/$$/comm")" = hapax ] && kill -KILL $$ ) >/dev/null 2>&1 &
+exec "$@" 3<&-
+"#;
+
 /// How nodes are started.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
@@ -62,8 +70,10 @@ impl Node {
     /// Starts a process; it is ready later.
     pub fn start(&self) -> Result<()> {
         let seconds = |duration: Duration| format!("{}s", duration.as_secs());
-        let mut command = Command::new(&self.options.program);
+        let mut command = Command::new("sh");
         command
+            .args(["-c", WATCHED, "sh"])
+            .arg(&self.options.program)
             .args([
                 "serve",
                 "--listen",
@@ -79,7 +89,7 @@ impl Node {
             .env("HAPAX_STORE", &self.store)
             .env("HAPAX_SECRET_STORM__HOOK", &self.options.webhook_secret)
             .current_dir(&self.options.folder)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command
@@ -217,4 +227,36 @@ pub fn fsck(program: &Path, store: &str) -> Result<()> {
     };
     ensure!(checked.status.success(), "hapax fsck: {}", said());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_node_ends_when_its_storm_is_gone() {
+        let folder = std::env::temp_dir().join(format!("hapax-storm-node-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("hapax");
+        std::fs::write(&program, "#!/bin/sh\nwhile :; do sleep 0.1; done\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let provider = SocketAddr::from(([127, 0, 0, 1], 1));
+        let options =
+            NodeOptions { program, folder: folder.clone(), provider, webhook_secret: String::new() };
+        let node = Node::new(0, String::new(), options);
+        node.start().unwrap();
+        let mut process = node.lock().take().unwrap();
+        let name = format!("/proc/{}/comm", process.child.id());
+        while std::fs::read_to_string(&name).unwrap().trim() != "hapax" {
+            std::thread::yield_now();
+        }
+        // A node that is stopped can do nothing about it itself.
+        kill_process(process.pid, Signal::STOP).unwrap();
+        drop(process.child.stdin.take());
+        assert_eq!(process.child.wait().unwrap().signal(), Some(9));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use crate::chronicle::About;
 use crate::http::Request;
 use crate::limits::{SETTLE, STEP_TIMEOUT};
 use crate::world::World;
@@ -55,6 +56,7 @@ impl People {
             if last.is_some_and(|event| event["kind"] == "quarantined") {
                 let path = format!("/api/v1/workflow-runs/{id}/resume");
                 world.ask(0, &Request::post(path, &json!({ "reason": "the storm is over" }))).await?;
+                world.chronicle.add(About::Id(id.to_owned()), "people", format!("resume {id}"));
                 self.resumed += 1;
             }
         }
@@ -96,6 +98,11 @@ impl People {
         if let Ok(answer) = world.send(node, &Request::post(path, &body)).await
             && answer.is_success()
         {
+            let what = match found {
+                Some(_) => "happened",
+                None => "did_not_happen",
+            };
+            world.chronicle.add(About::Id(key.to_owned()), "people", format!("rule on {key}: {what}"));
             match found {
                 Some(_) => self.ruled_happened += 1,
                 None => self.ruled_did_not_happen += 1,

@@ -98,10 +98,28 @@ pub enum WorkKind {
     Declined,
     /// A check that is declined once; people retry the run.
     Flaky,
+    /// A note, then a check that is declined once; people retry the run from the note on.
+    Redo,
+    /// A claimed stamp, then a check that is declined once; somebody careless retries the run from the stamp on, then people retry what failed.
+    Stamped,
     /// A signed webhook that starts a wire.
     Hook,
     /// A business object that two people pay at the same time, and close.
     Invoice,
+    /// The document of business objects is replaced, and the next object is paid at once on other nodes.
+    Replace,
+}
+
+impl WorkKind {
+    /// Whether it is about a business object, and has no run.
+    pub fn is_of_object(self) -> bool {
+        matches!(self, WorkKind::Invoice | WorkKind::Replace)
+    }
+
+    /// Whether the provider declines it once, and people retry it then.
+    pub fn is_retried(self) -> bool {
+        matches!(self, WorkKind::Flaky | WorkKind::Redo | WorkKind::Stamped)
+    }
 }
 
 /// Who settles the promise of an order.
@@ -187,7 +205,30 @@ impl NodeFault {
     }
 }
 
+impl DatabaseFault {
+    /// What becomes of it.
+    pub fn tell(&self) -> String {
+        match self {
+            DatabaseFault::Restart => "is restarted".to_owned(),
+            DatabaseFault::Crash { down } => format!("is killed, for {down:?}"),
+            DatabaseFault::Freeze { span } => format!("stands still for {span:?}"),
+        }
+    }
+}
+
 impl LinkFault {
+    /// What becomes of the connections.
+    pub fn tell(&self) -> String {
+        let span = self.span();
+        match self {
+            LinkFault::Cut => "all connections are reset".to_owned(),
+            LinkFault::Refuse { .. } => format!("refuses connections for {span:?}"),
+            LinkFault::Stall { .. } => format!("stalls for {span:?}"),
+            LinkFault::LoseReplies { .. } => format!("loses replies for {span:?}"),
+            LinkFault::HalfOpen { .. } => format!("is half open for {span:?}"),
+        }
+    }
+
     /// How long it lasts.
     pub fn span(&self) -> Duration {
         match self {
@@ -325,25 +366,27 @@ fn draw_work(
 fn draw_kind(rng: &mut Rng, at: Duration, length: Duration) -> WorkKind {
     // A claim whose holder was killed is looked at only after `CLAIM_STALE_AFTER`. So objects come first, and are settled with the rest.
     let is_early = at.as_secs_f64() < length.as_secs_f64() * 0.2 || length > CLAIM_STALE_AFTER * 3;
-    if is_early && rng.f64() < 0.4 {
-        return WorkKind::Invoice;
+    if is_early && rng.f64() < 0.5 {
+        return if rng.u32(0..5) == 0 { WorkKind::Replace } else { WorkKind::Invoice };
     }
     match rng.u32(0..100) {
-        0..28 => WorkKind::Pay,
-        28..46 => {
+        0..26 => WorkKind::Pay,
+        26..43 => {
             let by = [SettledBy::Client, SettledBy::Webhook, SettledBy::Rivals][rng.usize(0..3)];
             WorkKind::Order { settled_by: by }
         }
-        46..62 => WorkKind::Wire,
-        62..78 => WorkKind::Fax,
-        78..86 => WorkKind::Declined,
-        86..92 => WorkKind::Flaky,
+        43..58 => WorkKind::Wire,
+        58..73 => WorkKind::Fax,
+        73..80 => WorkKind::Declined,
+        80..84 => WorkKind::Flaky,
+        84..88 => WorkKind::Redo,
+        88..92 => WorkKind::Stamped,
         _ => WorkKind::Hook,
     }
 }
 
 fn draw_steering(rng: &mut Rng, kind: WorkKind) -> Steering {
-    if matches!(kind, WorkKind::Invoice | WorkKind::Flaky) {
+    if kind.is_of_object() || kind.is_retried() {
         return Steering::Nothing;
     }
     match rng.u32(0..100) {
@@ -395,6 +438,6 @@ mod tests {
     fn objects_are_begun_early_enough_for_janitors_in_a_short_storm() {
         let plan = draw(3, 3, LENGTH);
         let late = plan.work.iter().filter(|timed| timed.at > LENGTH / 4);
-        assert!(late.into_iter().all(|timed| timed.what.kind != WorkKind::Invoice));
+        assert!(late.into_iter().all(|timed| !timed.what.kind.is_of_object()));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::http::{header_of, split_head};
-use crate::limits::{MAX_CONNECTIONS, MAX_RECORDED, MAX_REQUEST_BYTES, PROVIDER_WORKS, STEP_TIMEOUT};
+use crate::limits::{
+    MAX_CONNECTIONS, MAX_RECORDED, MAX_REQUEST_BYTES, MOST_LATE, PROVIDER_WORKS, STEP_TIMEOUT,
+};
+
+/// How often the provider looks whether it gets its turn in time.
+const TICK: Duration = Duration::from_millis(50);
+/// How long requests are turned away after it did not.
+const LATE_FOR: Duration = Duration::from_secs(1);
 
 /// How one request is treated.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,6 +38,8 @@ enum Behaviour {
     CutBefore,
     /// Nothing happens, and the answer is 503.
     Refuse503,
+    /// This machine was too busy to serve it in time. Nothing happens: a provider that is late must not break what it promises.
+    TooLate,
     /// Nothing happens: 422, for good.
     Decline,
 }
@@ -60,7 +69,8 @@ pub struct Call {
     /// The effect key.
     pub key: String,
     pub fence: Option<String>,
-    /// The process that asked, as far as the connection tells.
+    /// The number of the document that an action on a business object was begun under.
+    pub document: Option<u64>,
     behaviour: Behaviour,
     pub done: Done,
     pub status: Option<u16>,
@@ -76,7 +86,20 @@ impl Call {
         matches!(self.done, Done::Effect { .. })
     }
 
-    /// One line of a story.
+    /// What came in, for a story.
+    pub fn tell_briefly(&self) -> String {
+        let fence = self.fence.as_deref().map_or_else(String::new, |fence| format!(" fence {fence}"));
+        let document = self.document.map_or_else(String::new, |number| format!(" document {number}"));
+        format!("{} key {}{fence}{document}: {:?}", self.kind, self.key, self.behaviour)
+    }
+
+    /// What came of it.
+    pub fn tell_end(&self) -> String {
+        let status = self.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+        format!("{} key {} → {:?}, {status}", self.kind, self.key, self.done)
+    }
+
+    /// One line of the whole record.
     pub fn tell(&self) -> String {
         let ended = self.ended_at.map_or_else(|| "-".to_owned(), |at| format!("{:.3}", at.as_secs_f64()));
         let fence = self.fence.as_deref().unwrap_or("-");
@@ -97,15 +120,31 @@ impl Call {
 pub const UNDONE_BY: &[(&str, &str)] =
     &[("charge", "refund"), ("wire", "unwire"), ("fax", "unfax"), ("ship", "unship")];
 /// Kinds whose requests are effects anew each time: the provider ignores their keys.
-pub const IGNORES_KEYS: &[&str] = &["wire", "fax", "ship", "pay"];
+pub const IGNORES_KEYS: &[&str] = &["wire", "fax", "ship", "stamp", "pay"];
 
 #[derive(Debug)]
 struct Inner {
     seed: u64,
     began_at: Instant,
     is_difficult: AtomicBool,
-    calls: Mutex<Vec<Call>>,
+    record: Mutex<Record>,
     lookups: AtomicUsize,
+    /// Milliseconds since the start until which requests count as late.
+    late_until: AtomicU64,
+    /// When the machine was last seen to be in time, in milliseconds since the start.
+    ticked_at: AtomicU64,
+}
+
+/// Every request, and where to find some of them.
+#[derive(Debug, Default)]
+struct Record {
+    calls: Vec<Call>,
+    /// How many requests of a kind an operation has sent.
+    counts: HashMap<(String, String), usize>,
+    /// The first effect under each key.
+    effects: HashMap<String, String>,
+    /// How many requests with a key are being worked on.
+    working: HashMap<String, usize>,
 }
 
 /// The provider.
@@ -123,11 +162,14 @@ impl Provider {
             seed,
             began_at,
             is_difficult: AtomicBool::new(true),
-            calls: Mutex::default(),
+            record: Mutex::default(),
             lookups: AtomicUsize::new(0),
+            late_until: AtomicU64::new(0),
+            ticked_at: AtomicU64::new(0),
         };
         let provider = Provider { inner: Arc::new(inner), address };
         tokio::spawn(accept(provider.clone(), listener));
+        tokio::spawn(keep_time(provider.clone()));
         Ok(provider)
     }
 
@@ -142,7 +184,7 @@ impl Provider {
 
     /// Everything it saw so far.
     pub fn calls(&self) -> Vec<Call> {
-        self.lock().clone()
+        self.lock().calls.clone()
     }
 
     pub fn count_lookups(&self) -> usize {
@@ -151,41 +193,50 @@ impl Provider {
 
     /// The id of the effect under this key, if there is one.
     pub fn find_effect(&self, key: &str) -> Option<String> {
-        self.lock().iter().find_map(|call| match &call.done {
-            Done::Effect { id } if call.key == key => Some(id.clone()),
-            _ => None,
-        })
+        self.lock().effects.get(key).cloned()
+    }
+
+    pub fn count_calls(&self) -> usize {
+        self.lock().calls.len()
     }
 
     /// Whether a request with this key is being worked on.
     pub fn is_working(&self, key: &str) -> bool {
-        self.lock().iter().any(|call| call.key == key && call.done == Done::Working)
+        self.lock().working.get(key).is_some_and(|count| *count > 0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Call>> {
-        self.inner.calls.lock().expect("nobody panics while holding the record")
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.inner.record.lock().expect("nobody panics while holding the record")
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.inner.began_at.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether this machine is, or was a moment ago, too busy to serve requests in time.
+    fn is_late(&self) -> bool {
+        let now = self.now_ms();
+        let ticked_at = self.inner.ticked_at.load(Ordering::Relaxed);
+        let most = u64::try_from((TICK + MOST_LATE).as_millis()).unwrap_or(u64::MAX);
+        now < self.inner.late_until.load(Ordering::Relaxed) || now.saturating_sub(ticked_at) > most
     }
 
     /// Writes a request down; its place, and how it is to be treated.
-    fn begin(&self, kind: &str, op: &str, key: &str, fence: Option<String>) -> Option<(usize, Behaviour)> {
-        let mut calls = self.lock();
-        if calls.len() >= MAX_RECORDED {
+    fn begin(&self, mut call: Call) -> Option<(usize, Behaviour)> {
+        let mut record = self.lock();
+        if record.calls.len() >= MAX_RECORDED {
             return None;
         }
-        let earlier = calls.iter().filter(|call| call.kind == kind && call.op == op).count();
-        let behaviour = self.behave(kind, op, earlier);
-        calls.push(Call {
-            at: self.inner.began_at.elapsed(),
-            ended_at: None,
-            kind: kind.to_owned(),
-            op: op.to_owned(),
-            key: key.to_owned(),
-            fence,
-            behaviour,
-            done: Done::Working,
-            status: None,
-        });
-        Some((calls.len() - 1, behaviour))
+        let count = record.counts.entry((call.kind.clone(), call.op.clone())).or_default();
+        let behaviour = match self.is_late() {
+            true => Behaviour::TooLate,
+            false => self.behave(&call.kind, &call.op, *count),
+        };
+        *count += 1;
+        *record.working.entry(call.key.clone()).or_default() += 1;
+        (call.at, call.behaviour) = (self.inner.began_at.elapsed(), behaviour);
+        record.calls.push(call);
+        Some((record.calls.len() - 1, behaviour))
     }
 
     /// The same for the same seed, operation and count of requests.
@@ -218,29 +269,50 @@ impl Provider {
         Rng::with_seed(hasher.finish())
     }
 
-    /// Lets the effect of a request happen; its id.
-    fn take_effect(&self, place: usize) -> String {
-        let mut calls = self.lock();
-        let (kind, key) = (calls[place].kind.clone(), calls[place].key.clone());
+    /// Lets the effect of a request happen; its id. None if it is later than the provider promises: then nothing happens.
+    fn take_effect(&self, place: usize) -> Option<String> {
+        let mut record = self.lock();
+        let call = &record.calls[place];
+        if self.inner.began_at.elapsed() > call.at + PROVIDER_WORKS + MOST_LATE {
+            return None;
+        }
+        let (kind, key) = (call.kind.clone(), call.key.clone());
         let honours_keys = !IGNORES_KEYS.contains(&kind.as_str());
-        let earlier = calls.iter().find_map(|call| match &call.done {
-            Done::Effect { id } if honours_keys && call.key == key => Some(id.clone()),
-            _ => None,
-        });
+        let earlier = record.effects.get(&key).filter(|_| honours_keys).cloned();
         let id = earlier.clone().unwrap_or_else(|| format!("{kind}_{place}"));
-        calls[place].done = match earlier {
+        record.calls[place].done = match earlier {
             Some(id) => Done::Replayed { id },
             None => Done::Effect { id: id.clone() },
         };
-        id
+        record.effects.entry(key).or_insert_with(|| id.clone());
+        Some(id)
     }
 
     fn end(&self, place: usize, status: Option<u16>) {
-        let mut calls = self.lock();
-        let call = &mut calls[place];
+        let mut record = self.lock();
+        let call = &mut record.calls[place];
         (call.ended_at, call.status) = (Some(self.inner.began_at.elapsed()), status);
         if call.done == Done::Working {
             call.done = Done::Nothing;
+        }
+        let key = call.key.clone();
+        if let Some(count) = record.working.get_mut(&key) {
+            *count -= 1;
+        }
+    }
+}
+
+/// Watches whether this process gets its turn in time. On a machine that is much too busy a request may have waited for longer than the provider
+/// promises before anybody read it; such requests are turned away.
+async fn keep_time(provider: Provider) {
+    loop {
+        let began_at = Instant::now();
+        tokio::time::sleep(TICK).await;
+        let now = provider.now_ms();
+        provider.inner.ticked_at.store(now, Ordering::Relaxed);
+        if began_at.elapsed() > TICK + MOST_LATE {
+            let until = now + u64::try_from(LATE_FOR.as_millis()).unwrap_or(u64::MAX);
+            provider.inner.late_until.store(until, Ordering::Relaxed);
         }
     }
 }
@@ -293,18 +365,30 @@ async fn take(
     let op = body["op"].as_str().unwrap_or_default();
     let key = header_of(head, "idempotency-key").unwrap_or_default().trim_matches('"').to_owned();
     let fence = header_of(head, "hapax-fence");
-    let Some((place, behaviour)) = provider.begin(kind, op, &key, fence) else {
+    let call = Call {
+        at: Duration::ZERO,
+        ended_at: None,
+        kind: kind.to_owned(),
+        op: op.to_owned(),
+        key,
+        fence,
+        document: body["document"].as_u64(),
+        behaviour: Behaviour::TooLate,
+        done: Done::Working,
+        status: None,
+    };
+    let Some((place, behaviour)) = provider.begin(call) else {
         return answer(stream, 503, &json!({ "error": "the record is full" })).await;
     };
     let (status, body) = match behaviour {
         Behaviour::Answer { after } => {
             let id = provider.take_effect(place);
             tokio::time::sleep(after).await;
-            (200, json!({ "id": id }))
+            done_or_late(id)
         }
         Behaviour::WorkFirst { work } => {
             tokio::time::sleep(work).await;
-            (200, json!({ "id": provider.take_effect(place) }))
+            done_or_late(provider.take_effect(place))
         }
         Behaviour::EffectThenCut => {
             provider.take_effect(place);
@@ -312,7 +396,7 @@ async fn take(
             let _ = stream.set_zero_linger();
             return Ok(false);
         }
-        Behaviour::CutBefore => {
+        Behaviour::CutBefore | Behaviour::TooLate => {
             provider.end(place, None);
             return Ok(false);
         }
@@ -325,6 +409,13 @@ async fn take(
     };
     provider.end(place, Some(status));
     answer(stream, status, &body).await
+}
+
+fn done_or_late(id: Option<String>) -> (u16, Value) {
+    match id {
+        Some(id) => (200, json!({ "id": id })),
+        None => (503, json!({ "error": "too busy" })),
+    }
 }
 
 /// What became of the effect under a key. While it is worked on the answer is the same as if it had never come.

@@ -1,14 +1,17 @@
 //! What people are shown at the end: a table of counts, and the story of each violation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::checks::Evidence;
-use crate::limits::MAX_STORIES;
+use crate::chronicle::{self, About, Line};
+use crate::limits::{MAX_LOG_LINES_PER_STORY, MAX_STORIES};
 use crate::people::People;
 use crate::plan::{Counts, Plan};
 use crate::provider::count_effects;
@@ -17,6 +20,9 @@ use crate::world::{Violation, World};
 
 /// Violations of one check that are shown on the screen; all of them are in the folder.
 const SHOWN_PER_CHECK: usize = 3;
+
+/// How much earlier and later than an operation a fault may be and still belong to its story.
+const MARGIN: Duration = Duration::from_secs(3);
 
 /// The outcome of a storm.
 #[derive(Debug)]
@@ -32,13 +38,14 @@ pub struct Report {
     database_log: String,
     pub violations: Vec<Violation>,
     evidence: Evidence,
+    world: Arc<World>,
 }
 
 impl Report {
     pub fn new(
         options: &Options,
         plan: &Plan,
-        world: &World,
+        world: &Arc<World>,
         people: &People,
         work: usize,
         evidence: Evidence,
@@ -56,6 +63,7 @@ impl Report {
             database_log: world.database.log(),
             violations: world.violations(),
             evidence,
+            world: world.clone(),
         }
     }
 
@@ -134,9 +142,66 @@ impl Report {
         let calls: Vec<String> = self.evidence.calls.iter().map(|call| call.tell()).collect();
         write("provider.txt", &calls.join("\n"))?;
         for op in self.list_told() {
-            write(&format!("story-{op}.txt"), &self.story(op))?;
+            write(&format!("story-{op}.txt"), &self.story(op, folder))?;
         }
         Ok(())
+    }
+
+    /// All that happened around one business operation: what clients and people did, what the provider and the nodes wrote down, and the faults
+    /// meanwhile.
+    fn list_events(&self, op: &str, folder: &Path) -> Vec<Line> {
+        let run = self.evidence.run_of.get(op);
+        let operations = self.evidence.operations.get(op).map_or(&[][..], Vec::as_slice);
+        let of_operations = operations.iter().filter_map(|it| it["id"].as_str().map(str::to_owned));
+        let ids: Vec<String> = run.cloned().into_iter().chain(of_operations).collect();
+        let is_ours = |about: &About| match about {
+            About::All => false,
+            About::Op(of) => of == op,
+            About::Id(of) => ids.iter().any(|id| of.starts_with(id.as_str())),
+        };
+        let line =
+            |at: Duration, who: &str, what: String| Line { at, about: About::All, who: who.into(), what };
+        let mut lines: Vec<Line> =
+            self.world.chronicle.lines().into_iter().filter(|line| is_ours(&line.about)).collect();
+        for call in self.evidence.calls.iter().filter(|call| call.op == op) {
+            lines.push(line(call.at, "provider", format!("← {}", call.tell_briefly())));
+            lines.extend(call.ended_at.map(|at| line(at, "provider", call.tell_end())));
+        }
+        let find_time = |written: &str| self.world.chronicle.find_time(written);
+        let at_of = |record: &Value| record["at"].as_str().and_then(find_time);
+        let records = |of: &HashMap<String, Vec<Value>>| run.and_then(|run| of.get(run)).cloned();
+        for event in records(&self.evidence.events).unwrap_or_default() {
+            let what = ["version", "fence", "kind", "note"].map(|name| said(&event, name)).concat();
+            lines.extend(at_of(&event).map(|at| line(at, "history", what.trim().to_owned())));
+        }
+        for entry in records(&self.evidence.journals).unwrap_or_default() {
+            let names = [
+                "what",
+                "stepId",
+                "attempt",
+                "occurrence",
+                "answer",
+                "resolution",
+                "command",
+                "failure",
+                "reason",
+            ];
+            let what = names.map(|name| said(&entry, name)).concat();
+            lines.extend(at_of(&entry).map(|at| line(at, "journal", what.trim().to_owned())));
+        }
+        for node in 0..self.nodes {
+            let quoted = quote_log(&folder.join(format!("node-{node}.log")), &ids);
+            let told = quoted
+                .into_iter()
+                .filter_map(|(at, what)| Some(line(find_time(&at)?, &format!("log {node}"), what)));
+            lines.extend(told);
+        }
+        let (first, last) = (lines.iter().map(|line| line.at).min(), lines.iter().map(|line| line.at).max());
+        let (Some(first), Some(last)) = (first, last) else { return lines };
+        let is_meanwhile = |line: &Line| line.at + MARGIN >= first && line.at <= last + MARGIN;
+        let faults = self.world.chronicle.lines().into_iter().filter(|line| line.about == About::All);
+        lines.extend(faults.filter(is_meanwhile));
+        lines
     }
 
     /// The operations whose stories are told: of each check in turn, so that one with many violations leaves room for the others.
@@ -159,20 +224,17 @@ impl Report {
         told
     }
 
-    /// Everything that is known of one business operation.
-    fn story(&self, op: &str) -> String {
+    /// Everything that is known of one business operation: what is wrong, then all that happened in order, then the records.
+    fn story(&self, op: &str, folder: &Path) -> String {
         let mut text = format!("{op}\n\nWhat is wrong\n");
         for violation in self.violations.iter().filter(|it| it.op.as_deref() == Some(op)) {
             let _ = writeln!(text, "  {}: {}", violation.check, violation.what);
         }
-        let _ = writeln!(text, "\nThe provider's record (seconds since the start)");
-        for call in self.evidence.calls.iter().filter(|call| call.op == op) {
-            let _ = writeln!(text, "  {}", call.tell());
-        }
+        let _ = writeln!(text, "\nWhat happened, in seconds since the start\n");
+        text.push_str(&chronicle::tell(self.list_events(op, folder)));
         if let Some(run) = self.evidence.run_of.get(op) {
             let _ = writeln!(text, "\nThe run\n  {}", self.evidence.runs[run]);
             tell_list(&mut text, "Its steps", self.evidence.steps.get(run));
-            tell_list(&mut text, "Its history", self.evidence.events.get(run));
             let of_run: Vec<Value> = self
                 .evidence
                 .ledger
@@ -184,12 +246,41 @@ impl Report {
             tell_list(&mut text, "Its ledger", Some(&of_run));
         }
         tell_list(&mut text, "Operations on the object", self.evidence.operations.get(op));
+        let entries = self.evidence.ledger.values().flatten();
+        let of_object: Vec<Value> = entries.filter(|it| it["entity"]["id"] == op).cloned().collect();
+        tell_list(&mut text, "Its ledger", Some(&of_object).filter(|entries| !entries.is_empty()));
         text
+    }
+}
+
+/// What a field of a record says; empty if it is absent.
+fn said(record: &Value, name: &str) -> String {
+    match &record[name] {
+        Value::Null => String::new(),
+        Value::String(text) => format!(" {text}"),
+        other => format!(" {name} {other}"),
     }
 }
 
 fn of(violation: &Violation) -> String {
     violation.op.as_ref().filter(|op| !op.is_empty()).map_or_else(String::new, |op| format!("{op}: "))
+}
+
+/// The lines of a log that name one of `ids`, each with the time it was written at.
+fn quote_log(path: &Path, ids: &[String]) -> Vec<(String, String)> {
+    let Ok(log) = std::fs::read_to_string(path) else { return Vec::new() };
+    let named = log.lines().filter(|line| ids.iter().any(|id| line.contains(id.as_str())));
+    let read = |line: &str| {
+        let json: Value = serde_json::from_str(line).ok()?;
+        let at = json["at"].as_str()?.to_owned();
+        let mut fields = json.as_object()?.clone();
+        for name in ["at", "target", "message", "level", "traceId", "workspace"] {
+            fields.remove(name);
+        }
+        let message = json["message"].as_str().unwrap_or_default();
+        Some((at, format!("{}: {message} {}", json["level"].as_str()?, Value::Object(fields))))
+    };
+    named.filter_map(read).take(MAX_LOG_LINES_PER_STORY).collect()
 }
 
 fn tell_list(text: &mut String, title: &str, items: Option<&Vec<Value>>) {

@@ -61,7 +61,8 @@ pub async fn run(options: &Options) -> Result<Report> {
     println!("==> settling");
     let done = settle(&world, &mut clients, finished, &mut people).await;
     println!("==> checking");
-    let evidence = checks::check(&world, &done).await?;
+    let mut evidence = checks::check(&world, &done).await?;
+    checks::gather_journals(&world, &mut evidence).await?;
     stop(&world).await;
     Ok(Report::new(options, &plan, &world, &people, done.len(), evidence))
 }
@@ -76,12 +77,16 @@ async fn blow(world: &Arc<World>, plan: &Plan, people: &mut People) -> (Clients,
         faults.spawn(hurt_node(world.clone(), index, timeline.clone(), started));
     }
     let links = world.database_links.iter().zip(&plan.database_links);
-    for (link, timeline) in links.chain([(&world.provider_link, &plan.provider_link)]) {
-        let (link, timeline) = (link.clone(), timeline.clone());
+    let of_nodes = links.enumerate().map(|(index, link)| (format!("link {index}"), link));
+    let of_provider = ("link".to_owned(), (&world.provider_link, &plan.provider_link));
+    for (name, (link, timeline)) in of_nodes.chain([of_provider]) {
+        let (world, link, timeline) = (world.clone(), link.clone(), timeline.clone());
         faults.spawn(async move {
             for fault in timeline {
                 until(started + fault.at).await;
+                world.note(&name, fault.what.tell());
                 link.suffer(&fault.what).await;
+                world.note(&name, "is whole");
             }
         });
     }
@@ -108,7 +113,7 @@ async fn blow(world: &Arc<World>, plan: &Plan, people: &mut People) -> (Clients,
         }
         if Instant::now() >= next_word {
             next_word += TELL_EVERY;
-            let calls = world.provider.calls().len();
+            let calls = world.provider.count_calls();
             println!(
                 "    {:>4.0} s: {} pieces of work begun, {} done, {calls} requests at the provider, {} rulings, {} violations so far",
                 started.elapsed().as_secs_f64(),
@@ -135,28 +140,35 @@ async fn hurt_node(world: Arc<World>, index: usize, timeline: Vec<Timed<NodeFaul
     let (node, link) = (&world.nodes[index], &world.database_links[index]);
     for fault in timeline {
         until(started + fault.at).await;
+        let who = format!("node {index}");
         match fault.what {
             NodeFault::Kill { down } => {
+                world.note(&who, "is killed");
                 node.kill();
                 tokio::time::sleep(down).await;
                 start(&world, index);
             }
             NodeFault::Pause { span } => {
+                world.note(&who, "is stopped");
                 node.signal(Signal::STOP);
                 tokio::time::sleep(span).await;
+                world.note(&who, "goes on");
                 node.signal(Signal::CONT);
             }
             NodeFault::BusyPause { lag, slow, span } => {
                 link.delay_replies(lag);
                 world.provider_link.hold_connects(lag.is_none());
                 tokio::time::sleep(slow).await;
+                world.note(&who, "is stopped while it is busy");
                 node.signal(Signal::STOP);
                 link.delay_replies(None);
                 world.provider_link.hold_connects(false);
                 tokio::time::sleep(span).await;
+                world.note(&who, "goes on");
                 node.signal(Signal::CONT);
             }
             NodeFault::Restart => {
+                world.note(&who, "is asked to end");
                 if let Err(error) = node.stop().await {
                     world.report("nodes stop within their grace", None, format!("{error:#}"));
                 }
@@ -167,6 +179,7 @@ async fn hurt_node(world: Arc<World>, index: usize, timeline: Vec<Timed<NodeFaul
 }
 
 fn start(world: &World, index: usize) {
+    world.note(format!("node {index}"), "is started");
     if let Err(error) = world.nodes[index].start() {
         world.report("nodes come up", None, format!("node {index}: {error:#}"));
     }
@@ -186,6 +199,7 @@ async fn hurt_database(world: Arc<World>, timeline: Vec<Timed<DatabaseFault>>, s
     for fault in timeline {
         until(started + fault.at).await;
         let database = world.database.clone();
+        world.note("database", fault.what.tell());
         let happened = tokio::task::spawn_blocking(move || match fault.what {
             DatabaseFault::Restart => database.restart(Shutdown::Fast),
             DatabaseFault::Crash { down } => {
@@ -200,7 +214,9 @@ async fn hurt_database(world: Arc<World>, timeline: Vec<Timed<DatabaseFault>>, s
                 Ok(())
             }
         });
-        if let Ok(Err(error)) = happened.await {
+        let happened = happened.await;
+        world.note("database", "is back");
+        if let Ok(Err(error)) = happened {
             println!("    the database did not come back at once: {error}");
         }
     }
@@ -208,6 +224,7 @@ async fn hurt_database(world: Arc<World>, timeline: Vec<Timed<DatabaseFault>>, s
 
 /// Ends every fault and waits until all nodes are ready.
 async fn heal(world: &World) {
+    world.note("all", "the storm is over");
     for link in world.database_links.iter().chain([&world.provider_link]) {
         link.heal();
     }

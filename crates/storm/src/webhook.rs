@@ -23,7 +23,7 @@ pub fn signed(path: &str, secret: &str, id: &str, body: &Value) -> Request {
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("HMAC takes keys of any length");
     mac.update(format!("{id}.{at}.{body}").as_bytes());
     let signature = STANDARD.encode(mac.finalize().into_bytes());
-    let request = Request { method: "POST", path: path.to_owned(), headers: Vec::new(), body };
+    let request = Request { method: "POST", path: path.to_owned(), headers: Vec::new(), body, op: None };
     request
         .header("webhook-id", id)
         .header("webhook-timestamp", at.to_string())

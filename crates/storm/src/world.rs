@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use hapax_postgres_fixture::{Server, ServerOptions};
 use serde_json::{Value, json};
 
+use crate::chronicle::{About, Chronicle};
 use crate::documents;
 use crate::http::{self, Answer, Request};
 use crate::limits::{CLIENT_PAUSE, CLIENT_TIMEOUT, REQUEST_HELD, START_WITHIN};
@@ -34,6 +35,15 @@ pub struct Violation {
     pub op: Option<String>,
 }
 
+/// The document of the business objects as it was acknowledged last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntityDocument {
+    /// Counts documents. Every request to the provider tells under which one it was begun.
+    pub number: u64,
+    /// What `If-Match` must say to replace it.
+    pub etag: String,
+}
+
 /// The world of one storm.
 #[derive(Debug)]
 pub struct World {
@@ -48,6 +58,9 @@ pub struct World {
     /// Path of the webhook source.
     pub source: String,
     pub webhook_secret: String,
+    pub chronicle: Chronicle,
+    /// The document of the business objects that is in force; held while it is replaced.
+    pub entity_document: tokio::sync::Mutex<EntityDocument>,
     /// May do everything in the workspace.
     key: String,
     /// May read metrics.
@@ -95,6 +108,8 @@ impl World {
             definitions: HashMap::new(),
             source: String::new(),
             webhook_secret,
+            chronicle: Chronicle::begin(began_at),
+            entity_document: tokio::sync::Mutex::new(EntityDocument { number: 0, etag: String::new() }),
             key: String::new(),
             installation_key: String::new(),
             violations: Mutex::default(),
@@ -140,8 +155,10 @@ impl World {
             let text = |name: &str| made[name].as_str().unwrap_or_default().to_owned();
             self.definitions.insert(text("name"), text("id"));
         }
-        let entity = Request::post("/api/v1/entity-workflows", &documents::entity_workflow(&base));
-        expect_success(&self.send(0, &entity).await?)?;
+        let entity = Request::post("/api/v1/entity-workflows", &documents::entity_workflow(&base, 0));
+        let made = self.send(0, &entity).await?;
+        expect_success(&made)?;
+        self.entity_document.get_mut().etag = made.etag();
         let source = Request::post("/api/v1/webhook-sources", &documents::source());
         expect_success(&self.send(0, &source).await?)?;
         self.source = format!("/api/v1/webhooks/storm/{}", documents::SOURCE);
@@ -184,11 +201,31 @@ impl World {
         is_final: impl Fn(&Answer) -> bool,
     ) -> Result<Answer> {
         let mut last = "nothing".to_owned();
+        let note = |node: usize, what: String| {
+            if let Some(op) = &request.op {
+                let (node, asked) = (node % self.nodes.len(), request.tell());
+                let what = format!("{asked} on node {node}: {what}");
+                self.chronicle.add(About::Op(op.clone()), "client", what);
+            }
+        };
         for node in first.. {
-            match self.send(node, request).await {
-                Ok(answer) if is_final(&answer) => return Ok(answer),
-                Ok(answer) => last = answer.text(),
-                Err(error) => last = format!("{error:#}"),
+            let told = match self.send(node, request).await {
+                Ok(answer) if is_final(&answer) => {
+                    note(node, answer.brief());
+                    return Ok(answer);
+                }
+                Ok(answer) => {
+                    last = answer.text();
+                    answer.brief()
+                }
+                Err(error) => {
+                    last = format!("{error:#}");
+                    last.clone()
+                }
+            };
+            // Most of the time a node is away; a story needs that once.
+            if node < first + self.nodes.len() {
+                note(node, format!("{told}; asks again"));
             }
             if self.is_over() {
                 break;
@@ -196,6 +233,24 @@ impl World {
             tokio::time::sleep(CLIENT_PAUSE).await;
         }
         bail!("{} {} got no final answer; the last was: {last}", request.method, request.path)
+    }
+
+    /// Puts the next document of the business objects in force; its number, once it is acknowledged.
+    pub async fn replace_entity_document(&self, node: usize, op: &str) -> Result<Option<u64>> {
+        let mut in_force = self.entity_document.lock().await;
+        let number = in_force.number + 1;
+        let base = format!("http://{}", self.provider_link.address());
+        let path = format!("/api/v1/entity-workflows/{}", documents::ENTITY_WORKFLOW);
+        let request = Request::put(path, &documents::entity_workflow(&base, number))
+            .header("If-Match", in_force.etag.clone())
+            .about(op);
+        let answer = self.ask(node, &request).await?;
+        if !answer.is_success() {
+            self.report("documents are replaced", Some(op), answer.text());
+            return Ok(None);
+        }
+        *in_force = EntityDocument { number, etag: answer.etag() };
+        Ok(Some(number))
     }
 
     /// Like [`World::ask_until`]; success, and refusals that will not change, are final.
@@ -247,11 +302,19 @@ impl World {
 
     pub fn report(&self, check: &'static str, op: Option<&str>, what: impl Into<String>) {
         let violation = Violation { check, what: what.into(), op: op.map(str::to_owned) };
+        if let Some(op) = op {
+            self.chronicle.add(About::Op(op.to_owned()), "VIOLATED", check);
+        }
         self.violations.lock().expect("nobody panics here").push(violation);
     }
 
     pub fn violations(&self) -> Vec<Violation> {
         self.violations.lock().expect("nobody panics here").clone()
+    }
+
+    /// Tells of a node, a link or the database.
+    pub fn note(&self, who: impl Into<String>, what: impl Into<String>) {
+        self.chronicle.add(About::All, who, what);
     }
 
     /// From this instant on clients give up instead of asking again.

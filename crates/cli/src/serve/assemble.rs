@@ -15,11 +15,14 @@ use super::secrets::NamedSecrets;
 use super::settings::Settings;
 use super::ways_out::ways_out;
 use crate::limits::ABANDON_WITHIN;
+use crate::store_url::is_postgres;
 
 /// A server, and the engine under it, which lives as long as this does.
 pub(crate) struct Assembly {
     pub(crate) server: Server,
     pub(crate) engine: Hapax,
+    /// Whether its store is a server that may be away for a while and come back.
+    pub(crate) store_comes_back: bool,
 }
 
 /// `own` are the addresses that it will listen on.
@@ -48,7 +51,7 @@ pub(crate) async fn assemble(
     };
     engine.register_action("echo", |call: StepCall| async move { Answer::done(call.input::<Value>()?) })?;
     match Server::launch((*engine).clone(), hands, options).await {
-        Ok(server) => Ok(Assembly { server, engine }),
+        Ok(server) => Ok(Assembly { server, engine, store_comes_back: is_postgres(store) }),
         Err(error) => {
             // It may be tried again, with another engine; this one must drive nothing until then.
             let _ = tokio::time::timeout(ABANDON_WITHIN, engine.close()).await;

@@ -1,7 +1,10 @@
 //! A start without the database: the server lives, is not ready, and tries again until it has it.
 
+use std::time::Duration;
+
 use anyhow::{Error, Result};
 use hapax_server::LaunchError;
+use hapax_server::credentials::key::ApiKey;
 use hapax_server::drain::{Drain, Draining, drain};
 use hapax_server::listen::{ListenOptions, serve};
 use hapax_server::waiting::waiting_router;
@@ -44,11 +47,29 @@ pub(super) async fn assemble_patiently(
             output::say(&format!("hapax: alive on {address}, and not ready before the database is there"));
             waiting = Some(Waiting::begin(listen, listener, metrics));
         }
-        let span = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-        output::say(&format!("hapax: not ready: {error:#}; trying again in {:.1} s", span.as_secs_f64()));
-        tokio::time::sleep(span).await;
-        pause = (pause * 2).min(LONGEST_STORE_PAUSE);
+        pause = wait_after(&error, pause).await;
     }
+}
+
+/// Makes the credential that sets the installation up, if there is none. Waits for the database if it goes away between opening it and this.
+pub(super) async fn bootstrap_patiently(assembly: &Assembly) -> Result<Option<ApiKey>> {
+    let mut pause = FIRST_STORE_PAUSE;
+    loop {
+        match assembly.server.bootstrap().await {
+            Err(problem) if problem.retryable && assembly.store_comes_back => {
+                pause = wait_after(&problem, pause).await;
+            }
+            answer => return Ok(answer?),
+        }
+    }
+}
+
+/// Says why the server is not ready, and waits; the next pause.
+async fn wait_after(why: &dyn std::fmt::Display, pause: Duration) -> Duration {
+    let span = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+    output::say(&format!("hapax: not ready: {why:#}; trying again in {:.1} s", span.as_secs_f64()));
+    tokio::time::sleep(span).await;
+    (pause * 2).min(LONGEST_STORE_PAUSE)
 }
 
 /// Is it only that the database cannot be reached now?

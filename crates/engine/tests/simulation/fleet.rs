@@ -13,8 +13,12 @@ use super::performing;
 use super::shop;
 use super::world::{NOON, World};
 
+/// Tells a fresh node what it can do.
+pub type Furnish = Box<dyn Fn(&Member) + Send + Sync>;
+
 pub struct Fleet {
     world: Arc<World>,
+    furnish: Furnish,
     slots: Mutex<Vec<Slot>>,
     is_over: AtomicBool,
 }
@@ -35,9 +39,22 @@ pub struct Member {
 }
 
 impl Fleet {
+    /// Nodes that perform programs and move orders.
     pub fn launch(world: Arc<World>) -> Arc<Self> {
+        let of = world.clone();
+        Self::launch_with(
+            world,
+            Box::new(move |member| {
+                performing::register(&member.engine, &of, &member.node);
+                shop::open(&member.engine, &of, &member.node);
+            }),
+        )
+    }
+
+    pub fn launch_with(world: Arc<World>, furnish: Furnish) -> Arc<Self> {
         let slots = (0..world.settings.nodes).map(|_| Slot::default()).collect();
-        let fleet = Arc::new(Fleet { world, slots: Mutex::new(slots), is_over: AtomicBool::new(false) });
+        let is_over = AtomicBool::new(false);
+        let fleet = Arc::new(Fleet { world, furnish, slots: Mutex::new(slots), is_over });
         (0..fleet.world.settings.nodes).for_each(|slot| fleet.fill(slot));
         fleet
     }
@@ -69,9 +86,9 @@ impl Fleet {
             ..EngineOptions::default()
         };
         let engine = Engine::launch(store.clone(), clock.clone(), options).expect("the options are sound");
-        performing::register(&engine, &self.world, &node);
-        shop::open(&engine, &self.world, &node);
-        self.slots.lock().unwrap()[slot].member = Some(Member { node, engine, store, clock });
+        let member = Member { node, engine, store, clock };
+        (self.furnish)(&member);
+        self.slots.lock().unwrap()[slot].member = Some(member);
     }
 
     pub fn members(&self) -> Vec<Member> {

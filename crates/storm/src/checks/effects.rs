@@ -59,8 +59,9 @@ fn check_ledger(world: &World, evidence: &Evidence) {
 
 fn op_of(evidence: &Evidence, entries: &[Value]) -> String {
     let run = entries[0]["runId"].as_str().unwrap_or_default();
-    let op = evidence.runs.get(run).and_then(|run| run["input"]["op"].as_str());
-    op.unwrap_or_default().to_owned()
+    let of_run = evidence.runs.get(run).and_then(|run| run["input"]["op"].as_str());
+    let of_object = entries[0]["entity"]["id"].as_str();
+    of_run.or(of_object).unwrap_or_default().to_owned()
 }
 
 /// The metrics of every node say what the entries of the ledger add up to.
@@ -73,13 +74,23 @@ pub async fn check_metrics(world: &World, evidence: &Evidence) -> Result<()> {
     tokio::time::sleep(FIGURES_ARE_READ_EVERY).await;
     for (index, metrics) in world.metrics().await?.iter().enumerate() {
         for (metric, field) in METRICS {
-            for class in ["idempotent", "claimed"] {
-                let of_class = evidence.ledger.values().flatten().filter(|entry| entry["class"] == class);
-                let sum: u64 = of_class.filter_map(|entry| entry[field].as_u64()).sum();
-                let name = format!("{metric}{{class=\"{class}\"}}");
-                let told = metrics.get(&name).copied().unwrap_or(0.0);
+            // Every class that either of them knows.
+            let mut by_class: BTreeMap<String, (u64, f64)> = BTreeMap::new();
+            for entry in evidence.ledger.values().flatten() {
+                let class = entry["class"].as_str().unwrap_or_default().to_owned();
+                by_class.entry(class).or_default().0 += entry[field].as_u64().unwrap_or(0);
+            }
+            for (name, told) in metrics {
+                let class = name.strip_prefix(metric).and_then(|rest| rest.strip_prefix("{class=\""));
+                if let Some(class) = class.and_then(|rest| rest.strip_suffix("\"}")) {
+                    by_class.entry(class.to_owned()).or_default().1 += told;
+                }
+            }
+            for (class, (sum, told)) in by_class {
                 if (told - sum as f64).abs() > f64::EPSILON {
-                    let what = format!("node {index} tells {name} {told}, and the ledger adds up to {sum}");
+                    let what = format!(
+                        "node {index} tells {metric} of class {class} {told}, and the ledger adds up to {sum}"
+                    );
                     world.report("metrics equal the ledger", None, what);
                 }
             }

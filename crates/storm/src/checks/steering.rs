@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use crate::checks::Evidence;
 use crate::clients::WorkDone;
-use crate::plan::WorkKind;
 use crate::world::World;
 
 pub fn check(world: &World, done: &[WorkDone], evidence: &Evidence) {
@@ -34,7 +33,7 @@ pub fn check(world: &World, done: &[WorkDone], evidence: &Evidence) {
                 "a retry was acknowledged, and the history has none",
             );
         }
-        if work.work.kind == WorkKind::Flaky && status != "COMPLETED" {
+        if work.work.kind.is_retried() && status != "COMPLETED" {
             let what =
                 format!("the provider accepts it the second time, people retried it, and it is {status}");
             world.report("retries take effect", Some(op), what);

@@ -16,27 +16,35 @@ const MAX_KEYS: usize = 3;
 pub struct InvoiceDone {
     /// Operations that were acknowledged as done, by key.
     pub done: Vec<(String, Answer)>,
-    /// Every final answer, for stories.
-    pub told: Vec<(String, String)>,
+    /// The document that was in force before the object was made. Nothing may begin under an earlier one.
+    pub document: Option<u64>,
+}
+
+/// Replaces the document. As soon as that is acknowledged, an object is made and paid on other nodes.
+pub async fn replace_and_pay(world: &World, work: &Work) -> Result<Option<InvoiceDone>> {
+    let Some(document) = world.replace_entity_document(work.node, &work.op).await? else { return Ok(None) };
+    let elsewhere = Work { node: work.node + 1, ..work.clone() };
+    let done = pay_and_close(world, &elsewhere).await?;
+    Ok(Some(InvoiceDone { document: Some(document), ..done }))
 }
 
 pub async fn pay_and_close(world: &World, work: &Work) -> Result<InvoiceDone> {
     let body = json!({ "id": work.op, "status": "open" });
-    let made = world.ask(work.node, &Request::post(format!("/api/v1/entities/{ENTITY}"), &body)).await?;
+    let request = Request::post(format!("/api/v1/entities/{ENTITY}"), &body).about(&work.op);
+    let made = world.ask(work.node, &request).await?;
     if !made.is_success() {
         world.report("objects are made", Some(&work.op), made.text());
         return Ok(InvoiceDone::default());
     }
     let (ada, bob) = futures_util::future::join(pay(world, work, "ada", 0), pay(world, work, "bob", 1)).await;
     let (ada, bob) = (ada?, bob?);
-    let mut all = InvoiceDone { done: [ada.done, bob.done].concat(), told: [ada.told, bob.told].concat() };
+    let mut all = InvoiceDone { done: [ada.done, bob.done].concat(), document: None };
     if !all.done.is_empty() {
         let key = format!("close:{}", work.op);
         let answer = take_step(world, work.node, &work.op, "close", &key).await?;
         if answer.is_success() && answer.status != 202 {
-            all.done.push((key.clone(), answer.clone()));
+            all.done.push((key, answer));
         }
-        all.told.push((key, answer.text()));
     }
     Ok(all)
 }
@@ -47,7 +55,6 @@ async fn pay(world: &World, work: &Work, who: &str, node: usize) -> Result<Invoi
     for try_number in 0..MAX_KEYS {
         let key = format!("pay:{who}:{try_number}:{}", work.op);
         let answer = take_step(world, work.node + node, &work.op, "pay", &key).await?;
-        told.told.push((key.clone(), answer.text()));
         if answer.is_success() && answer.status != 202 {
             told.done.push((key, answer));
             return Ok(told);
@@ -63,7 +70,7 @@ async fn pay(world: &World, work: &Work, who: &str, node: usize) -> Result<Invoi
 /// Asks under one key until the operation has ended, or somebody has to decide.
 async fn take_step(world: &World, node: usize, op: &str, step: &str, key: &str) -> Result<Answer> {
     let path = format!("/api/v1/entities/{ENTITY}/{op}/steps/{step}");
-    let request = Request::post(path, &json!({ "idempotencyKey": key })).header("Prefer", "wait=4");
+    let request = Request::post(path, &json!({ "idempotencyKey": key })).header("Prefer", "wait=4").about(op);
     let settles = |answer: &Answer| {
         let has_ended = is_final(answer) && answer.status != 202;
         // Another operation holds the object, which may end at any time; or it is in doubt, and people have been told.
