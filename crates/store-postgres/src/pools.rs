@@ -43,12 +43,13 @@ pub(crate) struct Pools {
 
 impl Pools {
     pub(crate) fn new(address: &Address, options: &PostgresOptions) -> Self {
-        let Address { config, work_config, tls, cap } = address;
-        let connections = |config, size, recycling| {
+        let Address { config, work_config, settings, tls, cap } = address;
+        let connections = |config, size, first: Option<&str>, recycling| {
             let connect = CappedConnect { tls: tls.clone(), cap: cap.clone() };
-            Connections::new(config, connect, size, options.deadline, recycling)
+            Connections::new(config, connect, size, options.deadline, first, recycling)
         };
-        let pool = |size| connections(config, size, RecyclingMethod::Fast);
+        let pool = |size| connections(config, size, settings.for_own(), RecyclingMethod::Fast);
+        let clean = RecyclingMethod::Custom(settings.clean_work());
         Pools {
             commits: pool(options.committers),
             considered: pool(options.committers),
@@ -58,7 +59,7 @@ impl Pools {
             renewals: pool(RENEWAL_CONNECTIONS),
             maintenance: pool(MAINTENANCE_CONNECTIONS),
             deliveries: pool(DELIVERY_CONNECTIONS),
-            works: connections(work_config, options.transactions, RecyclingMethod::Clean),
+            works: connections(work_config, options.transactions, settings.for_work(), clean),
         }
     }
 
@@ -99,12 +100,18 @@ impl Connections {
         connect: CappedConnect,
         size: usize,
         deadline: Duration,
+        first: Option<&str>,
         recycling_method: RecyclingMethod,
     ) -> Self {
         let how = ManagerConfig { recycling_method };
         let manager = Manager::from_connect(config.clone(), connect, how);
-        let check_client = Hook::async_fn(|client, _| {
+        let first = first.map(Arc::<str>::from);
+        let begin = Hook::async_fn(move |client, _| {
+            let first = first.clone();
             Box::pin(async move {
+                if let Some(first) = first {
+                    client.batch_execute(&first).await.map_err(HookError::Backend)?;
+                }
                 match client.batch_execute(CHECK_CLIENT).await {
                     Err(error) if error.as_db_error().is_none() => Err(HookError::Backend(error)),
                     // Not every server can.
@@ -128,7 +135,7 @@ impl Connections {
             .wait_timeout(Some(deadline))
             .create_timeout(Some(CONNECT_TIMEOUT.min(deadline)))
             .recycle_timeout(Some(CONNECT_TIMEOUT.min(deadline)))
-            .post_create(check_client)
+            .post_create(begin)
             .pre_recycle(forget_plans)
             .runtime(Runtime::Tokio1)
             .build()
