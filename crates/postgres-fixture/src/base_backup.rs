@@ -1,4 +1,4 @@
-//! A copy of a running server's data, taken as the manual says, without `pg_basebackup`: not every package of PostgreSQL has it.
+//! Base backup of a running server through SQL. Not every package of PostgreSQL has `pg_basebackup`.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,11 +6,10 @@ use std::path::Path;
 use crate::error::FixtureError;
 use crate::server::with_client;
 
-/// What is about the running server, not about its data.
+/// Files of the running server that are not data.
 const LEFT_OUT: [&str; 3] = ["postmaster.pid", "postmaster.opts", "server.log"];
 
-/// Copies `data` of the server at `url` into the folder `copy`, which is there and empty. A server that starts on it recovers to what the copy holds
-/// and goes on with the log of the first.
+/// Copies the data folder of the server at `url` into the empty folder `copy`, for a standby of that server.
 pub(crate) fn take(url: &str, data: &Path, copy: &Path) -> Result<(), FixtureError> {
     let label = with_client(url, async |client| {
         let version: i32 =
@@ -46,7 +45,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), FixtureError> {
         }
         match std::fs::copy(&path, &copy) {
             Ok(_) => {}
-            // The server removes files while it works; the log has what became of them.
+            // The server removes files while it runs; replaying the WAL repairs the copy.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(FixtureError::file(&path)(error)),
         }

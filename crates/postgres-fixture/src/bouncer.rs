@@ -15,12 +15,12 @@ use crate::cluster::free_port;
 use crate::error::FixtureError;
 use crate::server::Server;
 
-/// How long it may take to listen.
+/// Longest wait until it listens.
 const LISTEN_WITHIN: Duration = Duration::from_secs(10);
 /// Debian puts it where only root looks by default.
 const BESIDE_PATH: &str = "/usr/sbin";
 
-/// Ends PgBouncer when nobody holds the other end of standard input any more, however that came about.
+/// Stops PgBouncer when standard input ends, which happens however the test process ends.
 const WATCHED: &str = r#""$1" "$2" & pid=$!; read -r _; kill "$pid"; wait "$pid""#;
 
 /// A PgBouncer that one test starts; gone with it.
@@ -77,7 +77,7 @@ impl Bouncer {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// What it wrote about itself.
+    /// Returns its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("bouncer.log")).unwrap_or_default()
     }

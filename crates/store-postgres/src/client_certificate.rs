@@ -1,4 +1,4 @@
-//! The certificate by which a server knows this program, and its key: PEM files that `sslcert` and `sslkey` name.
+//! Client certificate and private key, read from the PEM files named by `sslcert` and `sslkey`.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::encryption::Identity;
 use crate::open_error::OpenError;
 
-/// The certificates of the chain, that of this program first, and its key.
+/// Reads the certificate chain, leaf first, and the private key.
 pub(crate) fn read(
     identity: &Identity,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), OpenError> {
@@ -42,7 +42,7 @@ fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, OpenError> {
         .map_err(|error| unusable(format!("it holds no private key in PEM form: {error}")))
 }
 
-/// As `psql` has it: a key is its owner's alone, or that of root and a group.
+/// Checks the mode like `psql`: 0600, or 0640 if root owns the file.
 #[cfg(unix)]
 fn check_access(metadata: &Metadata) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;

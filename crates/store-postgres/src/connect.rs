@@ -26,7 +26,7 @@ pub(crate) struct Address {
     pub(crate) config: Config,
     /// For connections that user code shares: with its own `search_path`, and plans of PostgreSQL's choice.
     pub(crate) work_config: Config,
-    /// How the settings of these connections get to the server.
+    /// How settings get to the server.
     pub(crate) settings: Settings,
     pub(crate) tls: Tls,
     /// How many there may be.
@@ -41,12 +41,12 @@ pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address,
     Ok(Address { config, work_config, ..plain })
 }
 
-/// The same address with settings that are sent as statements, for a pooler that takes none at the start of a connection.
+/// The address for a pooler that accepts no settings in the startup message.
 pub(crate) fn configure_by_statement(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     Ok(Address { settings: Settings::by_statement(options), ..configure_plain(url, options)? })
 }
 
-/// The same address with no settings but those of the URL.
+/// The address without settings of the store.
 fn configure_plain(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     check_schema(&options.schema)?;
     check_pools(options)?;
@@ -129,7 +129,7 @@ pub fn list_hosts(url: &str) -> Result<Vec<(String, u16)>, OpenError> {
     Ok(named.chain(addressed).collect())
 }
 
-/// One connection outside the pools, with settings only if they come at its start. It ends with its client.
+/// Opens one connection outside the pools. It has only the settings of its startup message, and ends with its client.
 pub(crate) async fn connect(address: &Address) -> Result<Client, OpenError> {
     let Address { config, tls, cap, .. } = address;
     let permit = cap.permit().await;

@@ -68,28 +68,26 @@ pub enum OpenError {
         /// Where.
         place: String,
     },
-    /// A pooler stands in between that does not keep sessions.
+    /// A pooler between this program and the server does not keep sessions.
     #[error(
-        "what answers at {place} is a pooler that does not keep sessions together (PgBouncer with pool_mode = transaction or statement): \
-         connect to PostgreSQL itself, or set pool_mode = session for this database. Nothing was changed"
+        "{place} is a pooler that does not keep sessions (PgBouncer with pool_mode = transaction or statement): connect to PostgreSQL itself, or \
+         set pool_mode = session for this database. Nothing was changed"
     )]
     SessionsNotKept {
         /// Where.
         place: String,
     },
-    /// A pooler stands in between that has too few connections to give.
+    /// A pooler between this program and the server has too few connections.
     #[error(
-        "the pooler at {place} gave a first connection and no second: a node needs as many as docs/scaling.md says, so raise \
-         default_pool_size, or connect to PostgreSQL itself"
+        "the pooler at {place} gave one connection and no second: raise default_pool_size to what docs/scaling.md says, or connect to PostgreSQL itself"
     )]
     FewConnections {
         /// Where.
         place: String,
     },
-    /// Settings at the start of a connection are not taken.
+    /// The server, or a pooler before it, rejects settings in the startup message.
     #[error(
-        "what answers at {place} takes no settings at the start of a connection ({detail}): leave `options` out of the URL, or connect to \
-         PostgreSQL itself"
+        "{place} rejects settings in the startup message ({detail}): remove `options` from the URL, or connect to PostgreSQL itself"
     )]
     SettingsRefused {
         /// Where.
@@ -248,7 +246,7 @@ impl OpenError {
                 false => OpenError::Tls { place, detail },
             };
         }
-        // A server that does not trust the client's certificate says so only after it has shown its own.
+        // With TLS 1.3 a server rejects a client certificate after the handshake.
         if detail.contains("received fatal alert") {
             return OpenError::Tls { place, detail };
         }

@@ -1,63 +1,55 @@
-//! The settings of every session, and the two ways in which they get to the server.
+//! Session settings, and the two ways to send them.
 //!
-//! Usually they come with the first message of a connection, so there is no moment without them, and `RESET ALL` comes back to them. A pooler in
-//! session mode takes no such message, or drops what it does not know: there they are statements, sent before anything else.
+//! A direct connection sends them in its startup message, so they always hold and `RESET ALL` returns to them. PgBouncer rejects or drops such
+//! settings. Behind a pooler in session mode the store therefore sends them as the first statement of each connection.
 
 use std::time::Duration;
 
-use tokio_postgres::Config;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, Error};
 
 use crate::options::PostgresOptions;
 
-/// Name and value.
+/// Name and value of a setting.
 pub(crate) type Setting = (&'static str, String);
 
-/// What leaves a connection that user code has used as it was, but for its prepared statements.
-const CLEAN: &str = "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP; \
-                     DISCARD SEQUENCES;";
-
-/// How the settings get to the server.
+/// How settings get to the server.
 #[derive(Debug, Clone)]
 pub(crate) enum Settings {
-    /// With the first message of a connection.
+    /// In the startup message.
     AtStartup,
-    /// As statements on each new connection.
+    /// As the first statement of a connection, and again after each `RESET ALL`.
     ByStatement {
-        /// For connections of ours.
-        own: String,
-        /// For connections that user code shares.
-        work: String,
+        /// Settings of the store's own connections.
+        own: Vec<Setting>,
+        /// Settings of connections that user code shares.
+        work: Vec<Setting>,
     },
 }
 
 impl Settings {
     pub(crate) fn by_statement(options: &PostgresOptions) -> Settings {
-        Settings::ByStatement { own: statements(&own(options)), work: statements(&timeouts(options)) }
+        Settings::ByStatement { own: own(options), work: timeouts(options) }
     }
 
-    /// What a new connection of ours is sent first.
-    pub(crate) fn for_own(&self) -> Option<&str> {
+    /// Settings to send first on a connection of the store; empty if they were in its startup message.
+    pub(crate) fn for_own(&self) -> &[Setting] {
         match self {
-            Settings::AtStartup => None,
-            Settings::ByStatement { own, .. } => Some(own),
+            Settings::AtStartup => &[],
+            Settings::ByStatement { own, .. } => own,
         }
     }
 
-    /// What a new connection that user code shares is sent first.
-    pub(crate) fn for_work(&self) -> Option<&str> {
+    /// Settings to send first on a connection that user code shares, and again before each use.
+    pub(crate) fn for_work(&self) -> &[Setting] {
         match self {
-            Settings::AtStartup => None,
-            Settings::ByStatement { work, .. } => Some(work),
+            Settings::AtStartup => &[],
+            Settings::ByStatement { work, .. } => work,
         }
-    }
-
-    /// What such a connection is sent before its next use.
-    pub(crate) fn clean_work(&self) -> String {
-        format!("{CLEAN} {}", self.for_work().unwrap_or_default())
     }
 }
 
-/// `config` with settings in its first message, after those that the URL gives, so that these count.
+/// Adds settings to the startup message. They follow the `options` of the URL, so they win.
 pub(crate) fn at_startup(config: &Config, settings: &[Setting]) -> Config {
     let given = config.get_options().unwrap_or_default().to_owned();
     let ours = settings.iter().map(|(name, value)| format!("-c {name}={}", value.replace(' ', "\\ ")));
@@ -67,14 +59,15 @@ pub(crate) fn at_startup(config: &Config, settings: &[Setting]) -> Config {
     config
 }
 
-/// No value holds a quote: they are numbers, words, and a schema name that was checked.
-fn statements(settings: &[Setting]) -> String {
-    let set = |(name, value): &Setting| match *name {
-        // A list of names, not one name with a comma in it.
-        "search_path" => format!("SET {name} = {value};"),
-        _ => format!("SET {name} = '{value}';"),
-    };
-    settings.iter().map(set).collect::<Vec<_>>().join(" ")
+/// Sends settings as one statement.
+pub(crate) async fn apply(client: &Client, settings: &[Setting]) -> Result<(), Error> {
+    if settings.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = settings.iter().map(|(name, _)| *name).collect();
+    let values: Vec<&str> = settings.iter().map(|(_, value)| value.as_str()).collect();
+    let params: [&(dyn ToSql + Sync); 2] = [&names, &values];
+    client.query(include_str!("../sql/apply_settings.sql"), &params).await.map(drop)
 }
 
 /// What every connection of the store begins with.
@@ -130,12 +123,12 @@ mod tests {
         let options = PostgresOptions::default().schema("orders");
         let started = at_startup(&Config::new(), &own(&options));
         let started = started.get_options().unwrap();
-        let Settings::ByStatement { own: stated, .. } = Settings::by_statement(&options) else { panic!() };
-        for name in own(&options).iter().map(|(name, _)| name) {
-            assert!(started.contains(&format!("-c {name}=")), "{started}");
-            assert!(stated.contains(&format!("SET {name} = ")), "{stated}");
+        let stated = Settings::by_statement(&options);
+        for (name, value) in stated.for_own() {
+            assert!(started.contains(&format!("-c {name}={}", value.replace(' ', r"\ "))), "{started}");
         }
+        assert!(started.contains("-c search_path=orders,pg_temp"), "{started}");
         assert!(started.contains(r"-c default_transaction_isolation=read\ committed"), "{started}");
-        assert!(stated.contains("SET search_path = orders,pg_temp;"), "{stated}");
+        assert!(Settings::AtStartup.for_own().is_empty() && Settings::AtStartup.for_work().is_empty());
     }
 }
