@@ -30,6 +30,12 @@ impl CommandLine {
         Self { program: program.into(), arguments, environment: Vec::new() }
     }
 
+    /// Further arguments, separated by blanks.
+    pub(crate) fn and(mut self, arguments: &'static str) -> Self {
+        self.arguments.extend(arguments.split_whitespace());
+        self
+    }
+
     pub(crate) fn with_env(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.environment.push((name, value.into()));
         self

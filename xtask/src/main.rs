@@ -2,6 +2,7 @@
 
 mod command_line;
 mod fuzz_api;
+mod postgres_matrix;
 mod requirements;
 mod rustdoc;
 mod simulate;
@@ -27,6 +28,8 @@ enum Chore {
     Simulate(simulate::Options),
     /// Send a server requests made up from the description of its API, and look for answers that do not fit it
     FuzzApi(fuzz_api::Options),
+    /// Run the tests of the PostgreSQL store on every supported version
+    PostgresMatrix(postgres_matrix::Options),
     /// Let faults loose on real nodes and a real PostgreSQL, and check every promise afterwards
     Storm(storm::Options),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Chore::Verify(options) => verify::run(&options),
         Chore::Simulate(options) => simulate::run(&options),
         Chore::FuzzApi(options) => fuzz_api::run(&options),
+        Chore::PostgresMatrix(options) => postgres_matrix::run(&options),
         Chore::Storm(options) => storm::run(&options),
     };
     match outcome {

@@ -59,6 +59,12 @@ const REQUIREMENTS: &[Requirement] = &[
         },
     },
     Requirement {
+        name: "PgBouncer (pgbouncer)",
+        needed_for: "tests of the PostgreSQL store behind a pooler, which start poolers of their own",
+        is_present: has_bouncer,
+        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends pgbouncer" },
+    },
+    Requirement {
         name: "curl",
         needed_for: "tests that run the calls of the documentation as they are written",
         is_present: || CommandLine::new("curl --version").succeeds(),
@@ -129,6 +135,11 @@ fn has_postgres() -> bool {
     let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
     let in_debian = debian.into_iter().any(|version| version.path().join("bin/initdb").exists());
     in_debian || CommandLine::new("initdb --version").succeeds()
+}
+
+/// Debian puts it where only root looks by default.
+fn has_bouncer() -> bool {
+    Path::new("/usr/sbin/pgbouncer").exists() || CommandLine::new("pgbouncer --version").succeeds()
 }
 
 fn may_install_packages() -> bool {

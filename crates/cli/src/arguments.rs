@@ -6,9 +6,9 @@ use hapax_server::logging::LogFormat;
 use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
-    admin, audit, bench, completions, conformance, credentials, definitions, deliveries, demo, dev, doubts,
-    entities, entity_workflows, fsck, keys, ledger, migrate, operations, outbox, promises, runs, serve,
-    sources, stub, subscriptions, validate, workspaces,
+    admin, audit, backup, bench, completions, conformance, credentials, definitions, deliveries, demo, dev,
+    doubts, entities, entity_workflows, fsck, keys, ledger, migrate, operations, outbox, promises, restore,
+    runs, serve, sources, stub, subscriptions, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\
@@ -73,6 +73,10 @@ pub(crate) enum Command {
     BenchNode(bench::NodeOptions),
     /// Bring the tables of a store up to date, or see what they lack.
     Migrate(migrate::Options),
+    /// Copy a SQLite store to a file while a server works on it.
+    Backup(backup::Options),
+    /// Check a backup, and put it in the place of a SQLite store.
+    Restore(restore::Options),
     /// Check documents, and see all that is wrong with them.
     Validate(validate::Options),
     /// List, show and upload documents that a server runs.

@@ -65,12 +65,21 @@ impl StoreOptions {
     }
 
     async fn open(&self, sqlite_mode: &str) -> Result<Engine> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let store = open_in(&self.store, sqlite_mode, clock.clone()).await?;
-        // Without workflows and targets it neither drives nor delivers anything.
-        let options = EngineOptions { purge_every: NEVER, ..EngineOptions::default() };
-        Ok(Engine::launch(store, clock, options)?.workspace(self.workspace.clone()))
+        Ok(launch(&self.store, sqlite_mode).await?.workspace(self.workspace.clone()))
     }
+}
+
+/// Opens all workspaces of the store at `url` to write decisions down.
+pub(crate) async fn open_all_to_write(url: &str) -> Result<Engine> {
+    launch(url, TO_WRITE).await
+}
+
+async fn launch(url: &str, sqlite_mode: &str) -> Result<Engine> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let store = open_in(url, sqlite_mode, clock.clone()).await?;
+    // Without workflows and targets it neither drives nor delivers anything.
+    let options = EngineOptions { purge_every: NEVER, ..EngineOptions::default() };
+    Ok(Engine::launch(store, clock, options)?)
 }
 
 /// Opens the store at `url` to look only, without an engine.

@@ -35,3 +35,9 @@ pub(crate) const WAITING_DRAIN: Duration = Duration::from_secs(1);
 pub(crate) const ABANDON_WITHIN: Duration = Duration::from_secs(2);
 /// Longest time that the last spans may take to be exported when a server stops.
 pub(crate) const LAST_EXPORT: Duration = Duration::from_secs(2);
+/// Interval between two progress reports of a long copy.
+pub(crate) const TELL_PROGRESS_EVERY: Duration = Duration::from_secs(2);
+/// Longest wait for an interrupted copy to remove its temporary files.
+pub(crate) const BREAK_OFF_WITHIN: Duration = Duration::from_secs(5);
+/// Most violations of a backup that are listed one by one.
+pub(crate) const MAX_SHOWN_VIOLATIONS: usize = 20;

@@ -4,6 +4,7 @@ mod admin;
 mod api_key;
 mod arguments;
 mod audit;
+mod backup;
 mod bench;
 mod bounded_file;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod command_reference;
 mod completions;
 mod confirmation;
 mod conformance;
+mod copying;
 mod credentials;
 mod definitions;
 mod deliveries;
@@ -34,6 +36,7 @@ mod outbox;
 mod output;
 mod person;
 mod promises;
+mod restore;
 mod runs;
 mod serve;
 mod server_options;
@@ -99,6 +102,8 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Ledger(options) => in_runtime(ledger::run(options, &server)),
         Command::Audit(options) => in_runtime(audit::run(options, &server)),
         Command::Outbox(options) => in_runtime(outbox::run(options)),
+        Command::Backup(options) => in_runtime(backup::run(options)),
+        Command::Restore(options) => in_runtime(restore::run(options)),
         Command::Migrate(options) => in_runtime(migrate::run(options)),
         Command::Definitions(options) => in_runtime(definitions::run(options, &server)),
         Command::Runs(options) => in_runtime(runs::run(options, &server)),

@@ -9,6 +9,9 @@ use crate::error::FixtureError;
 /// Debian keeps each major version in a folder of its own, out of PATH.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
+/// Names the folder of the programs to use, whatever else is installed.
+pub(crate) const BIN_VARIABLE: &str = "HAPAX_POSTGRES_BIN";
+
 /// The programs of one PostgreSQL, and the user that runs them.
 #[derive(Debug, Clone)]
 pub(crate) struct Binaries {
@@ -25,12 +28,12 @@ pub(crate) struct User {
 
 impl Binaries {
     pub(crate) fn find() -> Result<Self, FixtureError> {
-        let folder = in_path().or_else(newest_of_debian).ok_or(FixtureError::NotInstalled)?;
-        let user = match rustix::process::geteuid().is_root() {
-            true => Some(find_user("postgres").or_else(|| find_user("nobody")).ok_or(FixtureError::NoUser)?),
-            false => None,
+        let folder = match named_folder() {
+            Some(folder) if has_programs(&folder) => folder,
+            Some(folder) => return Err(FixtureError::NotThere { folder }),
+            None => in_path().or_else(newest_of_debian).ok_or(FixtureError::NotInstalled)?,
         };
-        Ok(Binaries { folder, user })
+        Ok(Binaries { folder, user: find_server_user()? })
     }
 
     /// The user that must own the data.
@@ -67,8 +70,21 @@ impl Binaries {
     }
 }
 
+/// As whom servers run; `None`: as ourselves.
+pub(crate) fn find_server_user() -> Result<Option<User>, FixtureError> {
+    match rustix::process::geteuid().is_root() {
+        true => find_user("postgres").or_else(|| find_user("nobody")).ok_or(FixtureError::NoUser).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// The folder that the environment names, if it names one.
+pub(crate) fn named_folder() -> Option<PathBuf> {
+    std::env::var_os(BIN_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
 fn has_programs(folder: &Path) -> bool {
-    ["initdb", "pg_basebackup", "pg_ctl", "postgres"].iter().all(|program| folder.join(program).is_file())
+    ["initdb", "pg_ctl", "postgres"].iter().all(|program| folder.join(program).is_file())
 }
 
 fn in_path() -> Option<PathBuf> {

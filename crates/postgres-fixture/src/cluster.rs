@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::base_backup;
 use crate::binaries::Binaries;
 use crate::error::FixtureError;
 use crate::server::Shutdown;
@@ -80,15 +81,16 @@ impl Cluster {
         for part in ["data", "socket"] {
             standby.make_folder(part)?;
         }
-        let (data, port) = (standby.data(), primary.port.to_string());
         let socket = primary.folder.join("socket").display().to_string();
-        let arguments = ["--pgdata", &data, "--host", &socket, "--port", &port, "--username", SUPERUSER];
-        let quickly = ["--checkpoint=fast", "--wal-method=stream", "--no-sync"];
-        standby.binaries.run("pg_basebackup", &standby.folder, &[&arguments[..], &quickly].concat())?;
-        // What the primary wrote about itself is not about this one.
-        let _ = std::fs::remove_file(standby.folder.join("data/server.log"));
+        base_backup::take(
+            &primary.url("postgres"),
+            &primary.folder.join("data"),
+            &standby.folder.join("data"),
+        )?;
         let signal = standby.folder.join("data/standby.signal");
         std::fs::write(&signal, "").map_err(FixtureError::file(&signal))?;
+        standby.give_to_server(&standby.folder.join("data"))?;
+        let port = primary.port;
         let leader = format!("host='{socket}' port={port} user={SUPERUSER} application_name=standby");
         let settings = [("primary_conninfo".to_owned(), leader)];
         for _ in 1..PORTS_TO_TRY {
@@ -138,6 +140,18 @@ impl Cluster {
             Some(user) => chown(&path, Some(user.uid), Some(user.gid)).map_err(FixtureError::file(&path)),
             None => Ok(()),
         }
+    }
+
+    /// Makes the server's user the owner of a folder and everything in it.
+    fn give_to_server(&self, path: &Path) -> Result<(), FixtureError> {
+        let Some(user) = self.binaries.user() else { return Ok(()) };
+        chown(path, Some(user.uid), Some(user.gid)).map_err(FixtureError::file(path))?;
+        if path.is_dir() {
+            for entry in std::fs::read_dir(path).map_err(FixtureError::file(path))? {
+                self.give_to_server(&entry.map_err(FixtureError::file(path))?.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Settings that come later in the file win, so a second call replaces the first.
@@ -257,7 +271,7 @@ fn percent_encode(text: &str) -> String {
         .collect()
 }
 
-fn free_port() -> Result<u16, FixtureError> {
+pub(crate) fn free_port() -> Result<u16, FixtureError> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0));
     let address = listener.and_then(|listener| listener.local_addr());
     address.map(|address| address.port()).map_err(FixtureError::file("127.0.0.1:0"))

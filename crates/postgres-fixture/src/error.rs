@@ -11,6 +11,21 @@ pub enum FixtureError {
          install them with `apt-get install postgresql` (or your system's package), or put them into PATH"
     )]
     NotInstalled,
+    /// The environment names a folder that lacks a program.
+    #[error("{}, which HAPAX_POSTGRES_BIN names, lacks initdb, pg_ctl or postgres; name the folder they are in", folder.display())]
+    NotThere {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// No PgBouncer.
+    #[error("pgbouncer is neither in PATH nor in /usr/sbin; install it with `apt-get install pgbouncer`")]
+    NoBouncer,
+    /// A PgBouncer that does not come up.
+    #[error("pgbouncer does not listen: {log}")]
+    NotListening {
+        /// What it wrote about itself.
+        log: String,
+    },
     /// Root, and nobody else to run the server as.
     #[error("PostgreSQL refuses to run as root, and there is neither a user `postgres` nor a user `nobody`")]
     NoUser,

@@ -4,13 +4,20 @@
 //! - [`Database`] is a fresh copy of a template in a server that all tests of a build share, for the many tests that
 //!   want only an empty database. Test processes come and go; the server starts with the first and ends soon after the last.
 //!
+//! - [`Bouncer`] is a PgBouncer in front of a [`Server`], in whichever mode a test asks for.
+//!
 //! A server ends with the process that uses it, however that process ends: a keeper waits for a lock that the process
 //! holds, and the operating system lets go of it in any case. On a [`Server`] `fsync` is on, since durability is among what is
 //! tested; the shared one can only go with all its data, and flushes nothing.
 //!
-//! Runs on Linux, as root too (PostgreSQL itself then runs as `postgres` or `nobody`).
+//! The programs are those in `HAPAX_POSTGRES_BIN`, a folder with `initdb`, `pg_ctl` and `postgres`; without it those in PATH, then the newest
+//! that Debian installed. `cargo xtask postgres-matrix` sets it to one version after the other.
+//!
+//! Runs on Linux, as root too (PostgreSQL itself then runs as `postgres` or `nobody`, who must be able to read its programs).
 
+mod base_backup;
 mod binaries;
+mod bouncer;
 mod cluster;
 mod database;
 mod error;
@@ -18,6 +25,7 @@ mod keeper;
 mod server;
 mod shared;
 
+pub use bouncer::Bouncer;
 pub use database::Database;
 pub use error::FixtureError;
 pub use server::{Server, ServerOptions, Shutdown};

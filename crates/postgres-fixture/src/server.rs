@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Client, NoTls};
 
 use crate::cluster::Cluster;
 use crate::error::FixtureError;
@@ -97,6 +97,11 @@ impl Server {
         self.cluster.port
     }
 
+    /// The folder of its socket.
+    pub fn socket_folder(&self) -> PathBuf {
+        self.cluster.folder.join("socket")
+    }
+
     /// Where its data lies.
     pub fn data_folder(&self) -> PathBuf {
         self.cluster.folder.join("data")
@@ -169,19 +174,27 @@ impl Drop for Server {
     }
 }
 
-/// Asks for a number, on a thread of its own, since a test may ask inside or outside a runtime.
+/// Asks for a number.
 fn ask(url: &str, question: &str) -> Result<i64, FixtureError> {
-    let asking = async || {
+    with_client(url, async |client| Ok(client.query_one(question, &[]).await?.get(0)))
+}
+
+/// Works with one connection, on a thread of its own, since a test may ask inside or outside a runtime.
+pub(crate) fn with_client<T: Send>(
+    url: &str,
+    work: impl AsyncFnOnce(&Client) -> Result<T, FixtureError> + Send,
+) -> Result<T, FixtureError> {
+    let connected = async || {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
-        Ok(client.query_one(question, &[]).await?.get(0))
+        work(&client).await
     };
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| {
+        let done = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map_err(FixtureError::file("a runtime"))?.block_on(asking())
+            runtime.map_err(FixtureError::file("a runtime"))?.block_on(connected())
         });
-        asked.join().expect("asking does not panic")
+        done.join().expect("asking does not panic")
     })
 }
 

@@ -10,50 +10,7 @@ use crate::encryption::{Taken, Tls, connector};
 use crate::limits::CONNECT_TIMEOUT;
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
-
-/// What every connection of the store begins with.
-///
-/// - The server gives up before the client does, so that a client rarely has to guess what became of a statement.
-/// - Every statement goes from keys to rows; the planner is told so once instead of being asked each time. With these
-///   settings one plan is right for every batch size and every size of the tables (`plans.rs` tests that).
-fn session_settings(options: &PostgresOptions) -> Vec<(&'static str, String)> {
-    let ours = vec![
-        ("search_path", search_path(options)),
-        ("hapax.schema", options.schema.clone()),
-        ("plan_cache_mode", "force_generic_plan".into()),
-        ("enable_seqscan", "off".into()),
-        ("enable_bitmapscan", "off".into()),
-        ("enable_hashjoin", "off".into()),
-        ("enable_mergejoin", "off".into()),
-        // Only the number of rows counts: what is looked for lies in memory or is new.
-        ("seq_page_cost", "0.01".into()),
-        ("random_page_cost", "0.01".into()),
-        ("jit", "off".into()),
-    ];
-    timeouts(options).into_iter().chain(ours).collect()
-}
-
-/// What also the connections begin with that user code shares. Everything else there is the user's.
-fn timeouts(options: &PostgresOptions) -> Vec<(&'static str, String)> {
-    let statement = options.deadline.mul_f64(0.8).as_millis().to_string();
-    let idle = options.deadline.as_millis().to_string();
-    vec![
-        ("statement_timeout", statement),
-        ("lock_timeout", lock_timeout(options).as_millis().to_string()),
-        ("idle_in_transaction_session_timeout", idle),
-        ("default_transaction_isolation", "read\\ committed".into()),
-    ]
-}
-
-/// How long a statement waits for what another transaction holds.
-pub(crate) fn lock_timeout(options: &PostgresOptions) -> Duration {
-    options.deadline.mul_f64(0.4)
-}
-
-/// Our tables first, and nobody's temporary ones before them, as they would be if they were not named.
-pub(crate) fn search_path(options: &PostgresOptions) -> String {
-    format!("{},pg_temp", options.schema)
-}
+use crate::settings::{self, Settings};
 
 /// Sent after the rest, because a server on a platform without it refuses it: lets go of a statement whose client is gone.
 pub(crate) const CHECK_CLIENT: &str = "SET client_connection_check_interval = '2s'";
@@ -69,6 +26,8 @@ pub(crate) struct Address {
     pub(crate) config: Config,
     /// For connections that user code shares: with its own `search_path`, and plans of PostgreSQL's choice.
     pub(crate) work_config: Config,
+    /// How settings get to the server.
+    pub(crate) settings: Settings,
     pub(crate) tls: Tls,
     /// How many there may be.
     pub(crate) cap: ConnectionCap,
@@ -76,6 +35,19 @@ pub(crate) struct Address {
 
 /// The address that `url` stands for.
 pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
+    let plain = configure_plain(url, options)?;
+    let config = settings::at_startup(&plain.config, &settings::own(options));
+    let work_config = settings::at_startup(&plain.config, &settings::timeouts(options));
+    Ok(Address { config, work_config, ..plain })
+}
+
+/// The address for a pooler that accepts no settings in the startup message.
+pub(crate) fn configure_by_statement(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
+    Ok(Address { settings: Settings::by_statement(options), ..configure_plain(url, options)? })
+}
+
+/// The address without settings of the store.
+fn configure_plain(url: &str, options: &PostgresOptions) -> Result<Address, OpenError> {
     check_schema(&options.schema)?;
     check_pools(options)?;
     let (url, taken) = Taken::out_of(url)?;
@@ -83,21 +55,17 @@ pub(crate) fn configure(url: &str, options: &PostgresOptions) -> Result<Address,
     if config.get_hosts().is_empty() {
         return Err(OpenError::BadUrl);
     }
-    let wish = taken.into_wish(config.get_ssl_mode());
+    let wish = taken.into_wish(config.get_ssl_mode())?;
     let is_local = config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
     // Nobody listens at a socket of this machine; `psql` leaves it alone as well.
     config.ssl_mode(if is_local { SslMode::Disable } else { wish.ssl_mode() });
     let tls = connector(&wish, &place(&config))?;
-    let work_config = complete(config.clone(), options, timeouts(options));
-    let config = complete(config, options, session_settings(options));
-    Ok(Address { config, work_config, tls, cap: ConnectionCap::new(options) })
+    let config = complete(config, options);
+    let (work_config, cap) = (config.clone(), ConnectionCap::new(options));
+    Ok(Address { config, work_config, settings: Settings::AtStartup, tls, cap })
 }
 
-fn complete(mut config: Config, options: &PostgresOptions, settings: Vec<(&'static str, String)>) -> Config {
-    let given = config.get_options().unwrap_or_default().to_owned();
-    let ours = settings.into_iter().map(|(name, value)| format!("-c {name}={value}"));
-    let all: Vec<String> = std::iter::once(given).filter(|given| !given.is_empty()).chain(ours).collect();
-    config.options(all.join(" "));
+fn complete(mut config: Config, options: &PostgresOptions) -> Config {
     if config.get_application_name().is_none() {
         config.application_name(&options.application_name);
     }
@@ -161,7 +129,7 @@ pub fn list_hosts(url: &str) -> Result<Vec<(String, u16)>, OpenError> {
     Ok(named.chain(addressed).collect())
 }
 
-/// One connection outside the pools. It ends with its client.
+/// Opens one connection outside the pools. It has only the settings of its startup message, and ends with its client.
 pub(crate) async fn connect(address: &Address) -> Result<Client, OpenError> {
     let Address { config, tls, cap, .. } = address;
     let permit = cap.permit().await;

@@ -1,6 +1,6 @@
-//! What a URL asks for in the way of encryption: `sslmode` and `sslrootcert`, with the meaning they have for `psql`.
+//! What a URL asks for in the way of encryption: `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, with the meaning they have for `psql`.
 //!
-//! The driver knows neither the file nor the modes that check a certificate, so both are taken out of the URL before it sees it.
+//! The driver knows neither the files nor the modes that check a certificate, so all are taken out of the URL before it sees it.
 
 use std::path::PathBuf;
 
@@ -35,6 +35,16 @@ pub(crate) struct Wish {
     pub(crate) mode: Mode,
     /// Trusted instead of what the machine trusts.
     pub(crate) root: Option<PathBuf>,
+    /// Shown to a server that asks who is there.
+    pub(crate) identity: Option<Identity>,
+}
+
+/// The files of a client certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The certificate, and those between it and the one that the server trusts.
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// What was taken out of a URL.
@@ -42,6 +52,8 @@ pub(crate) struct Wish {
 pub(crate) struct Taken {
     mode: Option<Mode>,
     root: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
 }
 
 impl Taken {
@@ -61,6 +73,8 @@ impl Taken {
             match name {
                 "sslmode" => taken.mode = Some(Mode::of(&value).ok_or(OpenError::BadUrl)?),
                 "sslrootcert" => taken.root = Some(PathBuf::from(value.as_ref())),
+                "sslcert" => taken.certificate = Some(PathBuf::from(value.as_ref())),
+                "sslkey" => taken.key = Some(PathBuf::from(value.as_ref())),
                 _ => left.push(pair),
             }
         }
@@ -72,7 +86,7 @@ impl Taken {
     }
 
     /// The wish, given what the driver has understood of the rest: it reads other forms of URL, and nothing said there is lost.
-    pub(crate) fn into_wish(self, understood: SslMode) -> Wish {
+    pub(crate) fn into_wish(self, understood: SslMode) -> Result<Wish, OpenError> {
         let mode = self.mode.unwrap_or(match understood {
             SslMode::Disable => Mode::Disable,
             SslMode::Prefer => Mode::Prefer,
@@ -81,7 +95,13 @@ impl Taken {
         });
         // Whoever names a file wants it to count.
         let mode = if mode == Mode::Require && self.root.is_some() { Mode::VerifyCa } else { mode };
-        Wish { mode, root: self.root }
+        let identity = match (self.certificate, self.key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            (Some(_), None) => return Err(OpenError::HalfAnIdentity { named: "sslcert", missing: "sslkey" }),
+            (None, Some(_)) => return Err(OpenError::HalfAnIdentity { named: "sslkey", missing: "sslcert" }),
+        };
+        Ok(Wish { mode, root: self.root, identity })
     }
 }
 
@@ -118,8 +138,9 @@ mod plain {
 
     pub(crate) fn connector(wish: &Wish, place: &str) -> Result<Tls, OpenError> {
         match wish.mode {
-            Mode::Disable | Mode::Prefer => Ok(tokio_postgres::NoTls),
-            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => {
+            Mode::Disable => Ok(tokio_postgres::NoTls),
+            Mode::Prefer if wish.identity.is_none() => Ok(tokio_postgres::NoTls),
+            Mode::Prefer | Mode::Require | Mode::VerifyCa | Mode::VerifyFull => {
                 Err(OpenError::WithoutTls { place: place.to_owned() })
             }
         }
@@ -144,6 +165,7 @@ mod rustls_connector {
     use tokio_postgres_rustls::MakeRustlsConnect;
 
     use super::{Mode, OpenError, Wish};
+    use crate::client_certificate;
 
     /// What connections are made with.
     pub(crate) type Tls = MakeRustlsConnect;
@@ -167,7 +189,18 @@ mod rustls_connector {
             (Mode::VerifyFull, Some(verifier)) => verifier,
             (_, chain) => Arc::new(Lenient::new(chain, &provider)),
         };
-        let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let config = match &wish.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (chain, key) = client_certificate::read(identity)?;
+                let accepted = builder.with_client_auth_cert(chain, key);
+                accepted.map_err(|error| OpenError::BadClientCertificate {
+                    file: identity.certificate.clone(),
+                    detail: format!("it does not go with the key in {}: {error}", identity.key.display()),
+                })?
+            }
+        };
         Ok(MakeRustlsConnect::new(config))
     }
 
@@ -256,7 +289,7 @@ mod tests {
 
     fn wish(url: &str) -> (String, Wish) {
         let (left, taken) = Taken::out_of(url).unwrap();
-        (left, taken.into_wish(SslMode::Prefer))
+        (left, taken.into_wish(SslMode::Prefer).unwrap())
     }
 
     #[test]
@@ -264,13 +297,26 @@ mod tests {
         let (left, wanted) =
             wish("postgres://h/db?sslmode=verify-full&connect_timeout=1&sslrootcert=%2Fa%20b.pem");
         assert_eq!(left, "postgres://h/db?connect_timeout=1");
-        assert_eq!(wanted, Wish { mode: Mode::VerifyFull, root: Some("/a b.pem".into()) });
+        assert_eq!(wanted, Wish { mode: Mode::VerifyFull, root: Some("/a b.pem".into()), identity: None });
         let (left, wanted) = wish("postgres://h/db?sslmode=disable");
         assert_eq!((left.as_str(), wanted.mode), ("postgres://h/db", Mode::Disable));
-        assert_eq!(wish("postgres://h/db").1, Wish { mode: Mode::Prefer, root: None });
+        assert_eq!(wish("postgres://h/db").1, Wish { mode: Mode::Prefer, root: None, identity: None });
         assert_eq!(wish("postgres://h/db?sslmode=require").1.mode, Mode::Require);
         assert_eq!(wish("postgres://h/db?sslmode=require&sslrootcert=a").1.mode, Mode::VerifyCa);
         assert!(matches!(Taken::out_of("postgres://h/db?sslmode=often"), Err(OpenError::BadUrl)));
+    }
+
+    #[test]
+    fn a_client_certificate_is_named_with_its_key() {
+        let (left, wanted) = wish("postgres://h/db?sslcert=%2Fa%20b.crt&sslkey=/c.key&connect_timeout=1");
+        assert_eq!(left, "postgres://h/db?connect_timeout=1");
+        let identity = Identity { certificate: "/a b.crt".into(), key: "/c.key".into() };
+        assert_eq!(wanted.identity, Some(identity));
+        for (query, missing) in [("sslcert=a", "sslkey"), ("sslkey=a", "sslcert")] {
+            let (_, taken) = Taken::out_of(&format!("postgres://h/db?{query}")).unwrap();
+            let error = taken.into_wish(SslMode::Prefer).unwrap_err().to_string();
+            assert!(error.contains(&format!("add {missing}=FILE")), "{error}");
+        }
     }
 
     /// Nothing that looks odd may weaken what is asked for.

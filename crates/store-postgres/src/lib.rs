@@ -14,8 +14,9 @@
 //! - A call that outlives its deadline costs its connection, so that no transaction is ever left behind.
 //! - `now` is a parameter of every statement: the server's clock as [`ServerClock`] knows it, or a test's.
 //!
-//! Connections are encrypted as `sslmode` and `sslrootcert` in the URL say, with the feature `tls`. A pooler between node and server must
-//! keep sessions together (no transaction pooling), because statements are prepared once per connection.
+//! Connections are encrypted as `sslmode`, `sslrootcert`, `sslcert` and `sslkey` in the URL say, with the feature `tls`. A pooler between node and
+//! server must keep sessions together, because statements are prepared once per connection and plans depend on settings of the session; one that
+//! does not (transaction pooling) is refused when the store is opened.
 
 // What connections are made with is `Copy` only where there is no TLS.
 #![cfg_attr(not(feature = "tls"), allow(clippy::clone_on_copy))]
@@ -32,6 +33,8 @@ mod brought;
 mod catalog;
 mod claim_posts;
 mod claim_runs;
+#[cfg(feature = "tls")]
+mod client_certificate;
 mod codes;
 mod committer;
 mod connect;
@@ -82,6 +85,7 @@ mod purge;
 mod purge_operations;
 mod purge_promises;
 mod put_item;
+mod reach;
 mod read;
 mod redeliver;
 mod release_key;
@@ -92,6 +96,7 @@ mod rows;
 mod send_signal;
 mod server_clock;
 mod session;
+mod settings;
 mod settle_promise;
 mod settle_tokens;
 mod start_run;

@@ -8,9 +8,10 @@
 use hapax_engine::store::SchemaState;
 use tokio_postgres::{Client, Config, Row};
 
-use crate::connect::{configure, connect, place};
+use crate::connect::place;
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
+use crate::reach::reach;
 
 /// 'HAPX': held by whoever migrates.
 const MIGRATION_LOCK: i64 = 0x4841_5058;
@@ -111,15 +112,13 @@ pub struct Migrated {
 
 /// Brings the tables of a database up to date, all or nothing. Any number of nodes may do so at once; one does it, the others wait.
 pub async fn migrate(url: &str, options: &PostgresOptions) -> Result<Migrated, OpenError> {
-    let address = configure(url, options)?;
-    let mut client = connect(&address).await?;
+    let (address, mut client) = reach(url, options).await?;
     apply(&mut client, &address.config).await
 }
 
 /// Looks how far the tables of a database are behind; changes nothing.
 pub async fn find_schema(url: &str, options: &PostgresOptions) -> Result<SchemaState, OpenError> {
-    let address = configure(url, options)?;
-    let client = connect(&address).await?;
+    let (address, client) = reach(url, options).await?;
     let place = place(&address.config);
     let found = look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
     match found.fit(KNOWN_VERSION) {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use hapax_engine::clock::Clock;
 use tokio_postgres::Client;
 
-use crate::connect::{Address, configure, connect, place};
+use crate::connect::{Address, place};
 use crate::limits::MIN_SERVER;
 use crate::migrate::{self, Fit, KNOWN_VERSION};
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
+use crate::reach::reach;
 use crate::server_clock::ServerClock;
 
 /// A database that is ready to be used.
@@ -23,9 +24,8 @@ pub(crate) struct Opened {
 
 /// Connects once, looks at the server, and brings the tables up to date if that is wanted.
 pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened, OpenError> {
-    let address = configure(url, options)?;
+    let (address, mut client) = reach(url, options).await?;
     let place = place(&address.config);
-    let mut client = connect(&address).await?;
     inspect(&client, &place).await?;
     let found = migrate::look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
     match found.fit(KNOWN_VERSION) {

@@ -35,7 +35,8 @@ pub enum OpenError {
     },
     /// The user or the password is wrong.
     #[error(
-        "PostgreSQL at {place} does not let this user in ({detail}): check the user, the password and pg_hba.conf"
+        "PostgreSQL at {place} does not let this user in ({detail}): check the user, the password, the \
+         client certificate (sslcert, sslkey) and pg_hba.conf"
     )]
     NotLetIn {
         /// Where.
@@ -67,6 +68,33 @@ pub enum OpenError {
         /// Where.
         place: String,
     },
+    /// A pooler between this program and the server does not keep sessions.
+    #[error(
+        "{place} is a pooler that does not keep sessions (PgBouncer with pool_mode = transaction or statement): connect to PostgreSQL itself, or \
+         set pool_mode = session for this database. Nothing was changed"
+    )]
+    SessionsNotKept {
+        /// Where.
+        place: String,
+    },
+    /// A pooler between this program and the server has too few connections.
+    #[error(
+        "the pooler at {place} gave one connection and no second: raise default_pool_size to what docs/scaling.md says, or connect to PostgreSQL itself"
+    )]
+    FewConnections {
+        /// Where.
+        place: String,
+    },
+    /// The server, or a pooler before it, rejects settings in the startup message.
+    #[error(
+        "{place} rejects settings in the startup message ({detail}): remove `options` from the URL, or connect to PostgreSQL itself"
+    )]
+    SettingsRefused {
+        /// Where.
+        place: String,
+        /// What was said.
+        detail: String,
+    },
     /// The URL asks for TLS and this program has none.
     #[error(
         "the URL of {place} asks for TLS, which this program was built without: build it with the feature `tls`, or use \
@@ -88,7 +116,7 @@ pub enum OpenError {
     /// The two did not come to terms, or the certificate is not trusted.
     #[error(
         "no secure connection to {place} ({detail}): check that sslrootcert names the certificate of whoever signed the \
-         server's, and that the host in the URL is the one in it"
+         server's, that the host in the URL is the one in it, and that the server trusts the one in sslcert, if there is one"
     )]
     Tls {
         /// Where.
@@ -99,6 +127,32 @@ pub enum OpenError {
     /// The file with the trusted certificates cannot be used.
     #[error("the file of sslrootcert, {}, cannot be used ({detail})", file.display())]
     BadRootCertificate {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The URL names a client certificate without its key, or the key alone.
+    #[error(
+        "the URL has {named} but not {missing}: a client certificate and its key go together, so add {missing}=FILE"
+    )]
+    HalfAnIdentity {
+        /// What the URL has.
+        named: &'static str,
+        /// What it lacks.
+        missing: &'static str,
+    },
+    /// The file with the client certificate cannot be used.
+    #[error("the file of sslcert, {}, cannot be used ({detail})", file.display())]
+    BadClientCertificate {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The file with the key of the client certificate cannot be used.
+    #[error("the file of sslkey, {}, cannot be used ({detail})", file.display())]
+    BadClientKey {
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
@@ -172,6 +226,10 @@ impl OpenError {
         if let Some(said) = error.as_db_error() {
             let code = said.code();
             return match &code.code()[..2] {
+                // How PgBouncer says it.
+                _ if said.message().contains("startup parameter") => {
+                    OpenError::SettingsRefused { place, detail }
+                }
                 "28" => OpenError::NotLetIn { place, detail },
                 "3D" => OpenError::NoDatabase { place },
                 "53" if *code == SqlState::TOO_MANY_CONNECTIONS => OpenError::Full { place, detail },
@@ -187,6 +245,10 @@ impl OpenError {
                 true => OpenError::NoTls { place },
                 false => OpenError::Tls { place, detail },
             };
+        }
+        // With TLS 1.3 a server rejects a client certificate after the handshake.
+        if detail.contains("received fatal alert") {
+            return OpenError::Tls { place, detail };
         }
         let io = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
         match io {

@@ -18,6 +18,7 @@ use crate::limits::{
 };
 use crate::link::Link;
 use crate::options::PostgresOptions;
+use crate::settings::{Setting, apply};
 
 /// The connections of a node.
 #[derive(Debug)]
@@ -43,12 +44,12 @@ pub(crate) struct Pools {
 
 impl Pools {
     pub(crate) fn new(address: &Address, options: &PostgresOptions) -> Self {
-        let Address { config, work_config, tls, cap } = address;
-        let connections = |config, size, recycling| {
+        let Address { config, work_config, settings, tls, cap } = address;
+        let connections = |config, size, settings: &[Setting], recycling| {
             let connect = CappedConnect { tls: tls.clone(), cap: cap.clone() };
-            Connections::new(config, connect, size, options.deadline, recycling)
+            Connections::new(config, connect, size, options.deadline, settings, recycling)
         };
-        let pool = |size| connections(config, size, RecyclingMethod::Fast);
+        let pool = |size| connections(config, size, settings.for_own(), RecyclingMethod::Fast);
         Pools {
             commits: pool(options.committers),
             considered: pool(options.committers),
@@ -58,7 +59,12 @@ impl Pools {
             renewals: pool(RENEWAL_CONNECTIONS),
             maintenance: pool(MAINTENANCE_CONNECTIONS),
             deliveries: pool(DELIVERY_CONNECTIONS),
-            works: connections(work_config, options.transactions, RecyclingMethod::Clean),
+            works: connections(
+                work_config,
+                options.transactions,
+                settings.for_work(),
+                RecyclingMethod::Clean,
+            ),
         }
     }
 
@@ -99,12 +105,18 @@ impl Connections {
         connect: CappedConnect,
         size: usize,
         deadline: Duration,
+        settings: &[Setting],
         recycling_method: RecyclingMethod,
     ) -> Self {
         let how = ManagerConfig { recycling_method };
-        let manager = Manager::from_connect(config.clone(), connect, how);
-        let check_client = Hook::async_fn(|client, _| {
+        let settings: Arc<[Setting]> = settings.into();
+        // Cleaning a connection resets its settings.
+        let is_reset = matches!(how.recycling_method, RecyclingMethod::Clean);
+        let again = settings.clone();
+        let begin = Hook::async_fn(move |client, _| {
+            let settings = settings.clone();
             Box::pin(async move {
+                apply(client, &settings).await.map_err(HookError::Backend)?;
                 match client.batch_execute(CHECK_CLIENT).await {
                     Err(error) if error.as_db_error().is_none() => Err(HookError::Backend(error)),
                     // Not every server can.
@@ -123,13 +135,24 @@ impl Connections {
                 Ok(())
             })
         });
+        let begin_again = Hook::async_fn(move |client, _| {
+            let settings = again.clone();
+            Box::pin(async move {
+                match is_reset {
+                    true => apply(client, &settings).await.map_err(HookError::Backend),
+                    false => Ok(()),
+                }
+            })
+        });
+        let manager = Manager::from_connect(config.clone(), connect, how);
         let pool = Pool::builder(manager)
             .max_size(size)
             .wait_timeout(Some(deadline))
             .create_timeout(Some(CONNECT_TIMEOUT.min(deadline)))
             .recycle_timeout(Some(CONNECT_TIMEOUT.min(deadline)))
-            .post_create(check_client)
+            .post_create(begin)
             .pre_recycle(forget_plans)
+            .post_recycle(begin_again)
             .runtime(Runtime::Tokio1)
             .build()
             .expect("a pool with a runtime can have timeouts");

@@ -10,6 +10,7 @@
 mod advance_run;
 mod append_notes;
 mod arrival;
+mod backup;
 mod begin_operation;
 mod begin_request;
 mod catalog;
@@ -74,6 +75,7 @@ mod redeliver;
 mod release_key;
 mod renew_leases;
 mod requests;
+mod restore;
 mod revert_strays;
 mod rows;
 mod send_signal;
@@ -93,10 +95,12 @@ mod user_work;
 mod writer;
 mod writer_thread;
 
+pub use backup::{BackupError, Copied, OnProgress, Progress, back_up};
 pub use open::{find_schema, migrate};
 pub use open_error::OpenError;
 pub use options::SqliteOptions;
 pub use owner_lock::Owner;
+pub use restore::Restoring;
 pub use store::SqliteStore;
 pub use transaction_action::TransactionAction;
 pub use transaction_step::TransactionStep;

@@ -40,6 +40,12 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// The file has no tables of Hapax.
+    #[error("{} has no tables of Hapax: check the path", path.display())]
+    NoTables {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file was written by a newer program.
     #[error("{} has schema version {found}, this program knows up to {known}: use the newer program", path.display())]
     Newer {

@@ -1,6 +1,7 @@
 //! What the PostgreSQL store does beyond what every store does: opening, migrating, failing and coming back.
 
 mod capped_connections;
+mod client_certificates;
 mod clock_jumps;
 mod delivering;
 mod dropped_futures;
@@ -16,6 +17,7 @@ mod many_nodes;
 mod migrating;
 mod opening;
 mod poison;
+mod poolers;
 mod promise_keys;
 mod proxy;
 mod purging;

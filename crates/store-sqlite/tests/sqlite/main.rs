@@ -1,5 +1,6 @@
 //! What is peculiar to the SQLite store. What every store must do is in the conformance suite.
 
+mod backing_up;
 mod dying;
 mod entities;
 mod failing_disk;
