@@ -127,6 +127,84 @@ async fn a_certificate_that_is_not_trusted_is_refused() {
     assert_eq!(all, encrypted);
 }
 
+/// Signs certificates of clients.
+struct Authority {
+    certificate: rcgen::Certificate,
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = parameters.self_signed(&key).unwrap();
+        Authority { certificate, issuer: rcgen::Issuer::new(parameters, key) }
+    }
+
+    /// The files of a client, as the part of a URL that names them.
+    fn admit(&self, folder: &Path, name: &str) -> String {
+        let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
+        let certificate = put(folder, &format!("{name}.crt"), &certificate.pem());
+        let key = put(folder, &format!("{name}.key"), &key.serialize_pem());
+        format!("sslcert={}&sslkey={}", certificate.display(), key.display())
+    }
+}
+
+/// A server that lets clients in by their certificates alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_lets_a_client_in() {
+    let secure = Secure::start().await;
+    let data = secure.server.data_folder();
+    let authority = Authority::new();
+    put(&data, "clients.crt", &authority.certificate.pem());
+    put(&data, "pg_hba.conf", "local all all trust\nhostssl all all 127.0.0.1/32 cert\n");
+    secure.admin.batch_execute("ALTER SYSTEM SET ssl_ca_file = 'clients.crt'").await.unwrap();
+    secure.admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    let without_password = |query: &str| {
+        let url = secure.trusting("verify-full");
+        let (_, place) = url.split_once('@').unwrap();
+        format!("postgres://postgres@{place}&{query}")
+    };
+    let good = without_password(&authority.admit(&data, "postgres"));
+    until("the new rules", Duration::from_secs(10), async || {
+        PostgresStore::open(&good, PostgresOptions::default()).await.is_ok()
+    })
+    .await;
+    let (all, encrypted) = secure.connections(&good).await;
+    assert!(all >= 2 && encrypted == all, "{encrypted} of {all}");
+
+    let without = refused(&without_password("connect_timeout=5")).await;
+    assert!(matches!(without, OpenError::NotLetIn { .. }), "{without}");
+    let somebody_else = refused(&without_password(&authority.admit(&data, "somebody"))).await;
+    assert!(matches!(somebody_else, OpenError::NotLetIn { .. }), "{somebody_else}");
+    let forged = refused(&without_password(&Authority::new().admit(&data, "postgres"))).await;
+    assert!(!matches!(forged, OpenError::BadClientCertificate { .. }), "the server refuses it: {forged}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_that_cannot_be_used_is_named() {
+    let folder = std::env::temp_dir();
+    let url = |query: &str| format!("postgres://postgres@127.0.0.1:1/x?sslmode=require&{query}");
+    let missing = refused(&url("sslcert=/nowhere/c.pem&sslkey=/nowhere/k.pem")).await;
+    assert!(missing.to_string().contains("/nowhere/c.pem"), "{missing}");
+    let empty = refused(&url("sslcert=/dev/null&sslkey=/dev/null")).await;
+    assert!(empty.to_string().contains("holds no certificate"), "{empty}");
+    let half = refused(&url("sslcert=/dev/null")).await;
+    assert!(matches!(half, OpenError::HalfClientCertificate), "{half}");
+    let folder = tempfile::tempdir_in(folder).unwrap();
+    let (one, other) =
+        (Authority::new().admit(folder.path(), "one"), Authority::new().admit(folder.path(), "two"));
+    let (certificate, _) = one.split_once('&').unwrap();
+    let (_, key) = other.split_once('&').unwrap();
+    let mixed = refused(&url(&format!("{certificate}&{key}"))).await;
+    assert!(matches!(mixed, OpenError::BadClientCertificate { .. }), "{mixed}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stands_against_encryption_is_told() {
     let database = database().await;

@@ -15,6 +15,7 @@ mod many_nodes;
 mod migrating;
 mod opening;
 mod poison;
+mod pooling;
 mod promise_keys;
 mod proxy;
 mod purging;
