@@ -4,6 +4,7 @@ mod admin;
 mod api_key;
 mod arguments;
 mod audit;
+mod backup;
 mod bench;
 mod bounded_file;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod entities;
 mod entity_workflows;
 mod exit_codes;
 mod fsck;
+mod health;
 mod interrupts;
 mod key_file;
 mod keys;
@@ -34,6 +36,7 @@ mod outbox;
 mod output;
 mod person;
 mod promises;
+mod restore;
 mod runs;
 mod serve;
 mod server_options;
@@ -114,6 +117,9 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Credentials(options) => in_runtime(credentials::run(options, &server)),
         Command::Admin(options) => in_runtime(admin::run(options)),
         Command::Fsck(options) => in_runtime(fsck::run(options)),
+        Command::Backup(options) => in_runtime(backup::run(options)),
+        Command::Restore(options) => in_runtime(restore::run(options)),
+        Command::Health(options) => in_runtime(health::run(options, &server)),
         Command::Conformance(options) => in_runtime(conformance::run(options)),
         Command::Validate(options) => validate::run(&options),
         Command::Completions(options) => completions::print(&options),

@@ -4,6 +4,13 @@ pub(crate) fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
+/// The file of a SQLite store.
+pub(crate) fn sqlite_path(url: &str) -> Option<&std::path::Path> {
+    let rest = url.strip_prefix("sqlite:")?;
+    let path = rest.split_once('?').map_or(rest, |(path, _)| path);
+    (!path.is_empty()).then_some(std::path::Path::new(path))
+}
+
 /// May several processes work on it at the same time?
 pub(crate) fn is_shared(url: &str) -> bool {
     is_postgres(url) || (url.starts_with("sqlite:") && url.contains("shared=true"))

@@ -18,6 +18,7 @@ mod claim_posts;
 mod claim_runs;
 mod codes;
 mod connect;
+mod copy;
 mod count_uses;
 mod create_entity;
 mod create_promise;
@@ -91,6 +92,7 @@ mod user_work;
 mod writer;
 mod writer_thread;
 
+pub use copy::{Copied, CopyError, copy};
 pub use open::{find_schema, migrate};
 pub use open_error::OpenError;
 pub use options::SqliteOptions;

@@ -31,3 +31,5 @@ pub(crate) const CHECKPOINT_FRAMES: i64 = 4_096;
 pub(crate) const STARVED_FRAMES: i64 = 16 * CHECKPOINT_FRAMES;
 /// Oldest SQLite without the fault that loses commits when two connections write and checkpoint together.
 pub(crate) const MIN_SQLITE: i32 = 3_051_003;
+/// How often a copy of a file is tried while somebody else holds the file.
+pub(crate) const COPY_TRIES: u32 = 50;

@@ -101,7 +101,7 @@ fn check_sqlite_version() -> Result<(), OpenError> {
     }
 }
 
-fn check_known(path: &Path, version: i32) -> Result<(), OpenError> {
+pub(crate) fn check_known(path: &Path, version: i32) -> Result<(), OpenError> {
     match version > KNOWN_VERSION {
         true => Err(OpenError::Newer { path: path.to_owned(), found: version, known: KNOWN_VERSION }),
         false => Ok(()),
@@ -110,7 +110,7 @@ fn check_known(path: &Path, version: i32) -> Result<(), OpenError> {
 
 /// The file without links, if it is there. Looks by name only: opening and closing the file here would drop the locks
 /// that another connection of this process holds on it.
-fn find(path: &Path) -> Result<Option<PathBuf>, OpenError> {
+pub(crate) fn find(path: &Path) -> Result<Option<PathBuf>, OpenError> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(OpenError::IsFolder { path: path.to_owned() }),
         Ok(_) => path.canonicalize().map(Some).map_err(|error| OpenError::from_io(path, &error)),
