@@ -51,7 +51,7 @@ const REQUIREMENTS: &[Requirement] = &[
         },
     },
     Requirement {
-        name: "PgBouncer (pgbouncer)",
+        name: "PgBouncer (/usr/sbin/pgbouncer)",
         needed_for: "tests of a pooler between the store and PostgreSQL",
         is_present: || CommandLine::new("/usr/sbin/pgbouncer --version").succeeds(),
         remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends pgbouncer" },
