@@ -66,6 +66,23 @@ fn the_unit_is_confined() {
     assert!(unit.lines().any(|it| it == "TimeoutStopSec=35"));
 }
 
+/// systemd itself reads it, where there is one.
+#[test]
+fn systemd_understands_the_unit() {
+    let judge = Path::new("/usr/bin/systemd-analyze");
+    if !judge.exists() {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unit");
+    fs::create_dir_all(&folder).unwrap();
+    let unit = folder.join("hapax.service");
+    // The program is not installed here.
+    fs::write(&unit, read("packaging/debian/hapax.service").replace("/usr/bin/hapax", "/bin/true")).unwrap();
+    let judged = std::process::Command::new(judge).args(["verify", "--man=no"]).arg(&unit).output().unwrap();
+    let said = String::from_utf8_lossy(&judged.stderr).into_owned();
+    assert!(judged.status.success() && !said.contains("hapax.service"), "{said}");
+}
+
 /// The settings that come with the package are settings that the server knows, and those of the unit.
 #[test]
 fn the_settings_of_the_package_are_known() {
