@@ -4,7 +4,6 @@ mod advisories;
 mod command_line;
 mod dist;
 mod fuzz_api;
-mod postgres_matrix;
 mod requirements;
 mod rustdoc;
 mod simulate;
@@ -38,8 +37,6 @@ enum Chore {
     Dist(dist::Options),
     /// Try the packages on a machine without Rust: a bare Debian in a folder
     TryPackages(try_packages::Options),
-    /// Run the tests on PostgreSQL with other versions of it
-    PostgresMatrix(postgres_matrix::Options),
     /// Ask the network whether crates we use have known vulnerabilities
     Advisories,
 }
@@ -55,7 +52,6 @@ fn main() -> ExitCode {
         Chore::Storm(options) => storm::run(&options),
         Chore::Dist(options) => dist::run(&options),
         Chore::TryPackages(options) => try_packages::run(&options),
-        Chore::PostgresMatrix(options) => postgres_matrix::run(&options),
         Chore::Advisories => advisories::run(),
     };
     match outcome {

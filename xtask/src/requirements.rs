@@ -51,12 +51,6 @@ const REQUIREMENTS: &[Requirement] = &[
         },
     },
     Requirement {
-        name: "PgBouncer (/usr/sbin/pgbouncer)",
-        needed_for: "tests of a pooler between the store and PostgreSQL",
-        is_present: || CommandLine::new("/usr/sbin/pgbouncer --version").succeeds(),
-        remedy: Remedy::DebianPackages { install: "apt-get install --yes --no-install-recommends pgbouncer" },
-    },
-    Requirement {
         name: "Redis (redis-server)",
         needed_for: "tests of the lease in Redis, which start servers of their own",
         is_present: || CommandLine::new("redis-server --version").succeeds(),

@@ -9,9 +9,6 @@ use crate::error::FixtureError;
 /// Debian keeps each major version in a folder of its own, out of PATH.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// Names the folder to take the programs from, instead of what the machine has: to try other versions.
-pub(crate) const CHOSEN: &str = "HAPAX_POSTGRES_BIN";
-
 /// The programs of one PostgreSQL, and the user that runs them.
 #[derive(Debug, Clone)]
 pub(crate) struct Binaries {
@@ -28,20 +25,12 @@ pub(crate) struct User {
 
 impl Binaries {
     pub(crate) fn find() -> Result<Self, FixtureError> {
-        let folder = match std::env::var_os(CHOSEN) {
-            Some(folder) => chosen(PathBuf::from(folder))?,
-            None => in_path().or_else(newest_of_debian).ok_or(FixtureError::NotInstalled)?,
-        };
+        let folder = in_path().or_else(newest_of_debian).ok_or(FixtureError::NotInstalled)?;
         let user = match rustix::process::geteuid().is_root() {
             true => Some(find_user("postgres").or_else(|| find_user("nobody")).ok_or(FixtureError::NoUser)?),
             false => None,
         };
         Ok(Binaries { folder, user })
-    }
-
-    /// Whether this PostgreSQL came with that program; some come without their clients.
-    pub(crate) fn has(&self, program: &str) -> bool {
-        self.folder.join(program).is_file()
     }
 
     /// The user that must own the data.
@@ -78,16 +67,8 @@ impl Binaries {
     }
 }
 
-/// The folder that somebody chose. Another PostgreSQL in its place would prove nothing about the chosen one.
-fn chosen(folder: PathBuf) -> Result<PathBuf, FixtureError> {
-    match has_programs(&folder) {
-        true => Ok(folder),
-        false => Err(FixtureError::NotThere { folder }),
-    }
-}
-
 fn has_programs(folder: &Path) -> bool {
-    ["initdb", "pg_ctl", "postgres"].iter().all(|program| folder.join(program).is_file())
+    ["initdb", "pg_basebackup", "pg_ctl", "postgres"].iter().all(|program| folder.join(program).is_file())
 }
 
 fn in_path() -> Option<PathBuf> {
@@ -110,20 +91,4 @@ fn find_user(name: &str) -> Option<User> {
         String::from_utf8(asked.stdout).ok()?.trim().parse().ok()
     };
     Some(User { uid: ask("-u")?, gid: ask("-g")? })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chosen_folder_without_the_programs_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = chosen(folder.path().to_owned()).unwrap_err();
-        assert!(error.to_string().contains(CHOSEN), "{error}");
-        for program in ["initdb", "pg_ctl", "postgres"] {
-            std::fs::write(folder.path().join(program), "").unwrap();
-        }
-        assert!(chosen(folder.path().to_owned()).is_ok());
-    }
 }

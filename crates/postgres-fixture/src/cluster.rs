@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::base_backup;
 use crate::binaries::Binaries;
 use crate::error::FixtureError;
 use crate::server::Shutdown;
@@ -83,14 +82,9 @@ impl Cluster {
         }
         let (data, port) = (standby.data(), primary.port.to_string());
         let socket = primary.folder.join("socket").display().to_string();
-        if primary.binaries.has("pg_basebackup") {
-            let arguments = ["--pgdata", &data, "--host", &socket, "--port", &port, "--username", SUPERUSER];
-            let quickly = ["--checkpoint=fast", "--wal-method=stream", "--no-sync"];
-            standby.binaries.run("pg_basebackup", &standby.folder, &[&arguments[..], &quickly].concat())?;
-        } else {
-            let (from, to) = (primary.folder.join("data"), standby.folder.join("data"));
-            base_backup::copy(&primary.url("postgres"), &from, &to, primary.binaries.user())?;
-        }
+        let arguments = ["--pgdata", &data, "--host", &socket, "--port", &port, "--username", SUPERUSER];
+        let quickly = ["--checkpoint=fast", "--wal-method=stream", "--no-sync"];
+        standby.binaries.run("pg_basebackup", &standby.folder, &[&arguments[..], &quickly].concat())?;
         // What the primary wrote about itself is not about this one.
         let _ = std::fs::remove_file(standby.folder.join("data/server.log"));
         let signal = standby.folder.join("data/standby.signal");

@@ -11,12 +11,6 @@ pub enum FixtureError {
          install them with `apt-get install postgresql` (or your system's package), or put them into PATH"
     )]
     NotInstalled,
-    /// The chosen folder has no binaries.
-    #[error("HAPAX_POSTGRES_BIN names {}, which has no initdb, pg_ctl and postgres", folder.display())]
-    NotThere {
-        /// The folder.
-        folder: PathBuf,
-    },
     /// Root, and nobody else to run the server as.
     #[error("PostgreSQL refuses to run as root, and there is neither a user `postgres` nor a user `nobody`")]
     NoUser,

@@ -8,11 +8,8 @@
 //! holds, and the operating system lets go of it in any case. On a [`Server`] `fsync` is on, since durability is among what is
 //! tested; the shared one can only go with all its data, and flushes nothing.
 //!
-//! The binaries are those in PATH, or the newest that Debian has; `HAPAX_POSTGRES_BIN` names a folder with others, such as those of another version.
-//!
 //! Runs on Linux, as root too (PostgreSQL itself then runs as `postgres` or `nobody`).
 
-mod base_backup;
 mod binaries;
 mod cluster;
 mod database;

@@ -1,13 +1,10 @@
 //! The server that all tests of a build share, whichever processes they run in.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fs::File;
-use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::binaries::CHOSEN;
 use crate::cluster::Cluster;
 use crate::error::FixtureError;
 use crate::keeper::{self, Locks};
@@ -64,18 +61,11 @@ fn join() -> Result<Shared, FixtureError> {
     Ok(Shared { cluster, _in_use: in_use })
 }
 
-/// Beside the test programs, so that each build has a server of its own; and one for each choice of binaries.
+/// Beside the test programs, so that each build has a server of its own.
 fn home() -> Result<PathBuf, FixtureError> {
     let program = std::env::current_exe().map_err(FixtureError::file("the program"))?;
     let build = program.ancestors().nth(2).unwrap_or(&program);
-    Ok(build.join(match std::env::var_os(CHOSEN) {
-        Some(chosen) => {
-            let mut hash = DefaultHasher::new();
-            chosen.hash(&mut hash);
-            format!("postgres-fixture-{:016x}", hash.finish())
-        }
-        None => "postgres-fixture".to_owned(),
-    }))
+    Ok(build.join("postgres-fixture"))
 }
 
 fn read_place(place: &PathBuf) -> Result<Option<Cluster>, FixtureError> {

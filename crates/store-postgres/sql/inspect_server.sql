@@ -4,6 +4,4 @@ SELECT current_setting('server_version_num')::int4,
     current_setting('transaction_read_only')::bool,
     current_setting('fsync'),
     current_setting('full_page_writes'),
-    current_setting('synchronous_commit'),
-    -- Set with every connection; absent behind a pooler that drops it.
-    current_setting('hapax.schema', true)
+    current_setting('synchronous_commit')

@@ -1,6 +1,6 @@
-//! What a URL asks for in the way of encryption: `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, with the meaning they have for `psql`.
+//! What a URL asks for in the way of encryption: `sslmode` and `sslrootcert`, with the meaning they have for `psql`.
 //!
-//! The driver knows neither the files nor the modes that check a certificate, so both are taken out of the URL before it sees it.
+//! The driver knows neither the file nor the modes that check a certificate, so both are taken out of the URL before it sees it.
 
 use std::path::PathBuf;
 
@@ -35,17 +35,6 @@ pub(crate) struct Wish {
     pub(crate) mode: Mode,
     /// Trusted instead of what the machine trusts.
     pub(crate) root: Option<PathBuf>,
-    /// What this program shows to the server.
-    pub(crate) client: Option<ClientFiles>,
-}
-
-/// The files that a client proves with who it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ClientFiles {
-    /// Its certificate, and those between it and the one the server trusts.
-    pub(crate) certificate: PathBuf,
-    /// Its private key.
-    pub(crate) key: PathBuf,
 }
 
 /// What was taken out of a URL.
@@ -53,7 +42,6 @@ pub(crate) struct ClientFiles {
 pub(crate) struct Taken {
     mode: Option<Mode>,
     root: Option<PathBuf>,
-    client: Option<ClientFiles>,
 }
 
 impl Taken {
@@ -67,23 +55,15 @@ impl Taken {
         };
         let (before, query) = (&url[..begin], &url[begin + 1..]);
         let mut left = Vec::new();
-        let (mut certificate, mut key) = (None, None);
         for pair in query.split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decode_str(value).decode_utf8().map_err(|_| OpenError::BadUrl)?;
             match name {
                 "sslmode" => taken.mode = Some(Mode::of(&value).ok_or(OpenError::BadUrl)?),
                 "sslrootcert" => taken.root = Some(PathBuf::from(value.as_ref())),
-                "sslcert" => certificate = Some(PathBuf::from(value.as_ref())),
-                "sslkey" => key = Some(PathBuf::from(value.as_ref())),
                 _ => left.push(pair),
             }
         }
-        taken.client = match (certificate, key) {
-            (Some(certificate), Some(key)) => Some(ClientFiles { certificate, key }),
-            (None, None) => None,
-            _ => return Err(OpenError::HalfClientCertificate),
-        };
         let left = match left.is_empty() {
             true => before.to_owned(),
             false => format!("{before}?{}", left.join("&")),
@@ -101,7 +81,7 @@ impl Taken {
         });
         // Whoever names a file wants it to count.
         let mode = if mode == Mode::Require && self.root.is_some() { Mode::VerifyCa } else { mode };
-        Wish { mode, root: self.root, client: self.client }
+        Wish { mode, root: self.root }
     }
 }
 
@@ -157,13 +137,13 @@ mod rustls_connector {
         CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
     };
     use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
     use rustls::{
         CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     };
     use tokio_postgres_rustls::MakeRustlsConnect;
 
-    use super::{ClientFiles, Mode, OpenError, Wish};
+    use super::{Mode, OpenError, Wish};
 
     /// What connections are made with.
     pub(crate) type Tls = MakeRustlsConnect;
@@ -187,33 +167,8 @@ mod rustls_connector {
             (Mode::VerifyFull, Some(verifier)) => verifier,
             (_, chain) => Arc::new(Lenient::new(chain, &provider)),
         };
-        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-        let config = match &wish.client {
-            None => builder.with_no_client_auth(),
-            Some(files) => {
-                let (chain, key) = own_certificate(files)?;
-                let shown = builder.with_client_auth_cert(chain, key);
-                shown.map_err(|error| unusable(&files.key, &error))?
-            }
-        };
+        let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         Ok(MakeRustlsConnect::new(config))
-    }
-
-    /// What this program shows to the server, and the key to prove that it is its own.
-    fn own_certificate(
-        files: &ClientFiles,
-    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), OpenError> {
-        let read = CertificateDer::pem_file_iter(&files.certificate).and_then(Iterator::collect);
-        let chain: Vec<_> = read.map_err(|error| unusable(&files.certificate, &error))?;
-        if chain.is_empty() {
-            return Err(unusable(&files.certificate, &"it holds no certificate"));
-        }
-        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unusable(&files.key, &error))?;
-        Ok((chain, key))
-    }
-
-    fn unusable(file: &Path, why: &dyn std::fmt::Display) -> OpenError {
-        OpenError::BadClientCertificate { file: file.to_owned(), detail: why.to_string() }
     }
 
     /// Whom to trust: those in the file, or those whom the machine trusts.
@@ -309,23 +264,13 @@ mod tests {
         let (left, wanted) =
             wish("postgres://h/db?sslmode=verify-full&connect_timeout=1&sslrootcert=%2Fa%20b.pem");
         assert_eq!(left, "postgres://h/db?connect_timeout=1");
-        assert_eq!(wanted, Wish { mode: Mode::VerifyFull, root: Some("/a b.pem".into()), client: None });
+        assert_eq!(wanted, Wish { mode: Mode::VerifyFull, root: Some("/a b.pem".into()) });
         let (left, wanted) = wish("postgres://h/db?sslmode=disable");
         assert_eq!((left.as_str(), wanted.mode), ("postgres://h/db", Mode::Disable));
-        assert_eq!(wish("postgres://h/db").1, Wish { mode: Mode::Prefer, root: None, client: None });
+        assert_eq!(wish("postgres://h/db").1, Wish { mode: Mode::Prefer, root: None });
         assert_eq!(wish("postgres://h/db?sslmode=require").1.mode, Mode::Require);
         assert_eq!(wish("postgres://h/db?sslmode=require&sslrootcert=a").1.mode, Mode::VerifyCa);
         assert!(matches!(Taken::out_of("postgres://h/db?sslmode=often"), Err(OpenError::BadUrl)));
-    }
-
-    #[test]
-    fn a_client_certificate_is_two_files() {
-        let (left, wanted) = wish("postgres://h/db?sslcert=%2Fc.pem&sslkey=%2Fk.pem");
-        let files = ClientFiles { certificate: "/c.pem".into(), key: "/k.pem".into() };
-        assert_eq!((left.as_str(), wanted.client), ("postgres://h/db", Some(files)));
-        for half in ["postgres://h/db?sslcert=c", "postgres://h/db?sslkey=k"] {
-            assert!(matches!(Taken::out_of(half), Err(OpenError::HalfClientCertificate)), "{half}");
-        }
     }
 
     /// Nothing that looks odd may weaken what is asked for.

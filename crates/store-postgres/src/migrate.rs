@@ -9,7 +9,6 @@ use hapax_engine::store::SchemaState;
 use tokio_postgres::{Client, Config, Row};
 
 use crate::connect::{configure, connect, place};
-use crate::open::inspect;
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
 
@@ -104,7 +103,6 @@ pub struct Migrated {
 pub async fn migrate(url: &str, options: &PostgresOptions) -> Result<Migrated, OpenError> {
     let address = configure(url, options)?;
     let mut client = connect(&address).await?;
-    inspect(&client, &place(&address.config), &options.schema).await?;
     apply(&mut client, &address.config).await
 }
 
@@ -113,7 +111,6 @@ pub async fn find_schema(url: &str, options: &PostgresOptions) -> Result<SchemaS
     let address = configure(url, options)?;
     let client = connect(&address).await?;
     let place = place(&address.config);
-    inspect(&client, &place, &options.schema).await?;
     let found = look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
     match found.fit(KNOWN_VERSION) {
         Fit::Newer => Err(OpenError::Newer { place, found: found.version, known: KNOWN_VERSION }),

@@ -26,7 +26,7 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened,
     let address = configure(url, options)?;
     let place = place(&address.config);
     let mut client = connect(&address).await?;
-    inspect(&client, &place, &options.schema).await?;
+    inspect(&client, &place).await?;
     let found = migrate::look(&client).await.map_err(|error| OpenError::from_postgres(&place, &error))?;
     match found.fit(KNOWN_VERSION) {
         Fit::Good => {}
@@ -46,16 +46,12 @@ pub(crate) async fn open(url: &str, options: &PostgresOptions) -> Result<Opened,
 }
 
 /// Refuses a server that cannot keep what is promised, and warns about one that is set up not to.
-pub(crate) async fn inspect(client: &Client, place: &str, schema: &str) -> Result<(), OpenError> {
+async fn inspect(client: &Client, place: &str) -> Result<(), OpenError> {
     let row = client
         .query_one(include_str!("../sql/inspect_server.sql"), &[])
         .await
         .map_err(|error| OpenError::from_postgres(place, &error))?;
     check_version(row.get(0))?;
-    if row.get::<_, Option<&str>>(6) != Some(schema) {
-        let detail = "the settings that were sent with the connection are not there".to_owned();
-        return Err(OpenError::Pooler { place: place.to_owned(), detail });
-    }
     let (is_standby, is_read_only): (bool, bool) = (row.get(1), row.get(2));
     if is_standby || is_read_only {
         return Err(OpenError::ReadOnly { place: place.to_owned() });

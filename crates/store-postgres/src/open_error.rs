@@ -104,28 +104,6 @@ pub enum OpenError {
         /// What is wrong with it.
         detail: String,
     },
-    /// A client certificate is named without its key, or the other way round.
-    #[error("sslcert and sslkey go together: name both files in the URL, or neither")]
-    HalfClientCertificate,
-    /// The certificate that this program shows to the server, or its key, cannot be used.
-    #[error("the client certificate cannot be used: {} ({detail}); sslcert and sslkey name PEM files that belong together", file.display())]
-    BadClientCertificate {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        detail: String,
-    },
-    /// What answers is a connection pooler that gives each transaction another session.
-    #[error(
-        "a connection pooler answers at {place}, and it does not keep the settings of a session ({detail}): Hapax needs sessions of its own, for \
-         prepared statements, LISTEN and its timeouts. Connect to PostgreSQL directly; a node holds few connections, see docs/scaling.md"
-    )]
-    Pooler {
-        /// Where.
-        place: String,
-        /// How it was noticed.
-        detail: String,
-    },
     /// There is nobody to trust.
     #[error(
         "this machine trusts no certificates, so none can be checked: name those to trust with sslrootcert=FILE"
@@ -193,12 +171,6 @@ impl OpenError {
         let (place, detail) = (place.to_owned(), describe(error));
         if let Some(said) = error.as_db_error() {
             let code = said.code();
-            // PostgreSQL takes the options that are sent with every connection; PgBouncer and its kin do not.
-            let is_of_another_session =
-                [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT].contains(code);
-            if is_of_another_session || said.message().contains("unsupported startup parameter") {
-                return OpenError::Pooler { place, detail };
-            }
             return match &code.code()[..2] {
                 "28" => OpenError::NotLetIn { place, detail },
                 "3D" => OpenError::NoDatabase { place },

@@ -15,7 +15,6 @@ mod many_nodes;
 mod migrating;
 mod opening;
 mod poison;
-mod pooling;
 mod promise_keys;
 mod proxy;
 mod purging;
