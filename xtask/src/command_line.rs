@@ -95,7 +95,8 @@ impl fmt::Display for CommandLine {
     }
 }
 
-fn workspace_root() -> &'static Path {
+/// The folder that Cargo.toml of the workspace lies in.
+pub(crate) fn workspace_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 

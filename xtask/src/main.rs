@@ -1,12 +1,16 @@
 //! The chores of the project, as commands: `cargo xtask verify` runs all that CI runs.
 
+mod advisories;
 mod command_line;
+mod dist;
 mod fuzz_api;
 mod postgres_matrix;
 mod requirements;
 mod rustdoc;
 mod simulate;
 mod storm;
+mod tool;
+mod try_packages;
 mod verify;
 
 use std::process::ExitCode;
@@ -32,6 +36,12 @@ enum Chore {
     PostgresMatrix(postgres_matrix::Options),
     /// Let faults loose on real nodes and a real PostgreSQL, and check every promise afterwards
     Storm(storm::Options),
+    /// Make the packages of a release, with checksums and a bill of materials
+    Dist(dist::Options),
+    /// Try the packages on a machine without Rust: a bare Debian in a folder
+    TryPackages(try_packages::Options),
+    /// Ask the network whether crates we use have known vulnerabilities
+    Advisories,
 }
 
 fn main() -> ExitCode {
@@ -44,6 +54,9 @@ fn main() -> ExitCode {
         Chore::FuzzApi(options) => fuzz_api::run(&options),
         Chore::PostgresMatrix(options) => postgres_matrix::run(&options),
         Chore::Storm(options) => storm::run(&options),
+        Chore::Dist(options) => dist::run(&options),
+        Chore::TryPackages(options) => try_packages::run(&options),
+        Chore::Advisories => advisories::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

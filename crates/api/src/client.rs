@@ -51,7 +51,6 @@ pub struct Client {
 impl Client {
     /// A client for the server at `base_url`, such as `https://hapax.example`, that shows `api_key`.
     pub fn new(base_url: &str, api_key: &SecretString) -> Result<Self, ClientError> {
-        let base = read_base(base_url)?;
         let mut headers = HeaderMap::new();
         let shown = format!("Bearer {}", api_key.expose_secret());
         let mut shown = HeaderValue::try_from(shown).map_err(|_| {
@@ -61,6 +60,16 @@ impl Client {
         })?;
         shown.set_sensitive(true);
         headers.insert(AUTHORIZATION, shown);
+        Client::with_headers(base_url, headers)
+    }
+
+    /// A client that shows no key, for what every caller may ask: whether the server is alive and ready.
+    pub fn without_key(base_url: &str) -> Result<Self, ClientError> {
+        Client::with_headers(base_url, HeaderMap::new())
+    }
+
+    fn with_headers(base_url: &str, headers: HeaderMap) -> Result<Self, ClientError> {
+        let base = read_base(base_url)?;
         let http = reqwest::Client::builder()
             .user_agent(concat!("hapax/", env!("CARGO_PKG_VERSION")))
             .default_headers(headers)

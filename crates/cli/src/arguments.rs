@@ -7,8 +7,7 @@ use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
     admin, audit, backup, bench, completions, conformance, credentials, definitions, deliveries, demo, dev,
-    doubts, entities, entity_workflows, fsck, keys, ledger, migrate, operations, outbox, promises, restore,
-    runs, serve, sources, stub, subscriptions, validate, workspaces,
+    doubts, entities, entity_workflows, fsck, health, keys, ledger, migrate, operations, outbox, promises, restore, runs, serve, sources, stub, subscriptions, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\
@@ -35,7 +34,7 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(
     name = "hapax",
-    version,
+    version = env!("HAPAX_VERSION"),
     after_help = format!("{}\n\n{AFTER_HELP}", exit_codes::table()),
     after_long_help = format!("{EXAMPLES}\n\n{}\n\n{AFTER_HELP}", exit_codes::table())
 )]
@@ -115,6 +114,8 @@ pub(crate) enum Command {
     Admin(admin::Options),
     /// Check that a store holds only what it may hold.
     Fsck(fsck::Options),
+    /// See whether a server is alive, or ready for requests; for health checks.
+    Health(health::Options),
     /// Judge a service by the contract on idempotency.
     Conformance(conformance::Options),
     /// Print a script that completes this command in a shell.

@@ -24,6 +24,7 @@ mod entities;
 mod entity_workflows;
 mod exit_codes;
 mod fsck;
+mod health;
 mod interrupts;
 mod key_file;
 mod keys;
@@ -119,6 +120,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Credentials(options) => in_runtime(credentials::run(options, &server)),
         Command::Admin(options) => in_runtime(admin::run(options)),
         Command::Fsck(options) => in_runtime(fsck::run(options)),
+        Command::Health(options) => in_runtime(health::run(options, &server)),
         Command::Conformance(options) => in_runtime(conformance::run(options)),
         Command::Validate(options) => validate::run(&options),
         Command::Completions(options) => completions::print(&options),

@@ -11,9 +11,7 @@ use utoipa::ToSchema;
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    AddNote, AnswerApproval, CancelRun, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace,
-    CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy,
-    IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, ReleaseKey,
+    AddNote, AnswerApproval, CancelRun, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, Readiness, ReleaseKey,
     ResolveDoubt, ResolvedDoubt, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail, RunEvent,
     RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
 };
@@ -380,6 +378,11 @@ impl Client {
     /// Is the process alive?
     pub async fn get_health(&self) -> Result<Health, ClientError> {
         self.call(Ask::read("/healthz".into())).await
+    }
+
+    /// May traffic be sent to it? An answer of `503` is an error, with what is amiss.
+    pub async fn get_readiness(&self) -> Result<Readiness, ClientError> {
+        self.call(Ask::read("/readyz".into())).await
     }
 
     /// What is counted, as Prometheus reads it.
