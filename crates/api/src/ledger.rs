@@ -90,8 +90,7 @@ pub struct LedgerEntry {
     pub step_id: String,
     /// How it is kept from happening twice.
     pub class: LedgerClass,
-    /// Where it stands; absent if no record of it stands, because a retry of the run dropped it, a later generation began, or the operation is no longer
-    /// kept. The effect of an operation whose claim was given back is CANCELLED.
+    /// Where it stands; absent if no record of it stands: a retry of the run dropped it, a later generation began, or the operation is no longer kept. CANCELLED if the claim of its operation was given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<StepStatus>,
     /// Every attempt that was, or may have been, entered.

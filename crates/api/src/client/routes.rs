@@ -234,7 +234,7 @@ impl Client {
         self.call(Ask::read(run_path(id, "/ledger")?)).await
     }
 
-    /// The effects of one page of runs, newest run first.
+    /// The effects of one page of runs, newest run first, and of operations on entities after them.
     pub async fn list_ledger(&self, paging: &Paging) -> Result<Page<LedgerEntry>, ClientError> {
         self.page("/api/v1/ledger".into(), paging, &[]).await
     }

@@ -37,8 +37,7 @@ pub(crate) async fn ledger_of_run(
     Ok(Json(api::Page { items: entries.iter().map(shown_effect).collect(), next_cursor: None }))
 }
 
-/// The effects of the workspace: those of runs, newest run first, then those of operations on entities, newest operation first. `limit` counts runs and
-/// operations, so a page can be empty although more follow.
+/// The effects of the workspace: of runs, newest run first, then of operations on entities; `limit` counts runs and operations.
 #[utoipa::path(
     get, path = "/api/v1/ledger", tag = "evidence", operation_id = "list_ledger", params(PageOf),
     responses(
