@@ -33,6 +33,8 @@ pub const KEEP_HOOKS_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const MAX_PAGE: usize = 1_000;
 /// Most promises that are looked at for one page of those that stand so: where few of many do, the page is short.
 pub const MAX_PROMISES_LOOKED_AT: usize = 10_000;
+/// Most entries of the journal that one page of doubts reads to tell who made the attempts; of those beyond it nobody is told.
+pub const MAX_NOTES_LOOKED_AT: usize = 10_000;
 /// Most after-effects that a look at the depth of the outbox counts: beyond it, more is no news.
 pub const MAX_COUNTED_POSTS: usize = 10_000;
 /// Most workflows, each by version and priority, that a look for the longest due run goes through.

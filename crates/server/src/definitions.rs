@@ -1,7 +1,7 @@
 //! Documents that can be run: kept in the catalog, checked when they come in, known to the engine on every node.
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
 use hapax_api as api;

@@ -241,7 +241,7 @@ fn write_engine(out: &mut Exposition, stats: &Stats) {
         ("hapax_clock_jumps_total", "Jumps of the clock of this machine or of the store.", stats.clock_jumps),
         (
             "hapax_driver_panics_total",
-            "Runs released because their driver panicked outside workflow code: a loader, an announcer or a destructor.",
+            "Runs released because their driver panicked outside workflow code: an announcer or a destructor.",
             stats.driver_panics,
         ),
         (

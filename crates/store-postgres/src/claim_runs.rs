@@ -87,16 +87,18 @@ pub(crate) async fn claim_runs(
 
 async fn find_served(held: &Held, numbers: &Numbers, grant: &Grant) -> Result<Served, Fault> {
     let mut served = Served::default();
+    let workspaces = grant.serves.iter().flat_map(|(_, served_for)| served_for.listed());
+    numbers.learn(held.link(), grant.serves.iter().map(|(serves, _)| &serves.name), workspaces).await?;
     for (serves, served_for) in grant.serves.iter() {
         // A workflow without a number has no runs, and neither has a workspace without one.
-        let Some(workflow) = numbers.find_workflow(held.link(), &serves.name).await? else { continue };
+        let Some(workflow) = numbers.known_workflow(&serves.name) else { continue };
         let version = serves.version.cast_signed();
         served.workflows.push(workflow.0);
         served.versions.push(version);
         served.is_for_all.push(matches!(served_for, ServedFor::Everybody));
         let ServedFor::Only(workspaces) = served_for else { continue };
         for workspace in workspaces {
-            let Some(workspace) = numbers.find_workspace(held.link(), workspace).await? else { continue };
+            let Some(workspace) = numbers.known_workspace(workspace) else { continue };
             served.only.workflows.push(workflow.0);
             served.only.versions.push(version);
             served.only.workspaces.push(workspace.0);

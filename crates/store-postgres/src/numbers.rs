@@ -1,12 +1,13 @@
 //! Names as the small numbers that rows carry. A number never changes once it is given, so each is asked for once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::RwLock;
 
 use hapax_engine::model::{Name, WorkspaceId};
 
 use crate::fault::Fault;
 use crate::link::Link;
+use crate::rows::broken;
 use crate::session::params;
 
 /// A workspace as the number it has in this database.
@@ -57,6 +58,30 @@ impl Numbers {
         Ok(found.map(WorkflowNo))
     }
 
+    /// Looks up all of these that are not known yet, at once: a node may serve many workflows that have no runs, and none of them has a number.
+    pub(crate) async fn learn(
+        &self,
+        client: Link<'_>,
+        workflows: impl Iterator<Item = &Name>,
+        workspaces: impl Iterator<Item = &WorkspaceId>,
+    ) -> Result<(), Fault> {
+        let unknown: BTreeSet<&str> =
+            workflows.filter(|name| self.known_workflow(name).is_none()).map(|name| name.as_str()).collect();
+        for (name, number) in find_all(client, include_str!("../sql/find_workflows.sql"), unknown).await? {
+            let name = Name::new("workflow", &name).map_err(broken)?;
+            self.workflows.write().expect("no holder panics").insert(name, WorkflowNo(number));
+        }
+        let unknown: BTreeSet<&str> = workspaces
+            .filter(|name| self.known_workspace(name).is_none())
+            .map(|name| name.as_str())
+            .collect();
+        for (name, number) in find_all(client, include_str!("../sql/find_workspaces.sql"), unknown).await? {
+            let name = WorkspaceId::new(&name).map_err(broken)?;
+            self.workspaces.write().expect("no holder panics").insert(name, WorkspaceNo(number));
+        }
+        Ok(())
+    }
+
     /// The number of a workspace, new if need be. Not to be called inside a transaction.
     pub(crate) async fn give_workspace(
         &self,
@@ -81,11 +106,11 @@ impl Numbers {
         number.ok_or_else(|| Fault::Broken(format!("workflow {name} was inserted and is not there")))
     }
 
-    fn known_workspace(&self, name: &WorkspaceId) -> Option<WorkspaceNo> {
+    pub(crate) fn known_workspace(&self, name: &WorkspaceId) -> Option<WorkspaceNo> {
         self.workspaces.read().expect("no holder panics").get(name).copied()
     }
 
-    fn known_workflow(&self, name: &Name) -> Option<WorkflowNo> {
+    pub(crate) fn known_workflow(&self, name: &Name) -> Option<WorkflowNo> {
         self.workflows.read().expect("no holder panics").get(name).copied()
     }
 }
@@ -94,6 +119,20 @@ async fn find(client: Link<'_>, sql: &'static str, name: &str) -> Result<Option<
     let statement = client.prepare(sql).await?;
     let rows = client.query(&statement, &[&name]).await?;
     Ok(rows.first().map(|row| row.get(0)))
+}
+
+async fn find_all(
+    client: Link<'_>,
+    sql: &'static str,
+    names: BTreeSet<&str>,
+) -> Result<Vec<(String, i32)>, Fault> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let statement = client.prepare(sql).await?;
+    let names: Vec<&str> = names.into_iter().collect();
+    let rows = client.query(&statement, &[&(names.len() as i64), &names]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
 async fn insert(client: Link<'_>, sql: &'static str, name: &str) -> Result<(), Fault> {

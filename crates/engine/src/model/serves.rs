@@ -21,6 +21,15 @@ pub enum ServedFor {
 }
 
 impl ServedFor {
+    /// The workspaces that are named one by one.
+    pub fn listed(&self) -> impl Iterator<Item = &WorkspaceId> {
+        let named = match self {
+            ServedFor::Everybody => None,
+            ServedFor::Only(workspaces) => Some(workspaces),
+        };
+        named.into_iter().flatten()
+    }
+
     /// Is the workflow served for this workspace?
     pub fn covers(&self, workspace: &WorkspaceId) -> bool {
         match self {

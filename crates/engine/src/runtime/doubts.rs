@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Engine, Error};
+use crate::limits::MAX_NOTES_LOOKED_AT;
 use crate::model::{
     Actor, Decided, DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, IdempotencyKey, Note,
     Noted, Payload, PromiseId, PromiseRef, PromiseState, Ruling, RunId, SettleRule, Settlement, StepId,
@@ -96,12 +97,13 @@ impl Engine {
             step: last.step.id.clone(),
         });
         let mut doubts = Vec::new();
+        let mut notes_left = MAX_NOTES_LOOKED_AT;
         for doubt in stored {
             let run = self.inner.answer(self.inner.store.find_run(&doubt.workspace, doubt.run)).await?;
             if let Some(run) = run
                 && self.is_open(&doubt, run.head.generation).await?
             {
-                doubts.push(self.shown(doubt, run.head.generation).await?);
+                doubts.push(self.shown(doubt, run.head.generation, &mut notes_left).await?);
             }
         }
         Ok(DoubtPage { doubts, next })
@@ -131,24 +133,57 @@ impl Engine {
         Ok(last.is_some_and(|promise| promise.state == PromiseState::Pending))
     }
 
-    async fn shown(&self, doubt: StoredDoubt, generation: Generation) -> Result<Doubt, Error> {
+    async fn shown(
+        &self,
+        doubt: StoredDoubt,
+        generation: Generation,
+        notes_left: &mut usize,
+    ) -> Result<Doubt, Error> {
         let StoredDoubt { workspace, run, step } = doubt;
-        let notes = self.notes_of(run).await?;
-        let claim = notes.iter().rfind(|placed| {
-            placed.note.step.as_ref() == Some(&step.id) && matches!(placed.note.what, Noted::Claimed { .. })
-        });
+        let owner = self.find_claimant(run, generation, &step, notes_left).await?;
         let (since, failure) = since(&step);
         Ok(Doubt {
             workspace,
             run,
             key: EffectKey::new(run, generation, &step.id),
             attempts: step.attempts,
-            owner: claim.and_then(|placed| placed.note.owner).map(|owner| owner.to_string()),
+            owner,
             since,
             failure,
             version: step.changed_version,
             step: step.id,
         })
+    }
+
+    /// The engine that claimed the attempt, if the journal tells within `notes_left` entries; those that were read are taken off.
+    async fn find_claimant(
+        &self,
+        run: RunId,
+        generation: Generation,
+        step: &StepRecord,
+        notes_left: &mut usize,
+    ) -> Result<Option<String>, Error> {
+        let is_its_claim = |note: &Note| {
+            note.generation == generation
+                && note.step.as_ref() == Some(&step.id)
+                && matches!(note.what, Noted::Claimed { attempt } if attempt == step.attempts)
+        };
+        let mut after = 0;
+        while *notes_left > 0 {
+            let limit = crate::limits::MAX_PAGE.min(*notes_left);
+            let workspace = self.workspace.clone();
+            let request = ListNotes { workspace, run: Some(run), by_people: false, after, limit };
+            let page = self.inner.answer(self.inner.store.list_notes(request)).await?;
+            *notes_left -= page.len();
+            if let Some(claim) = page.iter().find(|placed| is_its_claim(&placed.note)) {
+                return Ok(claim.note.owner.map(|owner| owner.to_string()));
+            }
+            match page.last() {
+                Some(last) if page.len() == limit => after = last.place,
+                _ => break,
+            }
+        }
+        Ok(None)
     }
 
     /// Decides what is to become of an effect in doubt. It counts once, for the doubt as it was seen, and is in the audit log.

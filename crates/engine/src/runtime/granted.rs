@@ -25,7 +25,7 @@ pub(crate) enum Source {
     Log,
 }
 
-/// Drives the run, and lets go of it if its driver panics: a loader, an announcer or a value of the user's that panics when it is
+/// Drives the run, and lets go of it if its driver panics: an announcer or a value of the user's that panics when it is
 /// dropped must not leave the run with an engine that renews its lease and does nothing else.
 pub(crate) async fn supervise(inner: Arc<Inner>, active: Arc<Active>, head: RunHead, source: Source) {
     let driving = AssertUnwindSafe(drive_to_its_end(inner.clone(), active.clone(), head, source));

@@ -78,10 +78,18 @@ async fn a_fork_bomb_of_documents_stays_within_the_limit_and_ends() {
     };
     let failed = server.store.list_runs(list).await.unwrap().runs;
     assert!(!failed.is_empty());
-    let run = failed.iter().map(|run| &run.head).find(|run| run.facts.depth() > 1).expect("deep ones were refused").id();
+    let run = failed
+        .iter()
+        .map(|run| &run.head)
+        .find(|run| run.facts.depth() > 1)
+        .expect("deep ones were refused")
+        .id();
     let shown = server.get(&format!("{RUNS}/{run}")).await.json();
     assert_eq!(shown["run"]["failure"]["code"], "too_many_descendants", "{shown}");
-    assert!(shown["run"]["failure"]["message"].as_str().unwrap().contains("--descendants"), "it says what to do");
+    assert!(
+        shown["run"]["failure"]["message"].as_str().unwrap().contains("--descendants"),
+        "it says what to do"
+    );
     assert_eq!(server.get(&format!("{RUNS}/{root}")).await.status, 200);
 }
 
@@ -96,7 +104,11 @@ async fn cancelling_a_root_with_its_descendants_ends_a_fork_bomb() {
     let root = server.start(&ping, json!({})).await;
     until("it grows", async || count(&*server.store).await.0 > 300).await;
     let child = server.get(&format!("{RUNS}/{root}")).await.json();
-    let child = child["steps"].as_array().unwrap().iter().find_map(|step| step["childRunId"].as_str().map(str::to_owned));
+    let child = child["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find_map(|step| step["childRunId"].as_str().map(str::to_owned));
     let wrong = format!("{RUNS}/{}/cancel", child.expect("a child"));
     let refused = server.post(&wrong, &json!({ "descendants": true }), &[]).await;
     assert_eq!((refused.status, refused.code()), (409, "not_a_root".into()), "{}", refused.text());

@@ -20,9 +20,9 @@ async fn nodes_that_start_together_make_the_tables_once() {
     }
     let admin = database.connect().await.unwrap();
     let versions = admin.query("SELECT version FROM hapax.schema_versions", &[]).await.unwrap();
-    assert_eq!(versions.len(), 7);
+    assert_eq!(versions.len(), 8);
     let again = migrate(&database.url(), &PostgresOptions::default()).await.unwrap();
-    assert_eq!(again, Migrated { from: 7, to: 7 });
+    assert_eq!(again, Migrated { from: 8, to: 8 });
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_migration_that_fails_leaves_nothing_behind() {
     assert_eq!(tables, 1, "only the one that stood in the way");
     admin.batch_execute("DROP TABLE hapax.steps").await.unwrap();
     let made = migrate(&database.url(), &PostgresOptions::default()).await.unwrap();
-    assert_eq!(made, Migrated { from: 0, to: 7 });
+    assert_eq!(made, Migrated { from: 0, to: 8 });
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn two_schemas_of_one_database_are_two_stores() {
     let database = Database::empty().await.unwrap();
     for schema in ["one", "other"] {
         let options = PostgresOptions::default().schema(schema);
-        assert_eq!(migrate(&database.url(), &options).await.unwrap(), Migrated { from: 0, to: 7 });
+        assert_eq!(migrate(&database.url(), &options).await.unwrap(), Migrated { from: 0, to: 8 });
     }
     let admin = database.connect().await.unwrap();
     assert!(admin.query("SELECT 1 FROM one.runs, other.runs", &[]).await.unwrap().is_empty());
@@ -73,7 +73,7 @@ async fn a_node_one_version_older_works_beside_the_newer_one() {
     t.driven().await;
 
     let migrated = migrate(&database.url(), &PostgresOptions::default()).await.unwrap();
-    assert_eq!(migrated, Migrated { from: 8, to: 8 }, "there is nothing that this program could do");
+    assert_eq!(migrated, Migrated { from: 9, to: 9 }, "there is nothing that this program could do");
     for migrates in [true, false] {
         let again = stage(&database.url(), PostgresOptions::default().migrate(migrates)).await;
         assert_eq!(again.log(&run).await.steps.len(), 2);
@@ -81,4 +81,24 @@ async fn a_node_one_version_older_works_beside_the_newer_one() {
         again.store.close().await.unwrap();
     }
     t.store.close().await.unwrap();
+}
+
+/// A node of the version before, which goes on beside this one, starts children that do not know the root of their family.
+#[tokio::test]
+async fn a_child_of_an_older_node_counts_as_one_of_a_root() {
+    let database = database().await;
+    let t = stage(&database.url(), PostgresOptions::default()).await;
+    let parent = t.driven().await;
+    let order = t.child_of(&parent, "ship").granted_to(hapax_store_conformance::fixture::BOB);
+    t.write(&parent).await.awaits_child("ship", &order).done().await;
+    let admin = database.connect().await.unwrap();
+    let older = "UPDATE hapax.run_facts SET root = NULL, depth = NULL; DELETE FROM hapax.families";
+    admin.batch_execute(older).await.unwrap();
+    let child = order.start().await;
+    assert_eq!((child.facts.root(), child.facts.depth()), (parent.id(), 1));
+    let below = t.child_of(&child, "pack");
+    t.write(&child).await.awaits_child("pack", &below).done().await;
+    let below = below.start().await;
+    assert_eq!((below.facts.root(), below.facts.depth()), (parent.id(), 2));
+    assert!(t.fsck().await.is_clean());
 }

@@ -1,0 +1,3 @@
+SELECT w.name, w.id
+FROM (SELECT * FROM unnest($2::text[]) AS u (name) LIMIT $1::int8) AS i
+    JOIN workspaces AS w ON w.name = i.name
