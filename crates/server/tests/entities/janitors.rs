@@ -122,7 +122,7 @@ async fn what_is_held_is_in_doubt_until_people_decide() {
         assert_eq!(told(&shown["history"])[..3], ["began", "held", "resolved"], "{shown}");
         assert_eq!(shown["history"][2]["reason"], "asked the bank");
         assert_eq!(server.get(INVOICE).await.json()["entity"]["status"], entity);
-        assert_eq!(server.post(&path, &asked, &[]).await.told(), (409, "operation_not_in_doubt".into()));
+        assert_eq!(server.post(&path, &asked, &[]).await.told(), (409, "doubt_resolved".into()));
     }
 }
 

@@ -212,3 +212,24 @@ async fn a_credential_asks_as_its_own_requester_and_as_no_other() {
     assert_eq!(done.json()["operation"]["requester"], "agent");
     assert_eq!(done.json()["operation"]["by"]["name"], "Ann (agent's)");
 }
+
+/// Of fifty equal rulings one counts; the others are told whose.
+#[tokio::test]
+async fn of_equal_rulings_on_an_operation_one_is_told_that_it_counts() {
+    let server = TestServer::sqlite().await;
+    with_payout(&server, 1, "non_idempotent").await;
+    let doubted = server.post(&format!("{PAYOUT}/steps/send"), &json!({}), &[]).await;
+    assert_eq!(doubted.told(), (409, "operation_in_doubt".into()), "{}", doubted.text());
+    let path = format!("/api/v1/operations/{}/resolve", doubted.json()["operation"]["id"].as_str().unwrap());
+    let ruling = json!({ "resolution": "did_not_happen", "attempt": 1, "reason": "the bank says no" });
+    let answers = futures_util::future::join_all((0..50).map(|_| server.post(&path, &ruling, &[]))).await;
+    let (counted, others): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!(counted.len(), 1, "{:?}", answers.iter().map(|answer| answer.status).collect::<Vec<_>>());
+    for other in others {
+        assert_eq!(other.told(), (409, "doubt_resolved".into()), "{}", other.text());
+        assert_eq!(other.json()["decision"], "did_not_happen", "{}", other.text());
+        assert_eq!(other.json()["decidedBy"]["role"], "admin");
+    }
+    let audit = server.get("/api/v1/audit?action=resolved").await.json();
+    assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
+}

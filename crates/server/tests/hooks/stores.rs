@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::shop::{STRIPE_SOURCE, events, hands, order, order_workflow, payment, send, told, upload};
-use super::signing::{STRIPE, stripe};
+use super::signing::{SECRETS, STRIPE, stripe};
 use super::support::TestServer;
 
 async fn an_order_is_paid_once(server: &TestServer, packed: &Arc<AtomicUsize>) {
@@ -56,4 +56,31 @@ async fn a_source_made_on_one_node_is_believed_on_another_at_once() {
     let paid = stripe(&payment("evt_1", "ch_1"), STRIPE, first.store.now());
     let answer = send(&second, &path, &paid).await;
     assert_eq!(told(&answer), (200, "unmatched".into()), "{}", answer.text());
+}
+
+/// A source that was given a new secret believes it on every node at once: what is known here is compared with the store before anybody is refused.
+#[tokio::test]
+async fn a_source_replaced_on_one_node_believes_its_new_secret_on_another_at_once() {
+    let packed = Arc::default();
+    let first = TestServer::postgres_with(hands(&packed)).await;
+    let second = first.another_node_with(hands(&packed)).await;
+    let path = upload(&first, STRIPE_SOURCE).await;
+    let signed = |event: &str, secret: &str| stripe(&payment(event, event), secret, first.store.now());
+    assert_eq!(told(&send(&second, &path, &signed("evt_1", STRIPE)).await), (200, "unmatched".into()));
+    let yaml_type = [("content-type", "application/yaml")];
+    let secrets = r#"["secret://stripe-webhook", "secret://stripe-webhook-old"]"#;
+    let rotated = STRIPE_SOURCE.replace(secrets, r#"["secret://github-webhook"]"#);
+    assert_ne!(rotated, STRIPE_SOURCE);
+    let replaced = first
+        .send("POST", "/api/v1/webhook-sources/stripe-payments", Some(rotated), &first.admin, &yaml_type)
+        .await;
+    assert_eq!(replaced.status, 200, "{}", replaced.text());
+    let answer = send(&second, &path, &signed("evt_2", secret_of("github-webhook"))).await;
+    assert_eq!(told(&answer), (200, "unmatched".into()), "{}", answer.text());
+    let old = send(&second, &path, &signed("evt_3", STRIPE)).await;
+    assert_eq!(old.status, 401, "{}", old.text());
+}
+
+fn secret_of(name: &str) -> &'static str {
+    SECRETS.iter().find(|(known, _)| *known == name).expect("a secret of the shop").1
 }

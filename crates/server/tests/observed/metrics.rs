@@ -264,3 +264,60 @@ async fn uses_of_run_keys_are_written_within_a_moment() {
     };
     tokio::time::timeout(Duration::from_secs(20), written).await.expect("written without being asked");
 }
+
+/// CONTRACT §13: keys of operations, promises and signals are counted as those of runs are, in all and by credential; children are runs.
+#[tokio::test]
+async fn replays_and_conflicts_are_counted_for_every_business_key() {
+    let server = TestServer::sqlite().await;
+    let document = json!({
+        "name": "things", "module": "default", "entity": "thing", "status_types": ["open", "closed"],
+        "steps": [{ "step_id": 1, "step_key": "close", "status": "open", "successful_state": "closed" }],
+    });
+    assert_eq!(server.post("/api/v1/entity-workflows", &document, &[]).await.status, 201);
+    for id in ["a", "b"] {
+        server.post("/api/v1/entities/thing", &json!({ "id": id, "status": "open" }), &[]).await;
+    }
+    let keyed = json!({ "idempotencyKey": "close-1" });
+    for (id, status) in [("a", 200), ("a", 200), ("a", 200), ("b", 422)] {
+        let answer = server.post(&format!("/api/v1/entities/thing/{id}/steps/close"), &keyed, &[]).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+    }
+    server.post("/api/v1/promises", &json!({ "id": "p", "idempotencyKey": "p-1" }), &[]).await;
+    for (value, status) in [(1, 200), (1, 200), (2, 409)] {
+        let settle = server.post("/api/v1/promises/key:p-1/resolve", &json!({ "value": value }), &[]).await;
+        assert_eq!(settle.status, status, "{}", settle.text());
+    }
+    let child = json!({ "name": "child", "version": 1, "steps": [{ "name": "go", "type": "signal", "signal": "go" }] });
+    server.upload(&child).await;
+    let parent = json!({
+        "name": "parent", "version": 1,
+        "steps": [
+            { "name": "one", "type": "child", "workflow": "child" },
+            { "name": "two", "type": "task", "task": "echo" },
+        ],
+    });
+    let parent = server.upload(&parent).await;
+    let run = server.start(&parent, json!({})).await;
+    let children = |page: &serde_json::Value| page["items"].as_array().unwrap().len() == 1;
+    let page = server.until_shown("/api/v1/workflow-runs?workflow=child&status=WAITING", children).await;
+    let child = page["items"][0]["id"].as_str().unwrap().to_owned();
+    for _ in 0..2 {
+        let sent = json!({ "name": "go", "signalId": "s-1" });
+        server.post(&format!("/api/v1/workflow-runs/{child}/signals"), &sent, &[]).await;
+    }
+    server.end(&run).await;
+    let scrape = Scrape::of(&server).await;
+    let count = |kind: &str, event: &str| {
+        scrape.value(&format!("hapax_{kind}_key_events_total{{event=\"{event}\"}}"))
+    };
+    let counts = |kind: &str| (count(kind, "new"), count(kind, "replayed"), count(kind, "conflicted"));
+    assert_eq!(counts("operation"), (1.0, 2.0, 1.0));
+    assert_eq!(counts("promise"), (2.0, 1.0, 1.0), "made and settled, settled again, settled otherwise");
+    assert_eq!(counts("signal"), (1.0, 1.0, 0.0));
+    assert_eq!(scrape.value("hapax_runs_created_total"), 2.0, "the child is a run");
+    let own = scrape
+        .text
+        .lines()
+        .find(|line| line.contains("workspace=\"acme\"") && line.contains("use=\"replayed\""));
+    assert!(own.is_some_and(|line| line.ends_with(" 4")), "{own:?}");
+}

@@ -156,3 +156,16 @@ async fn two_admins_cannot_revoke_each_other_at_once() {
         assert!(left.contains(&200), "round {round}: {left:?}");
     }
 }
+
+/// A key that was rotated on one node is good on every node at once, also on one that has just seen the old one.
+#[tokio::test]
+async fn a_rotated_key_is_good_on_another_node_at_once() {
+    let server = TestServer::postgres().await;
+    let node = server.another_node().await;
+    let made = server.post(CREDENTIALS, &json!({ "name": "app", "role": "viewer" }), &[]).await.json();
+    let (id, old) = (made["credential"]["id"].as_str().unwrap(), made["apiKey"].as_str().unwrap());
+    assert_eq!(node.send("GET", "/api/v1/audit", None, old, &[]).await.status, 200);
+    let rotated = server.post(&format!("{CREDENTIALS}/{id}/rotate"), &json!({}), &[]).await.json();
+    let new = rotated["apiKey"].as_str().unwrap();
+    assert_eq!(node.send("GET", "/api/v1/audit", None, new, &[]).await.status, 200);
+}

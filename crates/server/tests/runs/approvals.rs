@@ -77,3 +77,54 @@ async fn an_approval_is_for_the_requester_it_names() {
         assert!(matches!(answer.status, 404 | 409), "{step}: {}", answer.text());
     }
 }
+
+/// Of fifty answers one counts, and the others are told whose; the same request under its key gets its own answer.
+#[tokio::test]
+async fn of_answers_that_race_one_is_told_that_it_counts() {
+    let server = TestServer::sqlite().await;
+    let run = asking(&server, json!({ "roles": ["admin"] })).await;
+    let path = format!("{RUNS}/{run}/approvals/sign-off");
+    let keys: Vec<String> = (0..50).map(|n| format!("answer-{n}")).collect();
+    let answer = |n: usize, key: &str| {
+        let body = json!({ "decision": if n % 2 == 0 { "approve" } else { "reject" } });
+        let (server, path, key) = (&server, path.clone(), key.to_owned());
+        async move { server.post(&path, &body, &[("idempotency-key", &key)]).await }
+    };
+    let answers =
+        futures_util::future::join_all(keys.iter().enumerate().map(|(n, key)| answer(n, key))).await;
+    let counted: Vec<usize> = (0..50).filter(|n| answers[*n].status == 200).collect();
+    let [winner] = counted[..] else { panic!("{counted:?} were told that they count") };
+    let decision = if winner % 2 == 0 { "approve" } else { "reject" };
+    for other in answers.iter().filter(|answer| answer.status != 200) {
+        assert_eq!(other.told(), (409, "approval_over".into()), "{}", other.text());
+        assert_eq!(other.json()["decision"], decision, "{}", other.text());
+        assert_eq!(other.json()["decidedBy"]["name"], "admin of acme");
+    }
+    let ends = if winner % 2 == 0 { "COMPLETED" } else { "FAILED" };
+    server.until(&run, ends).await;
+    assert_eq!(answer(winner, &keys[winner]).await.status, 200, "its own answer, again");
+    let audit = server.get("/api/v1/audit?action=approval_answered").await.json();
+    assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
+    assert_eq!(audit["items"][0]["command"], decision, "{audit}");
+}
+
+/// An answer may come before the question. It is the one that counts.
+#[tokio::test]
+async fn an_answer_that_comes_early_is_the_one_that_counts() {
+    let server = TestServer::sqlite().await;
+    let document = json!({
+        "name": "slow", "version": 1,
+        "steps": [
+            { "name": "go", "type": "signal", "signal": "go" },
+            { "name": "sign-off", "type": "approval", "decisions": ["approve", "reject"] },
+        ],
+    });
+    let run = server.start(&server.upload(&document).await, json!({})).await;
+    server.until(&run, "WAITING").await;
+    let path = format!("{RUNS}/{run}/approvals/sign-off");
+    assert_eq!(server.post(&path, &json!({ "decision": "approve" }), &[]).await.status, 200);
+    let second = server.post(&path, &json!({ "decision": "reject" }), &[]).await;
+    assert_eq!(second.told(), (409, "approval_over".into()), "{}", second.text());
+    server.post(&format!("{RUNS}/{run}/signals"), &json!({ "name": "go" }), &[]).await;
+    server.until(&run, "COMPLETED").await;
+}

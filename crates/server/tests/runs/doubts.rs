@@ -209,3 +209,29 @@ async fn doubts_are_listed_page_by_page() {
     }
     assert_eq!(seen, made);
 }
+
+/// Of fifty equal rulings one counts; the others are told whose.
+#[tokio::test]
+async fn of_equal_rulings_that_race_one_is_told_that_it_counts() {
+    let bank = bank(TestServer::sqlite().await).await;
+    let server = &bank.server;
+    let (run, doubt) = bank.doubt().await;
+    let path = format!("/api/v1/doubts/{run}/send/resolve");
+    let ruling = json!({ "resolution": "happened", "output": { "id": "w_9" }, "reason": "seen", "version": doubt["version"] });
+    let rulings = (0..50).map(|_| server.post(&path, &ruling, &[]));
+    let answers = futures_util::future::join_all(rulings).await;
+    let (counted, others): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!(counted.len(), 1, "{:?}", answers.iter().map(|answer| answer.status).collect::<Vec<_>>());
+    for other in others {
+        assert_eq!(other.told(), (409, "doubt_resolved".into()), "{}", other.text());
+        assert_eq!(other.json()["decidedBy"]["name"], "admin of acme", "{}", other.text());
+        assert_eq!(other.json()["decision"], "happened");
+    }
+    server.end(&run).await;
+    let audit = server.get("/api/v1/audit?action=resolved").await.json();
+    assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
+    // Long after it is over they are told the same.
+    let late = server.post(&path, &ruling, &[]).await;
+    assert_eq!(late.told(), (409, "doubt_resolved".into()), "{}", late.text());
+    assert_eq!(late.json()["decidedBy"]["role"], "admin");
+}

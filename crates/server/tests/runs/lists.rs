@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::RUNS;
-use super::support::TestServer;
+use super::support::{Provider, Role, TestServer};
 
 /// Every run is on one page and on no other, newest first, whatever is started meanwhile.
 #[tokio::test]
@@ -106,5 +106,82 @@ async fn every_list_comes_page_by_page() {
             path = format!("{list}?limit=2&cursor={cursor}");
         }
         assert_eq!(&seen, whole, "{list}");
+    }
+}
+
+/// Runs that stand still until people do something say so, and are found by that; one that people paused is none of them.
+#[tokio::test]
+async fn runs_that_need_attention_are_shown_and_found() {
+    for server in [TestServer::sqlite().await, TestServer::postgres().await] {
+        let provider = Provider::start().await;
+        let request = |path: &str| json!({ "name": "send", "type": "http", "method": "POST", "url": provider.url(path) });
+        let mut exhausts = request("/fail");
+        exhausts["retry"] = json!({ "maxAttempts": 1 });
+        exhausts["onExhausted"] = json!("pause");
+        let mut doubts = request("/cut");
+        doubts["effect"] = json!("claimed");
+        doubts["nonIdempotent"] = json!(true);
+        let start = async |name: &str, step: serde_json::Value, status: &str| {
+            let document = json!({ "name": name, "version": 1, "steps": [step] });
+            let run = server.start(&server.upload(&document).await, json!({})).await;
+            server.until(&run, status).await;
+            run
+        };
+        let paused = start("asks", json!({ "name": "ok", "type": "approval" }), "WAITING").await;
+        server.post(&format!("{RUNS}/{paused}/pause"), &json!({}), &[]).await;
+        server.until(&paused, "PAUSED").await;
+        let exhausted = start("exhausts", exhausts, "PAUSED").await;
+        let doubted = start("doubts", doubts, "WAITING").await;
+        server.until_shown("/api/v1/doubts", |page| !page["items"].as_array().unwrap().is_empty()).await;
+        let found = server.get(&format!("{RUNS}?needsAttention=true")).await.json();
+        let ids = |page: &serde_json::Value| -> Vec<String> {
+            page["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|run| run["id"].as_str().unwrap().to_owned())
+                .collect()
+        };
+        assert_eq!(ids(&found), [doubted.clone(), exhausted.clone()], "{found:#}");
+        assert_eq!(found["items"][0]["needsAttention"]["reason"], "in_doubt");
+        assert_eq!(found["items"][0]["needsAttention"]["stepId"], "send");
+        assert_eq!(found["items"][1]["needsAttention"]["reason"], "retries_exhausted");
+        // Page by page, and narrowed.
+        let first = server.get(&format!("{RUNS}?needsAttention=true&limit=1")).await.json();
+        assert_eq!(ids(&first), [doubted.clone()]);
+        let cursor = first["nextCursor"].as_str().unwrap();
+        let second = server.get(&format!("{RUNS}?needsAttention=true&limit=1&cursor={cursor}")).await.json();
+        assert_eq!(ids(&second), [exhausted.clone()], "{second:#}");
+        let narrowed = server.get(&format!("{RUNS}?needsAttention=true&workflow=exhausts")).await.json();
+        assert_eq!(ids(&narrowed), [exhausted.clone()]);
+        assert_eq!(server.get(&format!("{RUNS}?needsAttention=maybe")).await.status, 400);
+        // The plain list and the run itself say the same.
+        let all = server.get(RUNS).await.json();
+        let reason = |run: &str| {
+            let item = all["items"].as_array().unwrap().iter().find(|item| item["id"] == run).unwrap();
+            item["needsAttention"]["reason"].clone()
+        };
+        assert_eq!(reason(&doubted), "in_doubt");
+        assert_eq!(reason(&exhausted), "retries_exhausted");
+        assert_eq!(reason(&paused), serde_json::Value::Null);
+        let shown = server.get(&format!("{RUNS}/{exhausted}")).await.json();
+        let detail = shown["run"]["needsAttention"]["detail"].as_str().unwrap();
+        assert!(detail.contains(&format!("POST {RUNS}/{exhausted}/resume")), "{detail}");
+        let watcher = server.key(hapax_server::identity::INSTALLATION, Role::Viewer).await;
+        let metrics = server.send("GET", "/metrics", None, &watcher, &[]).await.text();
+        assert!(
+            metrics.contains("hapax_runs_needing_attention{reason=\"retries_exhausted\"} 1\n"),
+            "{metrics}"
+        );
+        assert!(metrics.contains("hapax_runs_needing_attention{reason=\"in_doubt\"} 1\n"), "{metrics}");
+        // Once people have decided, it needs nobody.
+        let doubt = server.get("/api/v1/doubts").await.json()["items"][0].clone();
+        let ruling =
+            json!({ "resolution": "happened", "output": {}, "reason": "seen", "version": doubt["version"] });
+        let path = format!("/api/v1/doubts/{doubted}/send/resolve");
+        assert_eq!(server.post(&path, &ruling, &[]).await.status, 200);
+        server.end(&doubted).await;
+        let found = server.get(&format!("{RUNS}?needsAttention=true")).await.json();
+        assert_eq!(ids(&found), [exhausted]);
     }
 }
