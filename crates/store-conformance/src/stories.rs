@@ -40,6 +40,7 @@ macro_rules! with_every_story {
                 what_a_crash_left_claimed_is_freed_after_the_window
                 a_slow_living_action_is_not_reverted
                 who_comes_back_after_the_revert_writes_nothing
+                who_comes_back_with_the_result_settles_the_doubt
                 what_is_to_be_held_is_left_to_people
                 a_second_try_under_the_same_key_is_the_same_operation
                 a_run_goes_on_without_who_began_it

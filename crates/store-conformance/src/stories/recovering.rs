@@ -1,7 +1,10 @@
 //! Crashes in the middle of an action, and the janitor.
 
 use hapax_engine::Ctx;
-use hapax_engine::model::{Action, EntityStep, OperationState, OperationStatus, Resolution, Ruling};
+use hapax_engine::model::{
+    Action, EntityStep, FinishBy, FinishOperation, Finished, LedgerEntry, OperationEnd, OperationState,
+    OperationStatus, Resolution, Ruling,
+};
 use hapax_engine::runtime::{Error, Outcome};
 use serde_json::{Value, json};
 
@@ -26,6 +29,26 @@ async fn begin(
     let call = tokio::spawn(call.into_future());
     s.entering.notified().await;
     call
+}
+
+/// Another janitor, which does not hear of what lives here, decides that the holder of the operation is gone.
+async fn taken_for_dead(s: &Scene, end: OperationEnd) {
+    let id = s.operations("inv-1").await[0].id;
+    let book = s.candidate.store();
+    let book = book.entity_book().unwrap();
+    let stale = book.find_operation(&Default::default(), id).await.unwrap().unwrap();
+    s.clock.advance(std::time::Duration::from_secs(1));
+    let request = FinishOperation {
+        workspace: Default::default(),
+        operation: id,
+        attempt: stale.attempt,
+        by: FinishBy::Janitor { unheard_since: s.now() },
+        end,
+        tries: None,
+        posts: Vec::new(),
+        notes: Vec::new(),
+    };
+    must!(book.finish_operation(request).await.unwrap(), Finished::Finished { .. });
 }
 
 /// S1.34, S1.35, S1.4, S1.38 to S1.41, G1.3, G1.6: nothing moves it until the window has passed; then it is as before, and its history tells.
@@ -77,29 +100,37 @@ pub(super) async fn a_slow_living_action_is_not_reverted(s: Scene) {
 /// G1.2, G1.4: a holder that was taken for dead and comes back persists nothing, and is told so.
 pub(super) async fn who_comes_back_after_the_revert_writes_nothing(s: Scene) {
     let call = closing(&s, None).await;
-    let id = s.operations("inv-1").await[0].id;
-    // Another janitor, which does not hear of what lives here, decides that it is gone.
-    let book = s.candidate.store();
-    let book = book.entity_book().unwrap();
-    let stale = book.find_operation(&Default::default(), id).await.unwrap().unwrap();
-    s.clock.advance(std::time::Duration::from_secs(1));
-    let request = hapax_engine::model::FinishOperation {
-        workspace: Default::default(),
-        operation: id,
-        attempt: stale.attempt,
-        by: hapax_engine::model::FinishBy::Janitor { unheard_since: s.now() },
-        end: hapax_engine::model::OperationEnd::Reverted,
-        tries: None,
-        posts: Vec::new(),
-        notes: Vec::new(),
-    };
-    must!(book.finish_operation(request).await.unwrap(), hapax_engine::model::Finished::Finished { .. });
+    taken_for_dead(&s, OperationEnd::Reverted).await;
     s.open();
     let failure = must!(call.await.unwrap().unwrap(), Outcome::Failed { failure, .. } => failure);
     assert_eq!(failure.code(), Some("reverted"));
     assert_eq!(s.status("inv-1").await, "approved");
     assert_eq!(s.notes("inv-1").await, ["refused"]);
     assert_eq!(s.engine.stats().fenced_writes, 1);
+    // What it did is known all the same.
+    let ledger = s.engine.ledger_of_entity("invoice", "inv-1").await.unwrap();
+    let counts = |entry: &LedgerEntry| (entry.happened, entry.may_have_happened, entry.happened_twice);
+    assert_eq!(ledger.iter().map(counts).collect::<Vec<_>>(), [(1, 0, 0)]);
+    s.open();
+    let again = s.engine.transition("invoice", "inv-1", "close").requester("admin").await.unwrap();
+    assert!(matches!(again, Outcome::Done { .. }), "{again:?}");
+    let ledger = s.engine.ledger_of_entity("invoice", "inv-1").await.unwrap();
+    assert_eq!(ledger.iter().map(counts).collect::<Vec<_>>(), [(2, 0, 1)], "{ledger:?}");
+    let repeats = s.engine.count_repeats().await.unwrap();
+    assert_eq!(repeats.values().map(|count| count.happened_twice).sum::<u64>(), 1, "{repeats:?}");
+}
+
+/// CONTRACT 6: a late result settles an open doubt as happened, and the ledger knows of it.
+pub(super) async fn who_comes_back_with_the_result_settles_the_doubt(s: Scene) {
+    s.invoice("inv-1", "closed").await;
+    let call = begin(&s, "pay", None).await;
+    taken_for_dead(&s, OperationEnd::InDoubt).await;
+    s.open();
+    let outcome = call.await.unwrap().unwrap();
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    assert_eq!(s.status("inv-1").await, "paid");
+    let ledger = s.engine.ledger_of_entity("invoice", "inv-1").await.unwrap();
+    assert_eq!((ledger.len(), ledger[0].happened, ledger[0].may_have_happened), (1, 1, 0), "{ledger:?}");
 }
 
 /// CONTRACT 8: `recovery: hold` lists it as in doubt; people decide, once, and it is in the audit log.
