@@ -94,7 +94,7 @@ async fn a_request_of_a_killed_node_is_taken_over_when_its_lease_ends() {
     let (early, early_asked) = (Client::new(&url, &admin.clone().into()).unwrap(), asked.clone());
     let cut_off = tokio::spawn(async move { early.create_run(&early_asked, terms()).await });
     let waiting = "SELECT count(*) FROM pg_stat_activity AS a JOIN hapax.requests AS r ON r.key = 'order-7' AND r.status = 0
-        WHERE a.wait_event_type = 'Lock' AND a.query LIKE '%INSERT INTO runs%'";
+        WHERE a.wait_event_type = 'Lock' AND a.query LIKE '%hot path of starts%'";
     let began = std::time::Instant::now();
     while look.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
         assert!(began.elapsed() < PATIENCE, "the first node never came as far as the run");
