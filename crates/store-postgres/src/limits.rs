@@ -44,5 +44,5 @@ pub(crate) const HINT_EVERY: Duration = Duration::from_millis(50);
 pub(crate) const READ_CLOCK_EVERY: Duration = Duration::from_secs(10);
 /// Oldest server with everything that the statements need.
 pub(crate) const MIN_SERVER: i32 = 140_000;
-/// How often two sessions are compared to find out whether a pooler keeps them.
-pub(crate) const SESSION_PROBES: usize = 4;
+/// How often two sessions are compared to find out whether a pooler keeps them. One round behind a busy pooler can pass by chance.
+pub(crate) const SESSION_PROBES: usize = 24;

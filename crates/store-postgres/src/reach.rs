@@ -41,7 +41,8 @@ async fn have_arrived(
 /// Rejects a pooler in transaction or statement mode.
 ///
 /// The check compares the backend processes of two sessions while one of them has a transaction open. It sets nothing, because a setting would stay
-/// on a connection that other programs use next. Several rounds find such a pooler also while other programs keep it busy.
+/// on a connection that other programs use next. Neither session may ever change its backend. Many rounds find such a pooler also while other
+/// programs keep it busy, when a session may get its old connection back by chance.
 async fn check_sessions(address: &Address, client: &Client) -> Result<(), OpenError> {
     let at = place(&address.config);
     let failed = |error| OpenError::from_postgres(&at, &error);
@@ -49,18 +50,22 @@ async fn check_sessions(address: &Address, client: &Client) -> Result<(), OpenEr
         OpenError::NoServer { place, .. } => OpenError::FewConnections { place },
         other => other,
     })?;
+    let own = find_backend(client).await.map_err(failed)?;
+    let mut own_of_other = None;
     for _ in 0..SESSION_PROBES {
-        let before = find_backend(client).await.map_err(failed)?;
         other.batch_execute("BEGIN").await.map_err(|error| match error.as_db_error() {
             // PgBouncer in statement mode rejects transactions.
             Some(_) => OpenError::SessionsNotKept { place: at.clone() },
             None => failed(error),
         })?;
         let of_other = find_backend(&other).await.map_err(failed)?;
-        // If both share one connection, a second query here would wait for the transaction to end.
-        let is_own = of_other != before && find_backend(client).await.map_err(failed)? == before;
+        let first_of_other = own_of_other.get_or_insert_with(|| of_other.clone());
+        // If both share one connection, a query of the first session would wait for the transaction to end.
+        let is_kept = of_other != own
+            && of_other == *first_of_other
+            && find_backend(client).await.map_err(failed)? == own;
         other.batch_execute("ROLLBACK").await.map_err(failed)?;
-        if !is_own {
+        if !is_kept || find_backend(client).await.map_err(failed)? != own {
             return Err(OpenError::SessionsNotKept { place: at });
         }
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use hapax_engine::fsck::fsck;
 use hapax_engine::model::WorkspaceId;
-use hapax_engine::store::Store;
+use hapax_engine::store::{SignalOutcome, Store};
 use hapax_postgres_fixture::{Bouncer, FixtureError, Server};
 use hapax_store_conformance::fixture::{ANN, signal_to};
 use hapax_store_postgres::tokio_postgres::{self, Client, NoTls};
-use hapax_store_postgres::{OpenError, PostgresOptions, PostgresStore};
+use hapax_store_postgres::{OpenError, PostgresOptions, PostgresStore, find_schema, migrate};
 
 use crate::fixture::stage;
 
@@ -45,8 +45,14 @@ async fn a_pooler_that_does_not_keep_sessions_is_refused_before_anything_is_chan
     for mode in ["transaction", "statement"] {
         for start in STARTS {
             let Some(bouncer) = bouncer(&server, &format!("pool_mode = {mode}\n{start}")) else { return };
-            let error = PostgresStore::open(&bouncer.url("postgres"), PostgresOptions::default()).await;
-            let error = error.expect_err("it is refused");
+            let (url, options) = (bouncer.url("postgres"), PostgresOptions::default());
+            for refused in [find_schema(&url, &options).await.err(), migrate(&url, &options).await.err()] {
+                assert!(
+                    matches!(refused, Some(OpenError::SessionsNotKept { .. })),
+                    "{mode} {start}: {refused:?}"
+                );
+            }
+            let error = PostgresStore::open(&url, options).await.expect_err("it is refused");
             let is_it = matches!(error, OpenError::SessionsNotKept { .. });
             assert!(is_it && !error.is_transient(), "{mode} {start}: {error}");
             let told = error.to_string();
@@ -98,7 +104,8 @@ async fn a_pooler_that_keeps_sessions_is_as_good_as_the_server() {
         let t = stage(&bouncer.url("postgres"), PostgresOptions::default()).await;
         let run = t.driven().await;
         t.write(&run).await.does("charge").advance();
-        t.store.send_signal(signal_to(&run, "go", None)).await.unwrap();
+        let sent = t.store.send_signal(signal_to(&run, "go", None)).await.unwrap();
+        assert!(matches!(sent, SignalOutcome::Stored { .. }), "{sent:?}");
         assert!(t.renew(ANN, &[&run]).await.is_empty());
         t.view(&run).await;
         assert!(t.store.find_run(&WorkspaceId::default(), run.id()).await.unwrap().is_some());
