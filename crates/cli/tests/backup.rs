@@ -171,10 +171,3 @@ fn health_asks_without_a_key() {
     let asked = run(&["health", "--server", &url]);
     assert_eq!(asked.status.code(), Some(3), "{}", text(&asked.stderr));
 }
-
-#[test]
-fn the_version_names_the_build() {
-    let shown = text(&run(&["--version"]).stdout);
-    let expected = format!("hapax {} (", env!("CARGO_PKG_VERSION"));
-    assert!(shown.starts_with(&expected) && shown.trim_end().ends_with(" build)"), "{shown}");
-}
