@@ -208,14 +208,16 @@ fn a_document_that_is_no_text_is_told_so() {
     assert_eq!((&found["valid"], &found["problems"][0]["code"]), (&false.into(), &"not_utf8".into()));
 }
 
-/// RELIABILITY, CLI: `--version`.
+/// RELIABILITY, CLI: `--version`, with what the program was built from and how.
 #[test]
 fn the_version_is_told_on_standard_output() {
     for flag in ["--version", "-V"] {
         let output = hapax(&[flag]);
         assert_eq!(output.status.code(), Some(0));
         let told = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(told, format!("hapax {}\n", env!("CARGO_PKG_VERSION")));
+        let (version, build) = told.trim_end().split_once(" (").expect("the build is told");
+        assert_eq!(version, format!("hapax {}", env!("CARGO_PKG_VERSION")));
+        assert!(build.ends_with(" build)"), "{told}");
         assert!(output.stderr.is_empty());
     }
 }

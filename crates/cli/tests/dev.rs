@@ -293,3 +293,16 @@ fn a_claim_without_a_janitor_keeps_a_server_from_starting() {
     }
     drop(Dev::start_with(folder, &["--module", "billing:1m:2m"]));
 }
+
+#[test]
+fn health_asks_without_a_key() {
+    let dev = Dev::start();
+    let url = dev.told("url");
+    for further in [&[][..], &["--ready"]] {
+        let asked = hapax().args(["health", "--server", &url]).args(further).output().unwrap();
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    }
+    drop(dev);
+    let asked = hapax().args(["health", "--server", &url]).output().unwrap();
+    assert_eq!(asked.status.code(), Some(3), "{}", String::from_utf8_lossy(&asked.stderr));
+}
