@@ -73,8 +73,8 @@ pub use received_webhook::{
 };
 pub use run::{
     AnswerApproval, BatchItem, CreateRun, CreateRunBatch, CreatedRun, CreatedRunBatch, MAX_BATCH_RUNS,
-    ParentRun, Priority, RetryRun, Run, RunAsk, RunDetail, RunStatus, SendSignal, SentSignal, SteerRun,
-    WorkflowName,
+    ParentRun, PlannedEffect, Priority, RetryPlan, RetryRun, Run, RunAsk, RunDetail, RunStatus, SendSignal,
+    SentSignal, SteerRun, WorkflowName,
 };
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
 pub use subscription::{

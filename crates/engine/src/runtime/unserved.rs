@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::active::Active;
-use super::change::{Closing, build};
+use super::change::{Base, Closing, build};
 use super::inner::Inner;
 use crate::limits::{MAX_UNSERVED, MAX_UNSERVED_RUN_FOR, UNSERVED_RUN_FOR};
 use crate::model::{RunHead, WorkflowRef, WorkspaceId};
@@ -48,7 +48,8 @@ pub(crate) async fn give_back(inner: &Arc<Inner>, active: &Active, head: &RunHea
         run = %active.run, workflow = %facts.workflow, workspace = %facts.workspace,
         "granted a run whose workflow is not registered here; left to others for {pause:?}"
     );
-    let written = match build(head, &HashMap::new(), &[], &closing, announce, now) {
+    let base = Base { head, open: &HashMap::new(), is_hiding: false, heeds_cancel: false };
+    let written = match build(&base, &[], &closing, announce, now) {
         Ok(advance) => {
             inner.answer(inner.store.advance_run(advance)).await.map(drop).map_err(|e| e.to_string())
         }

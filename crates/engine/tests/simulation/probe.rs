@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hapax_engine::EngineOptions;
 use tokio::time::{sleep, timeout};
 
 use super::fleet::Fleet;
@@ -13,11 +14,18 @@ use super::world::World;
 pub async fn check_idleness(world: &World) -> Result<(), String> {
     const POLLS: u32 = 10;
     let before = world.tally.lock().unwrap().requests;
-    sleep(world.settings.poll_every * POLLS).await;
+    let span = world.settings.poll_every * POLLS;
+    sleep(span).await;
     let requests = world.tally.lock().unwrap().requests - before;
-    // Runs and after-effects are looked for; a renewal, a late poll, a round of housekeeping and one of the janitor, who also looks for
-    // operations in doubt, may fall into the time as well.
-    match requests <= u64::from(2 * POLLS + 14) * world.settings.nodes as u64 {
+    // How often something that is done every so often may fall into the time.
+    let rounds = |every: Duration| (span.as_millis() / every.as_millis()) as u64 + 1;
+    // Runs and after-effects.
+    let polls = 2 * rounds(world.settings.poll_every);
+    // The janitor comes once in a lease (see `shop::open`), and looks for operations that nobody drives and for those in doubt.
+    let janitor = 2 * rounds(world.settings.lease_for);
+    // Keys and runs, request keys, webhooks.
+    let housekeeping = 3 * rounds(EngineOptions::default().purge_every);
+    match requests <= (polls + janitor + housekeeping) * world.settings.nodes as u64 {
         true => Ok(()),
         false => {
             Err(format!("with nothing to do, {requests} requests were sent in the time of {POLLS} polls"))

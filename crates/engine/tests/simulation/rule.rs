@@ -3,13 +3,15 @@
 /// A promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// A node whose lease has ended sends nothing to a provider.
+    /// A node whose lease has ended sends nothing to a provider, and asks it nothing.
     StaleHolderNeverSends,
-    /// A claimed effect happens at most once.
+    /// A claimed effect happens at most once, and once more for each time that a manager allowed it to happen again.
     ClaimedOnce,
-    /// An effect that can be undone does not stand in a run that failed or was cancelled, unless it is in doubt.
+    /// An effect that can be undone does not stand in a run that failed or was cancelled, unless it is in doubt or people gave it up. That
+    /// they did is looked up in the ledger: a retry of the run drops the record of the step, but not their ruling.
     UndoneOrInDoubt,
-    /// Known effects <= what the provider saw <= known effects and those that may have happened.
+    /// Known effects <= what the provider saw <= known effects and those that may have happened. What the ledger says of all runs together is
+    /// what the metrics say.
     LedgerBounds,
     /// A request of people that was acknowledged takes effect.
     RequestsTakeEffect,
@@ -23,8 +25,14 @@ pub enum Rule {
 
 impl Rule {
     /// The rules that the engine keeps today.
-    const IN_FORCE: [Rule; 4] =
-        [Rule::StaleHolderNeverSends, Rule::LedgerBounds, Rule::RequestsTakeEffect, Rule::DoubtsCanBeRuled];
+    const IN_FORCE: [Rule; 6] = [
+        Rule::StaleHolderNeverSends,
+        Rule::ClaimedOnce,
+        Rule::UndoneOrInDoubt,
+        Rule::LedgerBounds,
+        Rule::RequestsTakeEffect,
+        Rule::DoubtsCanBeRuled,
+    ];
 
     const ALL: [Rule; 8] = [
         Rule::StaleHolderNeverSends,
