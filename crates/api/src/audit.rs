@@ -20,6 +20,8 @@ pub enum JournalKind {
     Attempted,
     /// A retry of the run dropped the record of a step, which runs again.
     Superseded,
+    /// A person allowed an effect that has happened to run again.
+    RepeatAllowed,
     /// The provider was asked.
     Probed,
     /// An outcome was refused, because its writer no longer held the run.

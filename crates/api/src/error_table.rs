@@ -131,6 +131,8 @@ errors! {
         "Compensations have run, so the recorded outcomes no longer hold and the run cannot go on. Start a new run under a new key. To use the same key, release it first, as a manager: `hapax keys release run <key> --reason <why>`.";
     StepInDoubt = "step_in_doubt", 409, false, "A step of the run is in doubt",
         "The effect of the step may have happened, and this command would run it again. Find out at the provider, resolve the doubt (`POST /api/v1/doubts/…`), or start a new run.";
+    EffectsWouldRepeat = "effects_would_repeat", 409, false, "Effects that have happened would happen again",
+        "The retry would run effects again that have happened, and that no key at the provider keeps from happening twice. `effects` names their steps. Look at the plan (`GET /api/v1/workflow-runs/{id}/retry-plan?fromStep=…`, or `hapax runs retry RUN --from STEP --dry-run`). If each of them is to happen again, send the retry as a manager with `repeatEffects`, which names them, and `reason`. Otherwise retry from a later step.";
     KeyTaken = "key_taken", 409, false, "The run's key now names another run",
         "The key of this run was released when it ended and has been used for another run, which `holder` names. Look at that run; this one cannot be reopened.";
     DoubtChanged = "doubt_changed", 409, false, "The doubt is not as it was seen",

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::json::present;
-use crate::{Failure, JsonObject, Problem, RawJson, Step};
+use crate::{Failure, JsonObject, LedgerClass, Problem, RawJson, Step, StepStatus};
 
 /// Most runs in one batch.
 pub const MAX_BATCH_RUNS: usize = 100;
@@ -279,10 +279,54 @@ pub struct RetryRun {
     /// Forget this step and all that started after it; absent: only what failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<String>,
-    /// Why; kept in the audit log.
+    /// Why; kept in the audit log. Needed with `repeatEffects`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub reason: Option<String>,
+    /// Steps whose effects have happened and may happen again. Each that the retry plan marks `happensAgain` must be named. Needs the role
+    /// manager.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 100000)]
+    pub repeat_effects: Vec<String>,
+}
+
+/// What a retry of a failed run would do to its effects. To ask for it changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryPlan {
+    /// The run.
+    pub run_id: String,
+    /// The version of the run that the plan is made for; send it as `If-Match` with the retry.
+    pub version: u64,
+    /// The step that it would run again from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<String>,
+    /// Effects that have happened and stay as they are.
+    pub stays_done: Vec<PlannedEffect>,
+    /// Steps with an effect that run again.
+    pub runs_again: Vec<PlannedEffect>,
+    /// Steps that the retry must name in `repeatEffects`, by somebody with the role manager.
+    pub repeat_effects: Vec<String>,
+}
+
+/// One effect in a retry plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedEffect {
+    /// The step.
+    pub step_id: String,
+    /// What the provider knows the effect by.
+    pub effect_key: String,
+    /// How it is kept from happening twice; absent if the step waits for a child, whose effects are its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<LedgerClass>,
+    /// Where the step stands.
+    pub status: StepStatus,
+    /// The child that the step waited for. If the step runs again, it starts another run, and all effects of the child happen anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_run_id: Option<String>,
+    /// True if the effect has happened and the retry makes it happen again.
+    pub happens_again: bool,
 }
 
 /// Sends a signal to a run.

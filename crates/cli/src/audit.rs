@@ -253,6 +253,11 @@ fn told(what: &Noted) -> (String, Option<&str>, &str) {
         Noted::Resolved { resolution, seconded_by, reason, .. } => {
             (resolution.as_str().into(), seconded_by.as_ref().map(|second| second.name.as_str()), reason)
         }
+        Noted::RepeatAllowed { seconded_by, reason, .. } => (
+            "allowed to happen again".into(),
+            seconded_by.as_ref().map(|second| second.name.as_str()),
+            reason,
+        ),
         Noted::Steered { command, reason } => (command.clone(), None, reason),
         Noted::Redelivered { reason } => ("redelivered".into(), None, reason),
         Noted::KeyReleased { kind, key, reason, .. } => (format!("released {kind} key {key}"), None, reason),

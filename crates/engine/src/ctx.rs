@@ -7,6 +7,7 @@ mod after_effect;
 mod awaited;
 mod child;
 mod claimed;
+mod held;
 mod promise;
 mod scope;
 mod select;

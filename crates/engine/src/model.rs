@@ -32,6 +32,7 @@ mod outline;
 mod payload;
 mod post;
 mod promise;
+mod reopen;
 mod request;
 mod retention;
 mod retry;
@@ -50,13 +51,14 @@ mod transition;
 mod unknown_outcome;
 mod words;
 
-pub use advance::{Advance, Advancing, IllegalChange, StepChange};
+pub use advance::{Advance, Advancing, CANCEL_TOO_LATE, IllegalChange, StepChange};
 pub use allowed_action::{AllowedAction, Hindrance, allowed_actions};
 pub use announce::{Announced, Subscriber, Subscribers};
 pub use arrival::{Arrival, decide_arrival};
 pub use attention::{Attention, AttentionReason, attention_of_doubt, attention_of_pause};
 pub use canonical::canonical_json;
 pub use chance::seed_chance;
+use doubt::check_authority;
 pub use doubt::{
     Actor, Decided, DoubtRef, DoubtedAttempt, OnDoubt, Origin, Probed, Resolution, Role, Ruling,
     RulingRefused, can_be_carried_out, check_ruling,
@@ -91,6 +93,8 @@ pub use outline::Outline;
 pub use payload::Payload;
 pub use post::{Post, PostState, PostStatus, decide_post};
 pub use promise::{Promise, PromiseKey, PromiseState, PromiseStatus, Settlement};
+use reopen::reopen;
+pub use reopen::{PlannedEffect, Repeat, RetryPlan, check_repeat, plan_retry};
 pub use request::{
     BeginDecision, BeginRequest, Begun, FinishDecision, FinishRequest, RequestEnd, RequestId, RequestRecord,
     RequestScope, RequestState, RequestSummary, StoredAnswer, decide_begin, decide_finish,

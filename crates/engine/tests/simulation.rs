@@ -56,7 +56,7 @@ use std::time::{Duration, Instant};
 use simulate::{Broken, Held, simulate};
 use tally::Tally;
 
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 200;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

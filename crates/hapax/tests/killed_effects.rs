@@ -50,7 +50,8 @@ async fn wire(ctx: &Ctx, folder: &Path) -> Result<u32> {
         note(folder, attempt.idempotency_key());
         async { Ok::<_, Failure>(1) }
     });
-    // The killed process sends nothing more, so a retry need not wait until its requests must be over.
+    // The killed process sends nothing more, so a retry need not wait until its requests must be over. That others wait is tested by the
+    // clock of the engine's tests (`after_a_takeover_nothing_is_run_again_while_a_request_may_be_on_its_way`): here it would be 35 s for each.
     step.claimed().provider_rejects_stale_fences().await
 }
 

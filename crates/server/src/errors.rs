@@ -180,6 +180,10 @@ fn of_refusal(refusal: &Refusal, detail: String) -> Problem {
         Refusal::NoSuchStep(_) => Problem::new(Code::NotFound, detail),
         Refusal::Undone => Problem::new(Code::RunUndone, detail),
         Refusal::InDoubt(step) => Problem::new(Code::StepInDoubt, detail).with("stepId", step.to_string()),
+        Refusal::WouldRepeat(steps) => {
+            let steps: Vec<String> = steps.iter().map(|step| step.to_string()).collect();
+            Problem::new(Code::EffectsWouldRepeat, detail).with("effects", steps)
+        }
         Refusal::KeyTaken(run) => Problem::new(Code::KeyTaken, detail).with("holder", run.to_string()),
         Refusal::SubjectBusy(run) => pending(run, detail),
         Refusal::Stale(version) => Problem::new(Code::Concurrency, detail).with("version", version.get()),

@@ -21,7 +21,7 @@ const PRINTABLE_ASCII: &str = "^[ -~]+$";
     paths(
         routes::definitions::upload, routes::definitions::list, routes::definitions::show,
         routes::runs::starting::create, routes::runs::starting::create_batch, routes::runs::showing::list, routes::runs::showing::show,
-        routes::runs::steering::cancel, routes::runs::steering::pause, routes::runs::steering::resume, routes::runs::steering::retry,
+        routes::runs::steering::cancel, routes::runs::steering::pause, routes::runs::steering::resume, routes::runs::steering::retry, routes::runs::retry_plan::show,
         routes::runs::steering::signal, routes::approvals::answer, routes::runs::showing::result,
         routes::events::list, routes::events::stream,
         routes::evidence::ledger_of_run, routes::evidence::notes, routes::evidence::add_note,

@@ -136,6 +136,7 @@ pub(crate) fn table() -> Vec<Route> {
         write("/api/v1/workflow-runs/{id}/pause", Operate, runs::steering::pause).on_the_version_seen(),
         write("/api/v1/workflow-runs/{id}/resume", Operate, runs::steering::resume).on_the_version_seen(),
         write("/api/v1/workflow-runs/{id}/retry", Operate, runs::steering::retry).on_the_version_seen(),
+        read("/api/v1/workflow-runs/{id}/retry-plan", Read, runs::retry_plan::show),
         write("/api/v1/workflow-runs/{id}/signals", Operate, runs::steering::signal),
         write("/api/v1/workflow-runs/{id}/approvals/{step}", Operate, approvals::answer),
         read("/api/v1/workflow-runs/{id}/result", Read, runs::showing::result),

@@ -7,6 +7,7 @@ mod entities;
 mod journal;
 mod ledger;
 mod promises;
+mod retry_plan;
 mod runs;
 mod steps;
 
@@ -22,6 +23,7 @@ pub(crate) use promises::{
     deadline_of, life_of_token, promise_named, promise_status_named, rejection, settlement_by_token,
     shown_early, shown_promise, value_of,
 };
+pub(crate) use retry_plan::shown_retry_plan;
 pub(crate) use runs::{shown_attention, shown_event, shown_run, shown_run_with_steps, status_named};
 pub(crate) use steps::{shown_failure, shown_steps};
 

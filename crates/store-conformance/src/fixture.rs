@@ -319,7 +319,7 @@ pub fn cancel() -> Steer {
 
 /// The command to retry all that failed.
 pub fn retry() -> Steer {
-    Steer::Retry { from: None }
+    Steer::retry(None)
 }
 
 /// A result.

@@ -157,6 +157,7 @@ fn size_of_note(what: &Noted) -> usize {
     match what {
         Noted::Failed { failure, .. } | Noted::Doubted { failure, .. } => failure.message().len(),
         Noted::Resolved { reason, .. }
+        | Noted::RepeatAllowed { reason, .. }
         | Noted::Steered { reason, .. }
         | Noted::Redelivered { reason }
         | Noted::Overridden { reason, .. }

@@ -11,9 +11,7 @@ use utoipa::ToSchema;
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    AddNote, AnswerApproval, CancelRun, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, Readiness, ReleaseKey,
-    ResolveDoubt, ResolvedDoubt, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail, RunEvent,
-    RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
+    AddNote, AnswerApproval, CancelRun, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, Readiness, ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail, RunEvent, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
 };
 
 /// What a part of a path or a query may hold as it is.
@@ -184,6 +182,12 @@ impl Client {
     /// Reopens a failed run.
     pub async fn retry_run(&self, id: &str, asked: &RetryRun, terms: Terms) -> Result<Run, ClientError> {
         self.call(Ask::change(run_path(id, "/retry")?, asked, terms)?).await
+    }
+
+    /// What a retry would do to the effects of a failed run. Changes nothing.
+    pub async fn plan_retry(&self, id: &str, from_step: Option<&str>) -> Result<RetryPlan, ClientError> {
+        let query: Vec<_> = from_step.map(|step| ("fromStep", step.to_owned())).into_iter().collect();
+        self.call(Ask::read(with_query(run_path(id, "/retry-plan")?, &query))).await
     }
 
     /// Sends a run a signal.

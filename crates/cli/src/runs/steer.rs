@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use hapax_api::client::Terms;
-use hapax_api::{CancelRun, RetryRun, Run, SteerRun};
+use hapax_api::{CancelRun, PlannedEffect, RetryPlan, RetryRun, Run, SteerRun};
 
 use crate::confirmation::confirm;
 use crate::output::for_people::plain;
@@ -31,10 +31,13 @@ refused with 6.";
 const RETRY_EXAMPLES: &str = "\
 Examples:
   hapax runs retry run_018f… --reason 'the provider is up again'
+  hapax runs retry run_018f… --from charge --dry-run
   hapax runs retry run_018f… --from charge --yes
+  hapax runs retry run_018f… --from fax --repeat-effect fax --reason 'the paper was empty' --yes
 
 Without --from, what failed runs again. With it, that step and all that started after it are forgotten and run again, which
-cannot be taken back.";
+cannot be taken back. --dry-run shows which effects stay done, which run again, and which of those would happen a second time.
+Each of the last must be named with --repeat-effect, by a manager, with a reason.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -61,6 +64,12 @@ pub(super) struct RetryOptions {
     /// Forget this step and all that started after it.
     #[arg(long, value_name = "STEP", value_parser = word)]
     from: Option<String>,
+    /// Show what the retry would do to the effects of the run, and change nothing.
+    #[arg(long, conflicts_with_all = ["reason", "if_version", "repeat_effect"])]
+    dry_run: bool,
+    /// Allow the effect of this step to happen again; may be given more than once. Needs the role manager, and --reason.
+    #[arg(long, value_name = "STEP", value_parser = word, requires = "reason")]
+    repeat_effect: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,13 +133,60 @@ pub(super) async fn resume(Options { target }: Options, server: &ServerOptions) 
     target.tell("goes on", &run)
 }
 
-pub(super) async fn retry(RetryOptions { target, from }: RetryOptions, server: &ServerOptions) -> Result<()> {
+pub(super) async fn retry(options: RetryOptions, server: &ServerOptions) -> Result<()> {
+    let RetryOptions { target, from, dry_run, repeat_effect } = options;
+    if dry_run {
+        let plan = server.connect()?.plan_retry(&target.run, from.as_deref()).await?;
+        return target.shape.show(&plan, || told_plan(&plan));
+    }
     if let Some(step) = &from {
         let (step, run) = (plain(step), plain(&target.run));
-        confirm(&format!("forget {step} of {run} and all that started after it, and run it again"), server)
-            .await?;
+        let again: Vec<String> = repeat_effect.iter().map(|step| plain(step).to_string()).collect();
+        let again = match again.is_empty() {
+            true => String::new(),
+            false => format!("; {} will happen a second time", again.join(", ")),
+        };
+        let what = format!("forget {step} of {run} and all that started after it, and run it again{again}");
+        confirm(&what, server).await?;
     }
-    let asked = RetryRun { from_step: from, reason: target.reason.clone() };
+    let asked = RetryRun { from_step: from, reason: target.reason.clone(), repeat_effects: repeat_effect };
     let run = server.connect()?.retry_run(&target.run, &asked, target.terms()).await?;
     target.tell("is reopened", &run)
+}
+
+/// A plan for people: one line for each effect.
+fn told_plan(plan: &RetryPlan) -> String {
+    let mut told = format!("A retry of {} at version {} would do this:\n", plain(&plan.run_id), plan.version);
+    for effect in &plan.stays_done {
+        told.push_str(&format!("  stays done     {}\n", named(effect)));
+    }
+    for effect in &plan.runs_again {
+        let what = match effect.happens_again {
+            true => "HAPPENS AGAIN",
+            false => "runs again",
+        };
+        told.push_str(&format!("  {what:<14} {}\n", named(effect)));
+    }
+    if plan.stays_done.is_empty() && plan.runs_again.is_empty() {
+        told.push_str("  no step with an effect is touched\n");
+    }
+    if !plan.repeat_effects.is_empty() {
+        let named: Vec<String> =
+            plan.repeat_effects.iter().map(|step| format!("--repeat-effect {}", plain(step))).collect();
+        let named = named.join(" ");
+        told.push_str(&format!(
+            "To allow it, as a manager: {named} --reason WHY --if-version {}\n",
+            plan.version
+        ));
+    }
+    told
+}
+
+fn named(effect: &PlannedEffect) -> String {
+    let kind = match (&effect.class, &effect.child_run_id) {
+        (_, Some(child)) => format!("child {}", plain(child)),
+        (Some(class), None) => spelled(class),
+        (None, None) => "child".into(),
+    };
+    format!("{} ({kind}, {})", plain(&effect.step_id), spelled(&effect.status))
 }

@@ -8,6 +8,8 @@ use crate::support::{FAIL, LISTEN, TestServer};
 
 const LOSE: &str = r#"{"name":"lose","version":1,"steps":[{"name":"wire","type":"task","task":"lose","effect":"claimed","nonIdempotent":true}]}"#;
 
+const FAX: &str = r#"{"name":"office","version":1,"steps":[{"name":"fax","type":"task","task":"echo","effect":"claimed"},{"name":"try","type":"task","task":"fail"}]}"#;
+
 /// Looks until the run has this status.
 async fn comes_to(server: &TestServer, run: &str, status: &str) {
     let looking = async {
@@ -57,6 +59,31 @@ async fn a_run_is_paused_resumed_and_cancelled() {
     for word in ["steered (cancel)", "the customer withdrew", "admin", &run] {
         assert!(audit.contains(word), "{word} is missing:\n{audit}");
     }
+}
+
+/// What a retry would make happen again is shown beforehand, and is done only if each effect is named.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_shows_what_it_would_do_and_repeats_only_what_is_named() {
+    let server = TestServer::start().await;
+    let run = server.begin(FAX, "{}").await;
+    comes_to(&server, &run, "FAILED").await;
+    let shown = server.hapax(&["runs", "retry", &run, "--from", "fax", "--dry-run"]).await.ok().out;
+    for line in
+        ["HAPPENS AGAIN  fax (claimed, COMPLETED)", "runs again     try", "--repeat-effect fax --reason"]
+    {
+        assert!(shown.contains(line), "{line} is missing:\n{shown}");
+    }
+    let plan =
+        server.hapax(&["runs", "retry", &run, "--from", "fax", "--dry-run", "--json"]).await.ok().json();
+    assert_eq!(plan["repeatEffects"], json!(["fax"]), "{plan}");
+    let refused = server.hapax(&["runs", "retry", &run, "--from", "fax", "--yes"]).await.exits(6);
+    assert!(refused.err.contains("effects_would_repeat") && refused.err.contains("fax"), "{}", refused.err);
+    server.hapax(&["runs", "retry", &run, "--from", "fax", "--repeat-effect", "fax", "--yes"]).await.exits(2);
+    let allowed = ["--repeat-effect", "fax", "--reason", "the paper was empty", "--yes"];
+    server.hapax(&[&["runs", "retry", &run, "--from", "fax"][..], &allowed].concat()).await.ok();
+    comes_to(&server, &run, "FAILED").await;
+    let audit = server.hapax(&["audit"]).await.ok().out;
+    assert!(audit.contains("repeat_allowed") && audit.contains("the paper was empty"), "{audit}");
 }
 
 /// The same key, the same answer: a request that is sent again is not done again.

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::held::while_held;
 use super::scope::Undo;
 use super::step::{Effect, panicked};
 use super::tracked::{DoubtedStep, Progress, Tracked};
@@ -233,8 +234,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 (self.attempts, self.began) = (record.attempts, record.started_at);
                 match record.state {
                     StepState::Pending { due_at, failure } => {
-                        if self.decide(&failure) == RetryDecision::Pause {
-                            // People have resumed the run that paused for it.
+                        if self.decide(&failure) == RetryDecision::Pause || is_ruled_to_run(&failure) {
+                            // People have resumed the run that paused for it, or have said that it is to run.
                             self.begin_anew();
                         }
                         Next::Try(Some(due_at))
@@ -494,6 +495,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 OnDoubt::Hold => {}
                 // One that may have happened and can be undone is not given up without people.
                 OnDoubt::Retry if self.undo.is_some() && self.is_spent() => {}
+                OnDoubt::Fail if self.undo.is_some() => {}
                 OnDoubt::Retry => {
                     let failure = Failure::unknown("nobody knows whether it happened").with_code("in_doubt");
                     return self.again(&promise, failure);
@@ -585,7 +587,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 Err(failure) => Settled::Again(failure),
             },
             Resolution::DidNotHappen => {
-                let failure = Failure::retryable(format!("{} says that it did not happen", ruling.by.name));
+                let failure = Failure::retryable(format!("{} says that it did not happen", ruling.by.name))
+                    .with_code(RULED_TO_RUN);
                 let due_at = at.max(self.retry_from());
                 let state = StepState::Pending { due_at, failure };
                 activation.queue([effect.change(
@@ -657,6 +660,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 asked += 1;
                 let asking =
                     AssertUnwindSafe(async { probe(self.key.as_str().to_string()).await }).catch_unwind();
+                let asking = while_held(activation, &effect.id, asking);
                 let patience = self.claim.probe_timeout.or(effect.timeout).unwrap_or(MAX_PROBE);
                 let clock = &activation.engine.clock;
                 let answer = match answer_within(&**clock, patience, asking).await {
@@ -686,6 +690,14 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
             }
         }
     }
+}
+
+/// Code of the failure of an attempt that did not happen, as people say: it is to be run, however often it was tried before.
+const RULED_TO_RUN: &str = "ruled_to_run";
+
+/// Have people said that the step is to be run?
+pub(super) fn is_ruled_to_run(failure: &Failure) -> bool {
+    failure.code() == Some(RULED_TO_RUN)
 }
 
 /// Code of the failure of an attempt whose worker vanished.

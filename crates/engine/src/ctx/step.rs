@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::field::Empty;
 
-use super::claimed::{Claim, Claimed, Ruled};
+use super::claimed::{Claim, Claimed, Ruled, is_ruled_to_run};
 use super::scope::{Scope, Undo};
 use super::tracked::{Progress, Tracked};
 use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
@@ -41,12 +41,8 @@ impl Attempt {
     pub(super) fn new(key: EffectKey, number: u32, activation: &Activation, step: &StepId) -> Self {
         let watcher = activation.engine.options.watcher.clone();
         let watched = watcher.map(|watcher| (watcher, activation.facts.id, step.clone()));
-        let active = activation.active();
-        let hold = match &watched {
-            Some((watcher, run, step)) => active.hold.watched(watcher.clone(), *run, step.clone()),
-            None => active.hold.clone(),
-        };
-        Attempt { key, number, fence: active.fence, hold, watched }
+        let hold = activation.watched_hold(step);
+        Attempt { key, number, fence: activation.active().fence, hold, watched }
     }
 
     /// `runId:stepId`: hand it to the provider, so that it sees one effect however often the step is tried.
@@ -333,9 +329,8 @@ impl Effect {
         // An attempt that a crash cut off, of which no evidence is on record yet.
         let mut cut_off = None;
         let mut tries = Tries { made: before, before, ..Tries::default() };
-        let mut is_fresh = false;
-        // The holder before us vanished, perhaps in this very step, of which it made no record.
-        let mut is_hidden = false;
+        // Set if somebody may have begun this very step without a record of it: the holder before us, who vanished, or this engine.
+        let mut hidden = None;
         // Set while the step is in doubt and people decide; the failure is yet to be put on record.
         let mut doubt: Option<Option<Failure>> = None;
         match activation.enter(&self.id, self.kind) {
@@ -365,8 +360,8 @@ impl Effect {
                         tries.may_have_happened = failure.class() == FailureClass::Unknown;
                         tries.due_at = Some(due_at);
                         let decision = self.decide(&tries, &failure, activation.now());
-                        if decision == RetryDecision::Pause {
-                            // People have resumed the run that paused for it.
+                        if decision == RetryDecision::Pause || is_ruled_to_run(&failure) {
+                            // People have resumed the run that paused for it, or have said that it is to run.
                             tries.begin_anew();
                         }
                     }
@@ -380,13 +375,11 @@ impl Effect {
                 }
             }
             Entered::Fresh => {
-                is_fresh = true;
-                let desk = activation.desk();
-                is_hidden = desk.replaying
-                    && desk.first_wave
-                    && desk.head.stalls > 0
-                    && tracked.is_some_and(|tracked| tracked.undo.is_none())
-                    && self.policy.attempts() > 1;
+                // Of one that can be undone, or may be tried only once, there is a record before it begins.
+                let is_recorded =
+                    tracked.is_some_and(|tracked| tracked.undo.is_some()) || self.policy.attempts() == 1;
+                let may_be_hidden = activation.desk().take_hidden(&self.id, self.kind);
+                hidden = (may_be_hidden && !is_recorded).then(|| activation.hide());
             }
         };
         let undo = tracked.and_then(|tracked| tracked.undo);
@@ -420,7 +413,7 @@ impl Effect {
                     attempts: tries.made,
                     began: tries.began.unwrap_or_else(|| activation.now()),
                 },
-                false if is_hidden => Progress::Unrecorded { attempt: before + 1 },
+                false if hidden.is_some() => Progress::Unrecorded { attempt: before + 1 },
                 false => Progress::NotBegun,
             });
             if let Some(due_at) = tries.due_at.take() {
@@ -435,20 +428,13 @@ impl Effect {
             // Where nothing stands in the way, the mark of an effect that can be undone goes into the write that makes durable what came
             // before it.
             let is_marked_at_once = undo.is_some() && activation.may_mark(heeds_stops);
-            let after_replay = match is_marked_at_once {
-                true => false,
-                false => self.gate_of(activation, heeds_stops).await,
-            };
+            if !is_marked_at_once {
+                self.gate_of(activation, heeds_stops).await;
+            }
             let recovering = activation.desk().head.stalls > 0;
-            if (is_hidden || (recovering && after_replay))
-                && is_fresh
-                && undo.is_none()
-                && tries.made == before
-                && self.policy.attempts() > 1
-            {
-                // The holder before us vanished, perhaps in this very step: count that as a try.
+            if hidden.take().is_some() {
+                // What may have been begun without a record counts as a try.
                 tries.made += 1;
-                is_hidden = false;
                 cut_off = Some(tries.made);
                 tries.may_have_happened = true;
             }
@@ -591,7 +577,7 @@ impl Effect {
         tracing::debug!(key = %key(), %run, step = %self.id, attempt = number, "effect begins");
         let span = tracing::debug_span!("effect", key = %key(), %run, step = %self.id, attempt = number, outcome = Empty);
         let hold = attempt.hold.clone();
-        let in_flight = activation.begin_effect();
+        let in_flight = activation.begin_effect(&self.id);
         let mut running =
             pin!(AssertUnwindSafe(async { code(attempt).await.map_err(Into::into) }).catch_unwind());
         let clock = &activation.engine.clock;

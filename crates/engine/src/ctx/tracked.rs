@@ -79,13 +79,6 @@ impl<'a> Tracked<'a> {
             Progress::MayHaveHappened { attempts, began } => (StepTransition::Cancel, *attempts, *began),
             Progress::Marked { attempts, began } => (StepTransition::Withdraw, *attempts, *began),
             Progress::Unrecorded { attempt } => (StepTransition::Cancel, *attempt, now),
-            // One that may be tried only once is never begun without a record.
-            Progress::NotBegun
-                if effect.policy.attempts() > 1 && activation.may_have_begun_unrecorded(&effect.id) =>
-            {
-                let before = activation.desk().attempts_before(&effect.id);
-                (StepTransition::Cancel, before + 1, now)
-            }
             Progress::NotBegun | Progress::InDoubt { .. } | Progress::Done(_) | Progress::Over => return,
         };
         activation.queue([effect.change(transition, StepState::Cancelled { at: now }, attempts, began)]);

@@ -8,6 +8,9 @@ use super::{
 use super::{Generation, RunId, WorkspaceId, quarantine_note};
 use crate::limits::{MAX_DESCENDANTS, MAX_STALLS};
 
+/// What the history says of a cancellation that was acknowledged when the run had ended by itself, and was only being undone.
+pub const CANCEL_TOO_LATE: &str = "the cancellation came too late: the run had failed by itself";
+
 /// One write under a lease. It takes effect as a whole if the run still has the expected version and fence, and
 /// not at all otherwise.
 #[derive(Debug, Clone)]
@@ -309,6 +312,11 @@ impl Advancing {
         Ok(())
     }
 
+    /// The run is given back, and an attempt that a vanished holder may have made is not counted yet. Whoever drives it next must know.
+    pub fn remember_stall(&mut self) {
+        self.write.head.stalls = self.write.head.stalls.max(1);
+    }
+
     /// Stops, as asked, or for the reason `why`.
     pub fn pause(&mut self, why: Option<String>) -> Result<(), IllegalChange> {
         self.run_change(RunTransition::Pause)?;
@@ -329,6 +337,16 @@ impl Advancing {
         self.write.head.stalls = 0;
         self.write.input = Some(input);
         self.event(EventKind::ContinuedAsNew, None);
+        Ok(())
+    }
+
+    /// Ends the run by itself, although people have asked to cancel it. The history says so.
+    pub fn close_before_cancel(&mut self, result: RunResult) -> Result<(), IllegalChange> {
+        self.close(result)?;
+        if let Some(event) = self.write.events.last_mut() {
+            let note = event.note.take().map(|note| format!("{note}; ")).unwrap_or_default();
+            event.note = Some(format!("{note}{CANCEL_TOO_LATE}"));
+        }
         Ok(())
     }
 
@@ -495,6 +513,16 @@ mod tests {
         let tired = tired.finish();
         assert_eq!(tired.head.state, RunState::Paused);
         assert!(tired.events[0].note.as_deref().unwrap().contains("charge"));
+    }
+
+    #[test]
+    fn a_run_that_failed_by_itself_says_that_a_cancellation_came_too_late() {
+        let mut write = Advancing::new(&RunHead { asked: Asked::Cancel, ..leased() }, NOW);
+        write.close_before_cancel(RunResult::Failed(Failure::permanent("no money"))).unwrap();
+        let write = write.finish();
+        assert_eq!(write.head.asked, Asked::Nothing);
+        let note = write.events[0].note.as_deref().unwrap();
+        assert!(note.contains("no money") && note.ends_with(CANCEL_TOO_LATE), "{note}");
     }
 
     #[test]

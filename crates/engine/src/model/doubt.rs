@@ -15,7 +15,8 @@ pub enum OnDoubt {
     Hold,
     /// Run it again under the same key: it may happen twice.
     Retry,
-    /// Fail the step, with the code `in_doubt`: it may have happened.
+    /// Fail the step, with the code `in_doubt`: it may have happened. A step that can be undone is held for people instead: only when it is
+    /// known whether it happened can it be undone.
     Fail,
 }
 
@@ -199,16 +200,26 @@ pub enum RulingRefused {
 /// Names are taken as they are given. Whoever cannot tell people apart by more than what they write (a server) must not let them write
 /// the second name: to such a one only the role counts.
 pub fn check_ruling(ruling: &Ruling) -> Result<(), RulingRefused> {
-    check_stated(&ruling.by, &ruling.reason)?;
-    if let Some(second) = &ruling.seconded_by {
+    let irreversible = ruling.resolution.is_irreversible().then(|| ruling.resolution.as_str());
+    check_authority(&ruling.by, ruling.seconded_by.as_ref(), &ruling.reason, irreversible)
+}
+
+/// Checks who decides, and why. What is `irreversible` needs a manager, or two people.
+pub(super) fn check_authority(
+    by: &Actor,
+    seconded_by: Option<&Actor>,
+    reason: &str,
+    irreversible: Option<&'static str>,
+) -> Result<(), RulingRefused> {
+    check_stated(by, reason)?;
+    if let Some(second) = seconded_by {
         Words::Person.check(&second.name)?;
     }
     let name = |actor: &Actor| actor.name.trim().to_lowercase();
-    let second = ruling.seconded_by.as_ref().filter(|second| name(second) != name(&ruling.by));
-    let is_manager = ruling.by.role == Role::Manager;
-    match ruling.resolution.is_irreversible() && !is_manager && second.is_none() {
-        true => Err(RulingRefused::NeedsManager(ruling.resolution.as_str())),
-        false => Ok(()),
+    let second = seconded_by.filter(|second| name(second) != name(by));
+    match irreversible {
+        Some(what) if by.role != Role::Manager && second.is_none() => Err(RulingRefused::NeedsManager(what)),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -114,7 +114,9 @@ impl Evidence {
         let was_in_doubt = previous.is_some_and(|previous| previous.state.status() == StepStatus::InDoubt);
         let is_unknown =
             occurrence == Occurrence::MayHaveHappened && record.state.status() != StepStatus::Running;
-        if record.attempts < 2 && !was_in_doubt && !is_unknown {
+        // That a given-up attempt did not happen is not in the record: if a retry drops it, nothing else tells.
+        let is_withdrawn = transition == StepTransition::Withdraw;
+        if record.attempts < 2 && !was_in_doubt && !is_unknown && !is_withdrawn {
             return None;
         }
         let evidence =
@@ -280,7 +282,7 @@ mod tests {
         assert_eq!(cut_off(Some(failed), 2), None, "of its last attempt all is known");
         let withdrawn =
             |attempts| evidence_by(StepTransition::Withdraw, Some(StepState::Running), attempts, cancelled());
-        assert_eq!(withdrawn(1), None);
+        assert_eq!(withdrawn(1), Some(Occurrence::DidNotHappen));
         assert_eq!(withdrawn(2), Some(Occurrence::DidNotHappen));
     }
 }

@@ -113,6 +113,16 @@ pub enum Noted {
         /// What was known of it.
         occurrence: Occurrence,
     },
+    /// A person allowed an effect that has happened to run again, with a retry of the run.
+    RepeatAllowed {
+        /// The attempt that happened.
+        attempt: u32,
+        /// Who agreed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconded_by: Option<Actor>,
+        /// Why.
+        reason: String,
+    },
     /// The provider was asked.
     Probed {
         /// What it said: `happened`, `did_not_happen` or `unknown`.

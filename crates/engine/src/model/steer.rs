@@ -1,9 +1,8 @@
 //! What people may do to a run from outside.
 
 use super::{
-    Asked, Drive, Ending, EventKind, Evidence, Failure, FailureClass, Note, Noted, Occurrence, RunEvent,
-    RunHead, RunId, RunResult, RunState, RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus,
-    Timestamp, Version,
+    Asked, Drive, Ending, EventKind, Failure, Note, Repeat, RunEvent, RunHead, RunId, RunResult, RunState,
+    RunStatus, StepId, StepRecord, Timestamp, Version, reopen,
 };
 use crate::limits::MAX_MESSAGE_CHARS;
 
@@ -23,10 +22,17 @@ pub enum Steer {
     Retry {
         /// Run again from this step on; without it, only what failed last runs again.
         from: Option<StepId>,
+        /// Permission to run effects again that have happened, where there are any.
+        repeat: Option<Box<Repeat>>,
     },
 }
 
 impl Steer {
+    /// A retry that runs nothing again that has happened.
+    pub fn retry(from: Option<StepId>) -> Self {
+        Steer::Retry { from, repeat: None }
+    }
+
     /// The command as the audit log spells it.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -72,6 +78,13 @@ pub enum Refusal {
         "step {0} may have happened, and a retry would run it again; rule on it while it is in doubt, or start a new run"
     )]
     InDoubt(StepId),
+    /// Effects that have happened would run again, and nobody has allowed that for each of them.
+    #[error(
+        "a retry would run effects again that have happened: {}. Look at what a retry would do, then name each of them in a retry that a \
+         manager allows",
+        listed(.0)
+    )]
+    WouldRepeat(Vec<StepId>),
     /// Another run has taken its key meanwhile.
     #[error("its key was released and now names run {0}")]
     KeyTaken(RunId),
@@ -81,6 +94,11 @@ pub enum Refusal {
     /// The run moved on since the caller looked.
     #[error("the run is at version {0} now; look at it again and decide anew")]
     Stale(Version),
+}
+
+fn listed(steps: &[StepId]) -> String {
+    let steps: Vec<&str> = steps.iter().map(StepId::as_str).collect();
+    steps.join(", ")
 }
 
 /// The change a command makes.
@@ -109,7 +127,7 @@ pub fn decide_steer(
         Steer::Pause => pause(head, now),
         Steer::Resume => resume(head, now),
         Steer::Cancel { reason } => cancel(head, reason, now),
-        Steer::Retry { from } => retry(head, from.as_ref(), steps, now),
+        Steer::Retry { from, repeat } => reopen(head, from.as_ref(), repeat.as_deref(), steps, now),
     }
 }
 
@@ -177,100 +195,14 @@ fn cancel(head: &RunHead, reason: &str, now: Timestamp) -> Result<Steered, Refus
             let mut steered = changed(head, EventKind::CancelAsked, Some(reason), now);
             steered.head.asked = Asked::Cancel;
             steered.head.state = RunState::Running(Drive::Ready { due_at: now });
-            // A run that was put aside would be put aside again by the very claim that is to undo it.
-            steered.head.stalls = 0;
+            // A run that was put aside would be put aside again by the very claim that is to undo it. That its holder vanished stays known.
+            steered.head.stalls = head.stalls.min(1);
             Ok(steered)
         }
     }
 }
 
-fn retry(
-    head: &RunHead,
-    from: Option<&StepId>,
-    steps: &[StepRecord],
-    now: Timestamp,
-) -> Result<Steered, Refusal> {
-    if head.status() != RunStatus::Failed {
-        return Err(Refusal::NotFailed(head.status()));
-    }
-    if steps.iter().any(|step| step.kind == StepKind::Undo) {
-        return Err(Refusal::Undone);
-    }
-    let from_version = match from {
-        None => None,
-        Some(id) => {
-            let step =
-                steps.iter().find(|step| step.id == *id).ok_or_else(|| Refusal::NoSuchStep(id.clone()))?;
-            Some(step.started_version)
-        }
-    };
-    let has_failed = |step: &StepRecord| step.state.status() == StepStatus::Failed;
-    // A failure after which other steps began is one that the code has dealt with: were its record gone, the code would
-    // be asked to go another way than the records that follow it.
-    let is_last = |step: &StepRecord| !steps.iter().any(|other| other.started_version > step.changed_version);
-    let none_is_last = from.is_none() && !steps.iter().any(|step| has_failed(step) && is_last(step));
-    // Short steps are recorded when they end, so one recorded later may have been under way beside it all along.
-    let is_overtaken = |step: &StepRecord| {
-        none_is_last && !steps.iter().any(|other| Some(other.started_at) > failed_at(step))
-    };
-    let runs_again = |step: &&StepRecord| {
-        let given_up = step.state.status() == StepStatus::Cancelled;
-        let failed = has_failed(step) && (is_last(step) || is_overtaken(step));
-        given_up || failed || from_version.is_some_and(|from| step.started_version >= from)
-    };
-    // An effect that was given up in doubt may have happened as well as one that still is.
-    let is_in_doubt = |step: &&StepRecord| match &step.state {
-        StepState::InDoubt { .. } => true,
-        StepState::Failed { failure, .. } => {
-            step.kind == StepKind::Claimed && failure.class() == FailureClass::Unknown
-        }
-        _ => false,
-    };
-    if let Some(step) = steps.iter().filter(runs_again).find(is_in_doubt) {
-        return Err(Refusal::InDoubt(step.id.clone()));
-    }
-    let rerun: Vec<StepId> = steps.iter().filter(runs_again).map(|step| step.id.clone()).collect();
-    let mut notes: Vec<Note> =
-        steps.iter().filter(runs_again).filter_map(|step| superseded(head, step, now)).collect();
-    notes.sort_by(|a, b| a.step.cmp(&b.step));
-    let mut steered = changed(head, EventKind::Retried, from.map(|id| format!("from {id}")), now);
-    steered.head.state = RunState::Running(Drive::Ready { due_at: now });
-    steered.head.asked = Asked::Nothing;
-    steered.head.stalls = 0;
-    steered.rerun = rerun;
-    steered.notes = notes;
-    Ok(steered)
-}
-
-/// What is known of an effect whose record goes.
-fn superseded(head: &RunHead, step: &StepRecord, now: Timestamp) -> Option<Note> {
-    let (run, generation, attempt) = (head.id(), head.generation, step.attempts);
-    // One that was given up may have been entered before.
-    let occurrence = Occurrence::of_state(&step.state).unwrap_or(Occurrence::MayHaveHappened);
-    let evidence = Evidence::of_step(run, generation, &step.id, step.kind, attempt, occurrence)?;
-    let what = Noted::Superseded { attempt, occurrence: evidence.occurrence };
-    Some(Note {
-        workspace: head.facts.workspace.clone(),
-        run,
-        generation,
-        step: Some(step.id.clone()),
-        at: now,
-        fence: step.fence,
-        owner: None,
-        by: None,
-        what,
-        evidence: Some(evidence),
-    })
-}
-
-fn failed_at(step: &StepRecord) -> Option<Timestamp> {
-    match step.state {
-        StepState::Failed { at, .. } => Some(at),
-        _ => None,
-    }
-}
-
-fn changed(head: &RunHead, kind: EventKind, note: Option<String>, now: Timestamp) -> Steered {
+pub(super) fn changed(head: &RunHead, kind: EventKind, note: Option<String>, now: Timestamp) -> Steered {
     let mut next = head.clone();
     next.version = head.version.next();
     next.changed_at = now;
@@ -284,8 +216,8 @@ mod tests {
     use std::time::Duration;
 
     use crate::limits::MAX_STALLS;
-    use crate::model::tests::{closed, head, leased, owner, step};
-    use crate::model::{ClaimDecision, StepState, decide_claim};
+    use crate::model::tests::{closed, head, leased, owner};
+    use crate::model::{ClaimDecision, decide_claim};
 
     const NOW: Timestamp = Timestamp::from_millis(100);
 
@@ -331,7 +263,7 @@ mod tests {
             assert_eq!(steer(&run, Steer::Pause).unwrap_err(), Refusal::Ended(run.status()));
             assert_eq!(steer(&run, Steer::Resume).unwrap_err(), Refusal::Ended(run.status()));
         }
-        assert!(steer(&closed(Ending::Completed), Steer::Retry { from: None }).is_err());
+        assert!(steer(&closed(Ending::Completed), Steer::retry(None)).is_err());
     }
 
     #[test]
@@ -359,56 +291,5 @@ mod tests {
         let cancelled = steer(&asked, cancel_it()).unwrap().head;
         let refused = steer(&cancelled, Steer::Resume).unwrap_err();
         assert_eq!(refused, Refusal::NotPaused(RunStatus::Running), "a cancellation is not taken back");
-    }
-
-    #[test]
-    fn a_retry_runs_again_what_failed_and_what_it_is_told() {
-        let failed = closed(Ending::Failed);
-        let steps = [step("a", 2, true), step("b", 4, true), step("c", 6, false)];
-        let rerun = |from: Option<&str>| {
-            let from = from.map(StepId::from_stored);
-            decide_steer(&failed, &Steer::Retry { from }, &steps, NOW)
-                .map(|steered| steered.rerun.iter().map(|id| id.to_string()).collect::<Vec<_>>().join(" "))
-        };
-        assert_eq!(rerun(None).unwrap(), "c");
-        assert_eq!(rerun(Some("b")).unwrap(), "b c");
-        assert!(matches!(rerun(Some("x")), Err(Refusal::NoSuchStep(_))));
-    }
-
-    /// What the code did after a failure that it dealt with would otherwise stand in a history that lacks its cause.
-    #[test]
-    fn a_failure_that_was_dealt_with_stands() {
-        let rerun = |steps: &[StepRecord]| {
-            let steered = decide_steer(&closed(Ending::Failed), &Steer::Retry { from: None }, steps, NOW);
-            steered.unwrap().rerun.iter().map(|id| id.to_string()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true), step("c", 6, false)]), "c");
-        // Side by side, the one that failed may have been overtaken.
-        assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true)]), "a");
-        // What began after the failure tells that it was dealt with, and that the code itself failed the run.
-        assert_eq!(rerun(&[step("a", 2, false), StepRecord { started_at: NOW, ..step("b", 4, true) }]), "");
-        let given_up = StepState::Cancelled { at: NOW };
-        assert_eq!(rerun(&[step("a", 2, true), StepRecord { state: given_up, ..step("b", 4, true) }]), "b");
-    }
-
-    /// Nobody may run again, by the way of a retry, what people gave up because it may have happened.
-    #[test]
-    fn an_effect_that_was_given_up_in_doubt_is_not_retried() {
-        let wire = |failure| StepRecord {
-            kind: StepKind::Claimed,
-            state: StepState::Failed { at: NOW, failure },
-            ..step("wire", 4, false)
-        };
-        let retry = |step| decide_steer(&closed(Ending::Failed), &Steer::Retry { from: None }, &[step], NOW);
-        let refused = retry(wire(Failure::unknown("given up").with_code("abandoned"))).unwrap_err();
-        assert_eq!(refused, Refusal::InDoubt(StepId::from_stored("wire")));
-        assert!(retry(wire(Failure::permanent("no money"))).is_ok(), "it did not happen");
-    }
-
-    #[test]
-    fn a_run_whose_steps_were_undone_is_not_retried() {
-        let undo = StepRecord { kind: StepKind::Undo, ..step("a~undo", 4, true) };
-        let refused = decide_steer(&closed(Ending::Failed), &Steer::Retry { from: None }, &[undo], NOW);
-        assert_eq!(refused.unwrap_err(), Refusal::Undone);
     }
 }

@@ -61,6 +61,22 @@ impl StepTransition {
         STEP_TRANSITIONS.iter().find(|(f, by, _)| *f == from && *by == self).map(|(_, _, to)| *to)
     }
 
+    /// Does it tell what the attempt itself came to? A probe or a person may have spoken of an attempt that somebody else made.
+    pub const fn is_of_attempt(self) -> bool {
+        match self {
+            StepTransition::Complete | StepTransition::Fail | StepTransition::ScheduleRetry => true,
+            StepTransition::Begin
+            | StepTransition::Await
+            | StepTransition::Skip
+            | StepTransition::Cancel
+            | StepTransition::Withdraw
+            | StepTransition::Doubt
+            | StepTransition::Happened
+            | StepTransition::DidNotHappen
+            | StepTransition::Abandon => false,
+        }
+    }
+
     /// The change in words, for diagrams.
     pub const fn as_str(self) -> &'static str {
         match self {

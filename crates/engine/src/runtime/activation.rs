@@ -10,7 +10,8 @@ use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::registry::Declared;
 use super::stats::Counters;
-use super::waits::{DoubtHeld, Gate, GivenUpHere, InFlight, ItsTurn, Wait, WaitFor};
+use super::waits::{DoubtHeld, EffectInFlight, Gate, GivenUpHere, Hidden, InFlight, ItsTurn, Wait, WaitFor};
+use crate::hold::Hold;
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
     Evidence, Failure, Generation, Name, Note, Noted, Occurrence, RunFacts, RunHead, StepId, StepKind,
@@ -105,6 +106,15 @@ impl Activation {
 
     pub(crate) fn active(&self) -> Arc<Active> {
         self.active.lock().expect("no holder panics").clone()
+    }
+
+    /// The right to send what `step` sends; whoever watches is told before each check.
+    pub(crate) fn watched_hold(&self, step: &StepId) -> Hold {
+        let hold = self.active().hold.clone();
+        match &self.engine.options.watcher {
+            Some(watcher) => hold.watched(watcher.clone(), self.facts.id, step.clone()),
+            None => hold,
+        }
     }
 
     /// A parked run goes on under a new lease.
@@ -204,10 +214,16 @@ impl Activation {
     }
 
     /// Counts an effect as begun until the guard is dropped.
-    pub(crate) fn begin_effect(&self) -> InFlight<'_> {
-        self.desk().in_flight += 1;
+    pub(crate) fn begin_effect(&self, step: &StepId) -> EffectInFlight<'_> {
+        self.desk().entered.push(step.clone());
         Counters::add(&self.engine.counters.effects);
-        InFlight { activation: self }
+        EffectInFlight { _staying: self.stay(), activation: self, step: step.clone() }
+    }
+
+    /// Counts a step as one that may have been begun without a record, until the guard is dropped.
+    pub(crate) fn hide(&self) -> Hidden<'_> {
+        self.desk().hidden += 1;
+        Hidden(self)
     }
 
     /// Waits for the same, whether or not the run is to stop meanwhile.
@@ -232,12 +248,6 @@ impl Activation {
                 "step {step} has used up its retries ({failure}); resume the run to try it again, or cancel it"
             ));
         }
-    }
-
-    /// Is there no record of `step`, and may a holder that vanished have begun it?
-    pub(crate) fn may_have_begun_unrecorded(&self, step: &StepId) -> bool {
-        let desk = self.desk();
-        desk.first_wave && desk.head.stalls > 0 && !desk.open.contains_key(step)
     }
 
     /// Keeps the run from parking or stopping until the guard is dropped.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::model::{
-    Advance, Advancing, DoubtedAttempt, Failure, IllegalChange, NewRun, Note, Noted, Payload, Post, Promise,
-    PromiseId, RunHead, RunId, RunResult, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus,
-    StepTransition, Subscribers, Timestamp,
+    Advance, Advancing, Asked, DoubtedAttempt, Failure, IllegalChange, NewRun, Note, Noted, Payload, Post,
+    Promise, PromiseId, RunHead, RunId, RunResult, StepChange, StepId, StepKind, StepRecord, StepState,
+    StepStatus, StepTransition, Subscribers, Timestamp,
 };
 
 /// One collected change. It says what happened, not which version it will take, so that it can be written again
@@ -48,6 +48,15 @@ impl Change {
     }
 }
 
+impl Change {
+    /// The step whose effect was attempted, if the change tells what an attempt came to.
+    pub(crate) fn attempted(&self) -> Option<StepId> {
+        let Change::Step { id, kind, transition, .. } = self else { return None };
+        kind.effect_class()?;
+        transition.is_of_attempt().then(|| id.clone())
+    }
+}
+
 /// What a write does to the run beyond its steps.
 #[derive(Debug, Clone)]
 pub(crate) enum Closing {
@@ -65,15 +74,26 @@ pub(crate) enum Closing {
     End(RunResult),
 }
 
-/// Builds the write on top of `head`; `open` are the records of steps that are not final.
+/// What a write is built on.
+pub(crate) struct Base<'a> {
+    pub(crate) head: &'a RunHead,
+    /// The records of steps that are not final.
+    pub(crate) open: &'a HashMap<StepId, StepRecord>,
+    /// May a vanished holder have begun a step of which nothing tells yet?
+    pub(crate) is_hiding: bool,
+    /// If the run ends: does it end because of a cancellation?
+    pub(crate) heeds_cancel: bool,
+}
+
+/// Builds the write.
 pub(crate) fn build(
-    head: &RunHead,
-    open: &HashMap<StepId, StepRecord>,
+    base: &Base<'_>,
     changes: &[Change],
     closing: &Closing,
     announce: Subscribers,
     now: Timestamp,
 ) -> Result<Advance, IllegalChange> {
+    let Base { head, open, is_hiding, heeds_cancel } = *base;
     let mut write = Advancing::new(head, now);
     write.announce(announce);
     let mut written: HashMap<StepId, StepRecord> = HashMap::new();
@@ -126,8 +146,15 @@ pub(crate) fn build(
         }
         Closing::End(result) => {
             give_up_open_steps(&mut write, open, &written, now)?;
-            write.close(result.clone())?;
+            match heeds_cancel || head.asked != Asked::Cancel {
+                true => write.close(result.clone())?,
+                false => write.close_before_cancel(result.clone())?,
+            }
         }
+    }
+    let is_given_back = matches!(closing, Closing::Pause(_) | Closing::Release | Closing::Wait { .. });
+    if is_hiding && is_given_back {
+        write.remember_stall();
     }
     Ok(write.finish())
 }

@@ -41,6 +41,8 @@ pub(crate) struct Desk {
     pub(crate) ending: bool,
     /// True while effects are undone: a cancellation asks for nothing more then.
     pub(crate) undoing: bool,
+    /// True once the run is undone because of a cancellation.
+    pub(crate) heeds_cancel: bool,
     pub(crate) shields: u32,
     /// Records the code has not asked for yet.
     pub(super) recorded: HashMap<StepId, StepRecord>,
@@ -64,6 +66,14 @@ pub(crate) struct Desk {
     pub(crate) waits: HashMap<StepId, Wait>,
     /// How many doubts are held for people: a run that is to end does not end before they have ruled.
     pub(crate) doubts_held: u32,
+    /// Steps whose code is entered now, of which there may be no record.
+    pub(crate) entered: Vec<StepId>,
+    /// Steps that this engine cut off when it had to read the log again, of which there is no record.
+    pub(crate) cut_off: Vec<StepId>,
+    /// How many steps wait that a vanished holder may have begun without a record, and that are not counted yet.
+    pub(crate) hidden: usize,
+    /// May a vanished holder have begun to undo? Nothing tells of the first undoing until it is asked for.
+    pub(crate) hides_undo: bool,
     /// How many steps the code waits at that were given up: they go no further.
     pub(crate) given_up: usize,
     pub(crate) gated: usize,
@@ -124,6 +134,7 @@ impl Desk {
             exhausted: None,
             ending: false,
             undoing: false,
+            heeds_cancel: false,
             shields: 0,
             recorded: HashMap::new(),
             outcomes: VecDeque::new(),
@@ -140,6 +151,10 @@ impl Desk {
             transactions: VecDeque::new(),
             waits: HashMap::new(),
             doubts_held: 0,
+            entered: Vec::new(),
+            cut_off: Vec::new(),
+            hidden: 0,
+            hides_undo: false,
             given_up: 0,
             gated: 0,
             gated_through: 0,
@@ -363,6 +378,22 @@ impl Desk {
             record.kind == StepKind::Claimed && status == StepStatus::Running
         };
         self.promises.values().any(is_open_doubt) || self.open.values().any(is_claimed)
+    }
+
+    /// May a vanished holder have begun a step of which there is no record?
+    pub(crate) fn is_hiding(&self) -> bool {
+        self.hidden > 0 || self.hides_undo
+    }
+
+    /// The code asks for a step of which there is no record: may somebody have begun it?
+    pub(crate) fn take_hidden(&mut self, step: &StepId, kind: StepKind) -> bool {
+        let is_hidden_undo = kind == StepKind::Undo && std::mem::take(&mut self.hides_undo);
+        is_hidden_undo || self.is_first_after_crash() || self.cut_off.contains(step)
+    }
+
+    /// Has the holder before this one vanished, and nothing come to its end since?
+    pub(crate) fn is_first_after_crash(&self) -> bool {
+        self.first_wave && self.head.stalls > 0
     }
 
     /// Attempts at a step before a retry of the run dropped its record.

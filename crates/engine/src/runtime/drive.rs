@@ -12,7 +12,7 @@ use futures_util::task::AtomicWaker;
 
 use super::activation::Activation;
 use super::active::{Active, Mail, News};
-use super::change::{Change, Closing, build};
+use super::change::{Base, Change, Closing, build};
 use super::desk::Stop;
 use super::inner::{Inner, Phase};
 use super::late::LostRun;
@@ -207,6 +207,7 @@ impl Driver {
             Ok(AdvanceOutcome::Stale(head)) if head.version == advance.expected => {
                 // A promise was settled just as its time ran out, and the code has seen the other outcome.
                 Counters::add(&engine.counters.stale_writes);
+                self.read_again(engine, active, &changes);
                 Some(End::Reread)
             }
             Ok(AdvanceOutcome::Stale(head)) => {
@@ -237,7 +238,7 @@ impl Driver {
     }
 
     /// The run is lost. What its attempts came to is evidence all the same: what was in the write that failed, and what came after it.
-    fn tell_late(&self, engine: &Arc<Inner>, active: &Active, unwritten: &[Change]) {
+    pub(super) fn tell_late(&self, engine: &Arc<Inner>, active: &Active, unwritten: &[Change]) {
         let desk = self.activation.desk();
         let lost = LostRun {
             workspace: &active.workspace,
@@ -246,6 +247,15 @@ impl Driver {
             fence: active.fence,
         };
         engine.tell_late(lost.outcomes(unwritten.iter().chain(&desk.changes)));
+    }
+
+    /// What was collected is dropped, and with it the code. What the code was in the middle of may happen, and nothing else tells of it.
+    pub(super) fn read_again(&mut self, engine: &Arc<Inner>, active: &Active, unwritten: &[Change]) {
+        self.tell_late(engine, active, unwritten);
+        let mut desk = self.activation.desk();
+        let mut cut_off = std::mem::take(&mut desk.entered);
+        cut_off.extend(unwritten.iter().chain(&desk.changes).filter_map(Change::attempted));
+        desk.cut_off = cut_off;
     }
 
     /// Takes over what people asked, unless a write has told of it already.
@@ -427,13 +437,19 @@ impl Driver {
 
     /// Undoes the effects that know how to be undone, last first, and then ends with `result`.
     fn undo(&self, result: RunResult) -> Work {
-        self.activation.desk().transactions.clear();
+        {
+            let mut desk = self.activation.desk();
+            desk.transactions.clear();
+            desk.heeds_cancel = matches!(result, RunResult::Cancelled(_));
+        }
         self.turn.wanted.store(true, Ordering::SeqCst);
         if self.scope.is_empty() {
             return Work::Over(Closing::End(result));
         }
         let mut desk = self.activation.desk();
         desk.undoing = true;
+        // What is collected by now is written before the first effect is undone, and looks like progress.
+        desk.hides_undo = desk.is_first_after_crash();
         // What is undone depends on how far the code has come, and a run that is to stop is told nothing more in a replay.
         desk.bind();
         // A run that was to be cancelled and failed by itself is undone like any other.
@@ -564,7 +580,13 @@ impl Driver {
         let changes = std::mem::take(&mut desk.changes);
         let covers = desk.queued();
         desk.leaving = !matches!(closing, Closing::GoOn);
-        let built = build(&desk.head, &desk.open, &changes, &closing, announce, self.activation.now());
+        let base = Base {
+            head: &desk.head,
+            open: &desk.open,
+            is_hiding: desk.is_hiding(),
+            heeds_cancel: desk.heeds_cancel,
+        };
+        let built = build(&base, &changes, &closing, announce, self.activation.now());
         drop(desk);
         let advance = match built {
             Ok(advance) => Box::new(advance),

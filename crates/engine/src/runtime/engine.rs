@@ -15,8 +15,7 @@ use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Actor, Failure, Invalid, Name, Note, Noted, OwnerId, Payload, Refusal, RunEvent, RunHead, RunId, Signal,
-    SignalId, Steer, StepId, Version, Words, WorkspaceId,
+    Actor, Failure, Invalid, Name, Note, Noted, OwnerId, Payload, Refusal, Repeat, RetryPlan, RunEvent, RunHead, RunId, Signal, SignalId, Steer, StepId, Version, Words, WorkspaceId, check_repeat, plan_retry,
 };
 use crate::store::{
     ListNotes, ListRuns, PlacedNote, RunLog, RunPage, RunView, SendSignal, SignalOutcome, SteerOutcome,
@@ -243,9 +242,28 @@ impl Engine {
         }
     }
 
-    /// Reopens a failed run: what failed last runs again, and with `from` also that step and all that began after it.
+    /// Reopens a failed run: what failed last runs again, and with `from` also that step and all that began after it. It is refused
+    /// if an effect would happen again; see [`Engine::plan_retry`] and [`Engine::retry_repeating`].
     pub async fn retry(&self, run: RunId, from: Option<&str>) -> Result<RunHead, Error> {
-        self.steer(run, Steer::Retry { from: from.map(StepId::from_stored) }, None).await
+        self.steer(run, Steer::retry(from.map(StepId::from_stored)), None).await
+    }
+
+    /// What a retry would do: which effects stay done, which run again, and which of those would happen a second time. Changes nothing.
+    pub async fn plan_retry(&self, run: RunId, from: Option<&str>) -> Result<RetryPlan, Error> {
+        let log = self.get_log(run).await?;
+        let from = from.map(StepId::from_stored);
+        plan_retry(&log.head, from.as_ref(), &log.steps).map_err(|refusal| Error::Refused { run, refusal })
+    }
+
+    /// Reopens a failed run although effects that have happened run again. `repeat` names each of them, and who allows it.
+    pub async fn retry_repeating(
+        &self,
+        run: RunId,
+        from: Option<&str>,
+        repeat: Repeat,
+    ) -> Result<RunHead, Error> {
+        let from = from.map(StepId::from_stored);
+        self.steer(run, Steer::Retry { from, repeat: Some(Box::new(repeat)) }, None).await
     }
 
     /// Carries out a command if the run still has the `expected` version.
@@ -317,6 +335,9 @@ impl Engine {
         expected: Option<Version>,
         note: Option<Note>,
     ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
+        if let Steer::Retry { repeat: Some(repeat), .. } = &command {
+            check_repeat(repeat)?;
+        }
         let (workspace, announce) = (self.workspace.clone(), self.inner.subscribers(&self.workspace));
         let request = SteerRun { workspace, run, command, expected, note, announce };
         match self.inner.answer(self.inner.store.steer_run(request)).await? {

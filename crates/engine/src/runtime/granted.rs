@@ -121,10 +121,14 @@ async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, head: RunHead,
             }
             End::Lost => inner.active.remove(&active),
             End::Reread => {
-                let head = driver.activation.desk().head.clone();
+                let (head, cut_off) = {
+                    let mut desk = driver.activation.desk();
+                    (desk.head.clone(), std::mem::take(&mut desk.cut_off))
+                };
                 match prepare(&inner, &active, head, Source::Log, &workflow).await {
                     Some(again) => {
                         driver = again;
+                        driver.activation.desk().cut_off = cut_off;
                         continue;
                     }
                     None => inner.active.remove(&active),

@@ -9,8 +9,7 @@ use super::doubts::open_promise;
 use super::inner::{Inner, Phase};
 use crate::model::{
     Actor, Evidence, Fence, Generation, Note, Noted, Occurrence, Payload, PromiseRef, Resolution, Role,
-    Ruling, RunId, Settlement, StepId, StepKind, StepRecord, StepState, StepTransition, Timestamp, Wish,
-    WorkspaceId,
+    Ruling, RunId, Settlement, StepId, StepKind, StepRecord, StepState, Timestamp, Wish, WorkspaceId,
 };
 use crate::store::StoreError;
 
@@ -50,11 +49,7 @@ impl LostRun<'_> {
         let outcome = |change: &Change| {
             let Change::Step { id, kind, transition, state, attempts, .. } = change else { return None };
             kind.effect_class()?;
-            let is_its_own = matches!(
-                transition,
-                StepTransition::Complete | StepTransition::Fail | StepTransition::ScheduleRetry
-            );
-            let occurrence = Occurrence::of_state(state).filter(|_| is_its_own)?;
+            let occurrence = Occurrence::of_state(state).filter(|_| transition.is_of_attempt())?;
             let output = match state {
                 StepState::Completed { output, .. } => Some(output.clone()),
                 _ => None,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-use super::change::{Change, Closing, build};
+use super::change::{Base, Change, Closing, build};
 use super::drive::{Driver, End};
 use super::inner::Inner;
 use super::point::Point;
@@ -72,7 +72,8 @@ impl Driver {
                 started_at,
             ));
             // It does not end the run, but another branch may have come into doubt.
-            build(&head, &open, &changes, &Closing::GoOn, announce.clone(), now)
+            let base = Base { head: &head, open: &open, is_hiding: false, heeds_cancel: false };
+            build(&base, &changes, &Closing::GoOn, announce.clone(), now)
         });
         engine.reached(|| Point::BeforeRecord(self.activation.facts.id));
         let store = engine.store.clone();
@@ -122,6 +123,11 @@ impl Driver {
         }
         // A step that was given up meanwhile is no loss: its record stands.
         let _ = reply.send(answer);
+        match end {
+            Some(End::Lost) => self.tell_late(engine, &self.activation.active(), &[]),
+            Some(End::Reread) => self.read_again(engine, &self.activation.active(), &[]),
+            Some(End::Parked(_) | End::Closed(_) | End::LetGo) | None => {}
+        }
         end
     }
 }

@@ -8,7 +8,7 @@ use super::activation::Activation;
 use super::desk::Desk;
 use crate::model::{StepId, Timestamp};
 
-/// See [`Activation::gate`]. Answers whether the effect is among the first after a replay.
+/// See [`Activation::gate`].
 pub(crate) struct Gate<'a> {
     pub(super) activation: &'a Activation,
     pub(super) need: u64,
@@ -18,9 +18,9 @@ pub(crate) struct Gate<'a> {
 }
 
 impl Future for Gate<'_> {
-    type Output = bool;
+    type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let activation = self.activation;
         let mut desk = activation.desk();
         let blocked = desk.replaying
@@ -32,7 +32,7 @@ impl Future for Gate<'_> {
         if !blocked && !stopped && activation.engine.may_start_effects(&activation.active()) {
             if self.counted {
                 self.uncount(&mut desk);
-                return Poll::Ready(desk.first_wave);
+                return Poll::Ready(());
             }
             // Not in the turn in which it is asked for: see `WaitFor`.
             cx.waker().wake_by_ref();
@@ -92,6 +92,28 @@ impl Future for ItsTurn<'_> {
 }
 
 /// See [`Activation::begin_effect`].
+pub(crate) struct EffectInFlight<'a> {
+    pub(super) _staying: InFlight<'a>,
+    pub(super) activation: &'a Activation,
+    pub(super) step: StepId,
+}
+
+impl Drop for EffectInFlight<'_> {
+    fn drop(&mut self) {
+        self.activation.desk().entered.retain(|step| *step != self.step);
+    }
+}
+
+/// See [`Activation::hide`].
+pub(crate) struct Hidden<'a>(pub(super) &'a Activation);
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        self.0.desk().hidden -= 1;
+    }
+}
+
+/// See [`Activation::stay`].
 pub(crate) struct InFlight<'a> {
     pub(super) activation: &'a Activation,
 }

@@ -832,6 +832,46 @@ async fn a_paused_step_does_not_go_on_after_its_lease_has_ended() {
     bench.check().await;
 }
 
+/// A probe goes on after an await only while the lease holds, as a step does. What it finds out after that is of no use, and it costs the
+/// provider a request that nobody waits for.
+#[tokio::test]
+async fn a_paused_probe_does_not_go_on_after_its_lease_has_ended() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let line = crate::support::cut_off::CutOff::new(bench.store.clone());
+    let node = Engine::launch(line.clone(), bench.clock.clone(), Default::default()).unwrap();
+    let kept = log.clone();
+    let workflow = move |ctx: Ctx, (): ()| {
+        let (log, gate) = (kept.clone(), gate.clone());
+        async move {
+            let wire = |_| async { Err::<u32, _>(Failure::unknown("connection reset")) };
+            ctx.step("wire", wire)
+                .probe(move |_| {
+                    log.add("connect".into());
+                    let (log, mut gate) = (log.clone(), gate.clone());
+                    async move {
+                        gate.wait_for(|open| *open).await.map_err(Failure::unknown)?;
+                        log.add("ask".into());
+                        Ok::<_, Failure>(Probed::Happened(5))
+                    }
+                })
+                .await
+        }
+    };
+    node.register("pay", workflow).unwrap();
+    node.start("pay", &()).await.unwrap();
+    bench.eventually("the probe is asked", async || (!log.read().is_empty()).then_some(())).await;
+    line.lose_leases();
+    // As after a pause: the lease is over and the answer is there before anybody has looked at the clock.
+    open.send_replace(true);
+    bench.clock.advance(Duration::from_secs(31));
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(log.read(), ["connect"], "nothing was asked after the lease had ended");
+}
+
 /// Right before the code is entered, after the claim was written, the process pauses until another has taken over.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_between_the_claim_and_the_code_means_that_the_code_is_not_entered() {

@@ -471,7 +471,7 @@ async fn invariant_50_a_retry_leaves_what_its_steps_left() {
     let run = left_three(&stage).await;
     let run = stage.write(&run).await.fails("no").done().await;
     let from = Some(hapax_engine::model::StepId::from_stored("charge"));
-    stage.steered(&run, hapax_engine::model::Steer::Retry { from }).await;
+    stage.steered(&run, hapax_engine::model::Steer::retry(from)).await;
     assert!(stage.fsck().await.is_clean());
     finds!(&stage, &run, Lie { posts: |posts| drop(posts.remove(0)), ..Lie::NONE }, 50);
 }

@@ -2,6 +2,7 @@
 
 mod announcing;
 mod architecture;
+mod counting;
 mod crashing_everywhere;
 mod delivering;
 mod denying;
@@ -19,6 +20,7 @@ mod outside_lease;
 mod panicking;
 mod promising;
 mod registering;
+mod reopening;
 mod replaying;
 mod support;
 mod undoing;

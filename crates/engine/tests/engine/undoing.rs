@@ -12,7 +12,8 @@ use hapax_engine::clock::ManualClock;
 use hapax_engine::ctx::{Attempt, Step, StepFuture};
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    Actor, Asked, LedgerOutcome, Resolution, RetryPolicy, Role, Ruling, RunResult, RunStatus, StepStatus,
+    Actor, Asked, CANCEL_TOO_LATE, LedgerOutcome, OnDoubt, Resolution, RetryPolicy, Role, Ruling, RunResult,
+    RunStatus, StepStatus, Version,
 };
 use hapax_engine::runtime::{Point, PointWatcher};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
@@ -64,6 +65,48 @@ async fn a_run_that_fails_while_it_is_asked_to_cancel_is_undone() {
     bench.until(run.id(), RunStatus::Failed).await;
     assert_eq!(log.read(), ["do flight", "undo flight"]);
     bench.check().await;
+}
+
+/// The run has failed by itself and is being undone. A cancellation changes nothing about that, and the history says so.
+#[tokio::test]
+async fn a_cancellation_of_a_failed_run_that_is_being_undone_is_said_to_come_too_late() {
+    let bench = Bench::new();
+    let log = Log::default();
+    let (open, gate) = watch::channel(false);
+    let kept = log.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let (log, gate) = (kept.clone(), gate.clone());
+        async move {
+            book(&ctx, &log, "flight", &gate).await?;
+            Err::<(), _>(Failure::permanent("sold out"))
+        }
+    };
+    bench.engine.register("trip", workflow).unwrap();
+    let run = bench.engine.start("trip", &()).await.unwrap();
+    bench.until_step(run.id(), "flight~undo", StepStatus::Running).await;
+    assert_eq!(run.cancel("changed my mind").await.unwrap().asked, Asked::Cancel);
+    open.send(true).unwrap();
+    bench.until(run.id(), RunStatus::Failed).await;
+    let events = bench.engine.list_events(run.id(), Version::default()).await.unwrap();
+    let note = events.last().and_then(|event| event.note.clone()).unwrap();
+    assert!(note.contains("sold out") && note.contains(CANCEL_TOO_LATE), "{note}");
+    assert_eq!(log.read(), ["do flight", "undo flight"]);
+    bench.check().await;
+}
+
+/// A cancellation that takes effect is not said to come too late.
+#[tokio::test]
+async fn the_history_of_a_cancelled_run_says_nothing_of_a_failure() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, _: ()| async move { ctx.sleep(Duration::from_secs(3600)).await };
+    bench.engine.register("nap", workflow).unwrap();
+    let run = bench.engine.start("nap", &()).await.unwrap();
+    bench.until(run.id(), RunStatus::Waiting).await;
+    run.cancel("changed my mind").await.unwrap();
+    bench.until(run.id(), RunStatus::Cancelled).await;
+    let events = bench.engine.list_events(run.id(), Version::default()).await.unwrap();
+    let is_late = |note: &Option<String>| note.as_deref().unwrap_or_default().contains(CANCEL_TOO_LATE);
+    assert!(!events.iter().any(|event| is_late(&event.note)), "{events:?}");
 }
 
 #[tokio::test]
@@ -366,7 +409,8 @@ impl Bench {
 async fn a_charge_whose_answer_was_lost_is_settled_and_refunded_when_the_run_is_cancelled() {
     let bench = Bench::new();
     let provider = Provider::losing(1);
-    provider.register(&bench.engine, RetryPolicy::default());
+    // Long enough that nobody misses that it waits.
+    provider.register(&bench.engine, RetryPolicy::default().first_wait(Duration::from_secs(8)));
     let run = bench.engine.start("order", &()).await.unwrap();
     bench.until_step(run.id(), "charge", StepStatus::Pending).await;
     run.cancel("changed my mind").await.unwrap();
@@ -556,6 +600,53 @@ async fn a_charge_that_stays_unknown_is_left_to_people() {
             ends => bench.until(run.id(), ends).await,
         }
         assert_eq!(provider.refunds(), refunds, "{resolution:?}");
+        bench.check().await;
+    }
+}
+
+/// People say that it did not happen and is to run, while the run pauses. However often it was tried before, it runs when the run goes on.
+#[tokio::test]
+async fn a_ruling_that_a_charge_is_to_run_outlives_a_pause() {
+    let bench = Bench::new();
+    let provider = Provider::losing(1);
+    provider.register(&bench.engine, RetryPolicy::never());
+    let run = bench.engine.start("order", &()).await.unwrap();
+    bench.until_step(run.id(), "charge", StepStatus::InDoubt).await;
+    bench.engine.kill();
+    let second = bench.restart();
+    second.pause(run.id()).await.unwrap();
+    bench.rule(&second, "charge", Resolution::DidNotHappen).await;
+    provider.register(&second, RetryPolicy::never());
+    second.resume(run.id()).await.unwrap();
+    bench.until_step(run.id(), "charge", StepStatus::Completed).await;
+    assert_eq!(provider.asked.load(Ordering::SeqCst), 2);
+    bench.check().await;
+}
+
+/// The step says that a doubt is to fail it. An effect that can be undone is not given up for that: people say whether it happened, and then it
+/// is undone.
+#[tokio::test]
+async fn a_claimed_charge_in_doubt_is_settled_before_it_is_undone_although_doubts_are_to_fail_it() {
+    let output = serde_json::json!("charge 7");
+    for (resolution, refunds) in
+        [(Resolution::Happened { output: output.clone() }, 1), (Resolution::Abandon, 0)]
+    {
+        let bench = Bench::new();
+        let provider = Provider::losing(u32::MAX);
+        let kept = provider.clone();
+        let workflow = move |ctx: Ctx, _: ()| {
+            let provider = kept.clone();
+            async move {
+                provider.step(&ctx).claimed().on_doubt(OnDoubt::Fail).await?;
+                Err::<(), _>(Failure::permanent("sold out"))
+            }
+        };
+        bench.engine.register("order", workflow).unwrap();
+        let run = bench.engine.start("order", &()).await.unwrap();
+        bench.until_step(run.id(), "charge", StepStatus::InDoubt).await;
+        bench.rule(&bench.engine, "charge", resolution).await;
+        bench.until(run.id(), RunStatus::Failed).await;
+        assert_eq!(provider.refunds(), refunds);
         bench.check().await;
     }
 }

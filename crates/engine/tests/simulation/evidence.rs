@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, DoubtRef, LedgerEntry, Resolution, Role, Ruling, RunId, RunResult, RunStatus, StepRecord,
-    StepState, StepStatus, WorkspaceId,
+    Actor, DoubtRef, LedgerEntry, LedgerRuling, Noted, Resolution, Role, Ruling, RunId, RunResult, RunStatus,
+    StepRecord, StepState, StepStatus, Version, WorkspaceId,
 };
 use hapax_engine::store::{RunLog, RunView, Store};
 use hapax_engine::{Engine, Error};
@@ -34,8 +34,41 @@ pub async fn check_evidence(world: &World, fleet: &Fleet) -> Result<(), String> 
         let accounts = accounts.remove(&place).unwrap_or_default();
         let ledger = ledger_of(&member.engine, run).await?;
         check_ledger(world, &accounts, &ledger);
-        check_undone(world, &view, &log, &accounts);
+        check_undone(world, &view, &log, &accounts, &ledger);
+        check_retries(world, &log);
         check_doubts(world, &member.engine, &log).await;
+    }
+    check_counts(world, &member.engine).await
+}
+
+/// A retry that was acknowledged took effect.
+fn check_retries(world: &World, log: &RunLog) {
+    let run = log.head.id();
+    let events = at_once(world.store.list_events(&log.head.facts.workspace, run, Version::default()));
+    if let Some(lost) = world.with_requests(|requests| requests.lost_retry(log, &events)) {
+        world.expect(Rule::RequestsTakeEffect, || format!("{run}: {lost}"));
+    }
+}
+
+/// The ledger, run by run, says what the metrics say, which are counted by the store.
+async fn check_counts(world: &World, engine: &Engine) -> Result<(), String> {
+    let (ledger, metrics) = loop {
+        match (engine.count_effects().await, engine.count_repeats().await) {
+            (Ok(ledger), Ok(metrics)) => break (ledger, metrics),
+            (Err(Error::Store(error)), _) | (_, Err(Error::Store(error))) if error.is_retryable() => {
+                sleep(Duration::from_millis(200)).await;
+            }
+            (Err(error), _) | (_, Err(error)) => return Err(format!("the counts cannot be read: {error}")),
+        }
+    };
+    for (class, counted) in metrics {
+        let walked = ledger.get(&class).copied().unwrap_or_default();
+        let told = (walked.happened_twice, walked.may_have_happened_twice);
+        if told != (counted.happened_twice, counted.may_have_happened_twice) {
+            world.expect(Rule::LedgerBounds, || {
+                format!("the ledger counts {told:?} repeats of class {class}, the metrics {counted:?}")
+            });
+        }
     }
     Ok(())
 }
@@ -69,7 +102,7 @@ fn check_ledger(world: &World, accounts: &[Account], ledger: &[LedgerEntry]) {
 }
 
 /// No effect that can be undone stands in a run that failed or was cancelled, unless somebody is to look at it.
-fn check_undone(world: &World, view: &RunView, log: &RunLog, accounts: &[Account]) {
+fn check_undone(world: &World, view: &RunView, log: &RunLog, accounts: &[Account], ledger: &[LedgerEntry]) {
     if !matches!(view.head.status(), RunStatus::Failed | RunStatus::Cancelled) {
         return;
     }
@@ -77,7 +110,11 @@ fn check_undone(world: &World, view: &RunView, log: &RunLog, accounts: &[Account
         let undo = format!("{}~undo", account.key);
         let record = log.steps.iter().find(|step| account.key.ends_with(&format!(":{}", step.id)));
         let is_undone = accounts.iter().any(|other| other.key == undo && other.times > 0);
-        if !is_undone && !record.is_some_and(is_seen_by_people) && !is_told(view) {
+        let is_seen = match record {
+            Some(record) => is_seen_by_people(record),
+            None => ledger.iter().any(|entry| entry.key == account.key && is_given_up(entry)),
+        };
+        if !is_undone && !is_seen && !is_told(view) {
             world.expect(Rule::UndoneOrInDoubt, || {
                 let (status, state) = (view.head.status().as_str(), record.map(|record| &record.state));
                 format!("{} stands in a run that is {status}; its record: {state:?}", account.key)
@@ -93,6 +130,14 @@ fn is_seen_by_people(step: &StepRecord) -> bool {
         StepState::Failed { failure, .. } => failure.code() == Some("abandoned"),
         _ => false,
     }
+}
+
+/// Did people give it up, before a retry dropped its record? It was not entered since: that would have made a record.
+fn is_given_up(entry: &LedgerEntry) -> bool {
+    let gives_up = |ruling: &LedgerRuling| {
+        matches!(&ruling.what, Noted::Resolved { resolution: Resolution::Abandon, .. })
+    };
+    entry.rulings.iter().any(gives_up)
 }
 
 /// Does the run say that undoing failed?

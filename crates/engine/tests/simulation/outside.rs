@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, DoubtRef, EffectKey, Failure, IdempotencyKey, Payload, PromiseRef, PromiseState, Resolution, Role,
-    Ruling, RunHead, RunId, RunStatus, Settlement, StepKind, StepRecord, StepStatus, Wish, WorkspaceId,
+    Actor, DoubtRef, EffectKey, Failure, IdempotencyKey, Payload, PromiseRef, PromiseState, Refusal, Repeat,
+    Resolution, Role, Ruling, RunHead, RunId, RunStatus, Settlement, StepKind, StepRecord, StepStatus, Wish,
+    WorkspaceId,
 };
 use hapax_engine::runtime::{Made, NewPromise, Settling};
 use hapax_engine::store::Store;
@@ -322,6 +323,30 @@ impl Outside {
         failed.peek().is_none() || failed.any(is_last)
     }
 
+    /// Now and then a manager allows effects to happen again that have happened.
+    async fn retry(&self, engine: &Engine, run: RunId, from: Option<&str>) -> Result<RunHead, Error> {
+        let refused = match engine.retry(run, from).await {
+            Err(Error::Refused { refusal: Refusal::WouldRepeat(effects), .. }) => effects,
+            other => return other,
+        };
+        let plan = engine.plan_retry(run, from).await?;
+        if plan.repeats() != refused {
+            // The run moved on in between; whoever wants it again looks again.
+            return engine.retry(run, from).await;
+        }
+        self.world.count(|tally| tally.repeats_refused += 1);
+        if self.world.chance(2) {
+            return engine.retry(run, from).await;
+        }
+        let repeat = Repeat {
+            effects: refused,
+            by: Actor::new("ada", Role::Manager),
+            seconded_by: None,
+            reason: "it got lost in the post".into(),
+        };
+        engine.retry_repeating(run, from, repeat).await
+    }
+
     fn steer(&self, run: RunId, wish: &'static str) {
         let from = (wish == "retry" && self.world.chance(3)).then(|| self.some_step(run)).flatten();
         self.call(move |outside, engine| async move {
@@ -330,10 +355,13 @@ impl Outside {
                 "pause" => engine.pause(run).await,
                 "resume" => engine.resume(run).await,
                 "cancel" => engine.cancel(run, "people said so").await,
-                _ => engine.retry(run, from.as_deref()).await,
+                _ => outside.retry(&engine, run, from.as_deref()).await,
             };
             match steered {
-                Ok(_) => {
+                Ok(head) => {
+                    if wish == "retry" {
+                        outside.world.with_requests(|requests| requests.note_retried(&head, from.as_deref()));
+                    }
                     outside.world.count(|tally| match wish {
                         "pause" => tally.pauses += 1,
                         "cancel" => tally.cancellations += 1,

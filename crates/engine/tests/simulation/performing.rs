@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::node::Node;
 use super::program::{Answer, Effort, Op, Program, Then, shared_key};
-use super::provider::{Treatment, enter, no_answer};
+use super::provider::{Treatment, ask, enter, no_answer};
 use super::world::World;
 
 pub const WORKFLOW: &str = "program";
@@ -211,7 +211,7 @@ impl Stage {
     async fn wire(&self, path: &str, effort: Effort, has_probe: bool) -> Result<Done, Failure> {
         let (stage, run, path) = (self.clone(), self.ctx.run_id(), path.to_string());
         let code = move |attempt: Attempt| {
-            self.world.provider.check_claim(&self.world, run, attempt.idempotency_key());
+            self.world.provider.check_claim(&self.world, attempt.idempotency_key());
             // Whoever says that it did not happen allows another try.
             let effort = Effort { attempts: 1_000, ..effort };
             stage.effect(run, path.clone(), attempt, effort)
@@ -226,6 +226,7 @@ impl Stage {
                 let (world, node) = (world.clone(), node.clone());
                 async move {
                     world.may_pause(&node).await;
+                    ask(&world, &node, run, &key);
                     let found = world.provider.look_up(&key);
                     world.may_pause(&node).await;
                     Ok::<_, Failure>(match found {

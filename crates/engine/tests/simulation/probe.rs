@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hapax_engine::EngineOptions;
+use hapax_engine::limits::SWEEP_EVERY;
 use tokio::time::{sleep, timeout};
 
 use super::fleet::Fleet;
@@ -13,14 +15,20 @@ use super::world::World;
 pub async fn check_idleness(world: &World) -> Result<(), String> {
     const POLLS: u32 = 10;
     let before = world.tally.lock().unwrap().requests;
-    sleep(world.settings.poll_every * POLLS).await;
+    let span = world.settings.poll_every * POLLS;
+    sleep(span).await;
     let requests = world.tally.lock().unwrap().requests - before;
-    // A janitor looks once in a lease, for operations whose holder vanished and for those in doubt.
-    let janitor =
-        2 * (1 + (world.settings.poll_every * POLLS).as_millis() / world.settings.lease_for.as_millis());
-    // Runs and after-effects are looked for; a renewal, a late poll and a round of housekeeping may fall into the time as well.
-    let most = u128::from(2 * POLLS + 10) + janitor;
-    match u128::from(requests) <= most * world.settings.nodes as u128 {
+    // How often something that is done every so often may fall into the time.
+    let rounds = |every: Duration| (span.as_millis() / every.as_millis()) as u64 + 1;
+    // Runs and after-effects.
+    let polls = 2 * rounds(world.settings.poll_every);
+    // The janitor comes once in a lease (see `shop::open`), and looks for operations that nobody drives and for those in doubt.
+    let janitor = 2 * rounds(world.settings.lease_for);
+    // Keys and runs, request keys, webhooks.
+    let housekeeping = 3 * rounds(EngineOptions::default().purge_every);
+    // Families that are being cancelled.
+    let sweeps = rounds(SWEEP_EVERY);
+    match requests <= (polls + janitor + housekeeping + sweeps) * world.settings.nodes as u64 {
         true => Ok(()),
         false => {
             Err(format!("with nothing to do, {requests} requests were sent in the time of {POLLS} polls"))

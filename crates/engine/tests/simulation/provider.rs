@@ -112,13 +112,14 @@ impl Provider {
     }
 
     /// Checks that a claimed effect about to be entered is known not to have happened before.
-    pub fn check_claim(&self, world: &World, run: RunId, key: &str) {
+    pub fn check_claim(&self, world: &World, key: &str) {
         let open = self.with(key, |account| {
             account.is_claimed = true;
             account.entries - account.denied
         });
-        // People who retry a run take it upon themselves.
-        if open > 0 && world.with_watch(|watch| watch.retries(run)) == 0 {
+        // A manager who allows it to happen again takes it upon themselves.
+        let allowed = world.with_watch(|watch| watch.repeats(key));
+        if open > allowed {
             world.break_off(format!(
                 "claimed effect {key} is entered again, though {open} entries may have happened"
             ));
@@ -255,6 +256,16 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
     Inside { world: world.clone(), node: node.clone(), run, key, fence, entry }
 }
 
+/// A probe asks about an effect.
+pub fn ask(world: &World, node: &Node, run: RunId, key: &str) {
+    if held_by(world, node, run).is_err() {
+        let shown = shown(world, run, key);
+        world.expect(Rule::StaleHolderNeverSends, || {
+            format!("{} asks about {shown} without a living lease of its own", node.name)
+        });
+    }
+}
+
 impl Inside {
     /// The first byte of the request leaves. The provider works on it from now on, whatever becomes of the caller; the answer
     /// says that it is done.
@@ -337,7 +348,8 @@ impl World {
             return;
         }
         self.log("provider", &format!("{shown} happens, {times} times now"));
-        if is_claimed && times > 1 {
+        let allowed = 1 + self.with_watch(|watch| watch.repeats(key));
+        if is_claimed && times > allowed {
             self.expect(Rule::ClaimedOnce, || format!("claimed effect {shown} happened {times} times"));
         }
     }

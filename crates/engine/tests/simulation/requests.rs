@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use hapax_engine::model::{Asked, EventKind, RunEvent, RunHead, RunId, RunState, RunStatus};
+use hapax_engine::model::{
+    Asked, CANCEL_TOO_LATE, EventKind, Generation, RunEvent, RunHead, RunId, RunState, RunStatus, StepId,
+    StepRecord, Version,
+};
+use hapax_engine::store::RunLog;
 
 /// Requests that the store accepted.
 #[derive(Default)]
@@ -11,6 +15,17 @@ pub struct Requests {
     pauses: BTreeMap<RunId, u64>,
     /// For each run that people were told goes on: how many of them had taken effect when they asked.
     resumed: BTreeMap<RunId, u64>,
+    /// Retries that people were told of.
+    retried: Vec<Retried>,
+}
+
+/// A retry that was acknowledged.
+struct Retried {
+    run: RunId,
+    generation: Generation,
+    /// The version that the retry made.
+    version: Version,
+    from: Option<StepId>,
 }
 
 impl Requests {
@@ -42,6 +57,11 @@ impl Requests {
                 Asked::Cancel if head.status() == RunStatus::Completed => {
                     return Some("a cancellation was accepted, and the run completed".into());
                 }
+                Asked::Cancel if head.status() == RunStatus::Failed && !is_told_of_cancel(events) => {
+                    return Some(
+                        "a cancellation was accepted, and the run failed without a word of it".into(),
+                    );
+                }
                 Asked::Cancel if head.asked != Asked::Cancel && !head.status().is_closed() => {
                     return Some("a cancellation was accepted, and the run goes on".into());
                 }
@@ -60,6 +80,50 @@ impl Requests {
         self.lost_resume(head)
     }
 
+    /// People were told that a failed run goes on.
+    pub fn note_retried(&mut self, head: &RunHead, from: Option<&str>) {
+        self.retried.push(Retried {
+            run: head.id(),
+            generation: head.generation,
+            version: head.version,
+            from: from.map(StepId::from_stored),
+        });
+    }
+
+    /// After the end: was each retry that people were told of carried out? It reopened the run, the run was driven and ended since, and what
+    /// it was to run again has no record from before.
+    pub fn lost_retry(&self, log: &RunLog, events: &[RunEvent]) -> Option<String> {
+        let mine = self.retried.iter().filter(|retried| retried.run == log.head.id());
+        for Retried { generation, version, from, .. } in mine {
+            let is_it = |event: &&RunEvent| event.version == *version && event.kind == EventKind::Retried;
+            let Some(retried) = events.iter().find(is_it) else {
+                return Some(format!("a retry was accepted at version {version}, and is not in the history"));
+            };
+            let since = |kinds: &[EventKind]| {
+                events.iter().any(|event| event.version > retried.version && kinds.contains(&event.kind))
+            };
+            if !since(&[EventKind::Claimed, EventKind::TakenOver, EventKind::Cancelled]) {
+                return Some(format!(
+                    "a retry was accepted at version {version}, and nobody took the run up"
+                ));
+            }
+            if !since(&[EventKind::Completed, EventKind::Failed, EventKind::Cancelled]) {
+                return Some(format!(
+                    "a retry was accepted at version {version}, and the run did not end since"
+                ));
+            }
+            let stands = |step: &&StepRecord| {
+                Some(&step.id) == from.as_ref()
+                    && log.head.generation == *generation
+                    && step.started_version < *version
+            };
+            if let Some(step) = log.steps.iter().find(stands) {
+                return Some(format!("a retry from {} was accepted, and its old record stands", step.id));
+            }
+        }
+        None
+    }
+
     /// Does the run stand still, or is it about to, though people let it go on after the last pause?
     pub fn lost_resume(&self, head: &RunHead) -> Option<String> {
         let resumed_after = self.resumed.get(&head.id())?;
@@ -67,4 +131,13 @@ impl Requests {
         (is_stopping && self.pauses(head.id()) == *resumed_after)
             .then(|| "people were told that it goes on, and it is paused".into())
     }
+}
+
+/// Does the history say what became of a cancellation: that it came too late, or that the undoing it asked for failed?
+fn is_told_of_cancel(events: &[RunEvent]) -> bool {
+    let is_told = |event: &RunEvent| {
+        let note = event.note.as_deref().unwrap_or_default();
+        note.contains(CANCEL_TOO_LATE) || note.contains("the run was cancelled")
+    };
+    events.iter().any(|event| event.kind == EventKind::Failed && is_told(event))
 }

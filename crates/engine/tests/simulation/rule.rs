@@ -3,13 +3,15 @@
 /// A promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// A node whose lease has ended sends nothing to a provider.
+    /// A node whose lease has ended sends nothing to a provider, and asks it nothing.
     StaleHolderNeverSends,
-    /// A claimed effect happens at most once.
+    /// A claimed effect happens at most once, and once more for each time that a manager allowed it to happen again.
     ClaimedOnce,
-    /// An effect that can be undone does not stand in a run that failed or was cancelled, unless it is in doubt.
+    /// An effect that can be undone does not stand in a run that failed or was cancelled, unless it is in doubt or people gave it up. That
+    /// they did is looked up in the ledger: a retry of the run drops the record of the step, but not their ruling.
     UndoneOrInDoubt,
-    /// Known effects <= what the provider saw <= known effects and those that may have happened.
+    /// Known effects <= what the provider saw <= known effects and those that may have happened. What the ledger says of all runs together is
+    /// what the metrics say.
     LedgerBounds,
     /// A request of people that was acknowledged takes effect.
     RequestsTakeEffect,
@@ -24,17 +26,6 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// The rules that the engine keeps today.
-    const IN_FORCE: [Rule; 7] = [
-        Rule::StaleHolderNeverSends,
-        Rule::LedgerBounds,
-        Rule::RequestsTakeEffect,
-        Rule::DoubtsCanBeRuled,
-        Rule::StaleActionNeverSends,
-        Rule::EntityEffectOnce,
-        Rule::EntityEffectsCounted,
-    ];
-
     const ALL: [Rule; 9] = [
         Rule::StaleHolderNeverSends,
         Rule::ClaimedOnce,
@@ -47,10 +38,10 @@ impl Rule {
         Rule::EntityEffectsCounted,
     ];
 
-    /// The rules to hold the engine to: those in force, or those that `HAPAX_SIM_RULES` names.
+    /// The rules to hold the engine to: all, or those that `HAPAX_SIM_RULES` names.
     pub fn in_force() -> Vec<Rule> {
         match std::env::var("HAPAX_SIM_RULES") {
-            Err(_) => Rule::IN_FORCE.to_vec(),
+            Err(_) => Rule::ALL.to_vec(),
             Ok(names) => Rule::ALL.into_iter().filter(|rule| names.contains(&format!("{rule:?}"))).collect(),
         }
     }

@@ -160,6 +160,7 @@ async fn check_the_end(world: &World) -> Result<(), String> {
         check_result(world, &view)?;
     }
     tally.effects += world.provider.entries();
+    tally.repeats_allowed += world.with_watch(|watch| watch.all_repeats());
     Ok(())
 }
 

@@ -58,6 +58,8 @@ tally! {
     pauses,
     cancellations,
     reopened,
+    repeats_refused,
+    repeats_allowed,
     generations,
     waiters_told,
     doubts,
@@ -75,7 +77,7 @@ tally! {
 }
 
 /// Rare even over many seeds, so that their absence says nothing.
-const MAY_BE_ABSENT: [&str; 0] = [];
+const MAY_BE_ABSENT: [&str; 2] = ["repeats_refused", "repeats_allowed"];
 
 impl Tally {
     pub fn add_stats(&mut self, stats: &Stats) {

@@ -6,10 +6,11 @@ use futures_util::FutureExt;
 use hapax_engine::fsck::fsck;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    EffectKey, EventKind, Fence, Generation, Payload, RunEvent, RunHead, RunId, RunResult, RunState,
-    RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp, Version,
+    EffectClass, EffectKey, EventKind, Fence, Generation, Noted, Occurrence, Payload, RunEvent, RunHead,
+    RunId, RunResult, RunState, RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp,
+    Version,
 };
-use hapax_engine::store::{ListRuns, RunView, Store, StoredKey};
+use hapax_engine::store::{ListNotes, ListRuns, PlacedNote, RunView, Store, StoredKey};
 
 use super::performing::EXPECTED;
 use super::provider::Provider;
@@ -32,6 +33,8 @@ pub struct Watch {
     sleeps: BTreeMap<Place, Timestamp>,
     /// How often people reopened each run.
     retries: BTreeMap<RunId, u32>,
+    /// How often people allowed each claimed effect to happen again.
+    repeats: BTreeMap<String, u32>,
     /// The fence under which each run was asked to cancel.
     cancelled: BTreeMap<RunId, Fence>,
     looks: u64,
@@ -115,6 +118,7 @@ impl Watch {
             // Only here may an outcome be taken back.
             *self.retries.entry(id).or_default() += 1;
             let kept: BTreeSet<&StepId> = log.steps.iter().map(|step| &step.id).collect();
+            self.note_repeats(store, head)?;
             self.outcomes.retain(|(run, generation, step), _| {
                 *run != id || *generation != head.generation || kept.contains(step)
             });
@@ -154,6 +158,49 @@ impl Watch {
             }
         }
         Ok(())
+    }
+
+    /// An effect that has happened runs again only if people allowed that, for this very effect.
+    fn note_repeats(&mut self, store: &MemoryStore, head: &RunHead) -> Result<(), String> {
+        let request = ListNotes {
+            workspace: head.facts.workspace.clone(),
+            run: Some(head.id()),
+            by_people: false,
+            after: 0,
+            limit: usize::MAX,
+        };
+        let mut allowed: BTreeMap<EffectKey, u32> = BTreeMap::new();
+        let mut dropped: BTreeMap<EffectKey, u32> = BTreeMap::new();
+        for PlacedNote { note, .. } in at_once(store.list_notes(request)) {
+            let Some(step) = &note.step else { continue };
+            let key = EffectKey::new(head.id(), note.generation, step);
+            match (&note.what, &note.evidence) {
+                (Noted::RepeatAllowed { .. }, _) => *allowed.entry(key).or_default() += 1,
+                (Noted::Superseded { occurrence: Occurrence::Happened, .. }, Some(evidence))
+                    if evidence.class == EffectClass::Claimed =>
+                {
+                    *dropped.entry(key).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        for (key, times) in dropped {
+            if allowed.get(&key).copied().unwrap_or(0) < times {
+                return Err(format!("{key} has happened, and its record was dropped without permission"));
+            }
+            self.repeats.insert(key.to_string(), times);
+        }
+        Ok(())
+    }
+
+    /// How often people allowed a claimed effect to happen again.
+    pub fn repeats(&self, key: &str) -> u32 {
+        self.repeats.get(key).copied().unwrap_or(0)
+    }
+
+    /// How often that was over all effects.
+    pub fn all_repeats(&self) -> u64 {
+        self.repeats.values().map(|times| u64::from(*times)).sum()
     }
 
     fn check_new_outcome(

@@ -1,5 +1,6 @@
 //! Runs: start, look, steer.
 
+pub(crate) mod retry_plan;
 pub(crate) mod showing;
 pub(crate) mod starting;
 pub(crate) mod steering;

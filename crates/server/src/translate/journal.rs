@@ -87,6 +87,12 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
             entry.what = api::JournalKind::Superseded;
             entry.attempt = Some(*attempt);
         }
+        Noted::RepeatAllowed { attempt, seconded_by, reason } => {
+            entry.what = api::JournalKind::RepeatAllowed;
+            entry.attempt = Some(*attempt);
+            entry.seconded_by = seconded_by.as_ref().map(shown_actor);
+            entry.reason = Some(reason.clone());
+        }
         Noted::Refused { attempt, .. } => {
             entry.what = api::JournalKind::Refused;
             entry.attempt = Some(*attempt);

@@ -27,7 +27,8 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
             Noted::Resolved { resolution, reason, .. } => {
                 (Some(shown_resolution(resolution)), reason.clone())
             }
-            Noted::Steered { reason, .. }
+            Noted::RepeatAllowed { reason, .. }
+            | Noted::Steered { reason, .. }
             | Noted::Redelivered { reason }
             | Noted::Overridden { reason, .. } => (None, reason.clone()),
             Noted::Remarked { text } => (None, text.clone()),
@@ -58,11 +59,7 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
         entity: entry.entity.as_ref().map(|entity| named(&entity.kind, &entity.id)),
         operation_id: entry.entity.as_ref().map(|entity| entity.operation.clone()),
         step_id: entry.step.clone(),
-        class: match entry.class {
-            EffectClass::Idempotent => api::LedgerClass::Idempotent,
-            EffectClass::Claimed => api::LedgerClass::Claimed,
-            EffectClass::Transactional => api::LedgerClass::Transactional,
-        },
+        class: shown_class(entry.class),
         status: entry
             .status
             .and_then(|name| StepStatus::ALL.into_iter().find(|known| known.as_str() == name))
@@ -75,5 +72,14 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
         may_have_happened: entry.may_have_happened,
         happened_twice: entry.happened_twice,
         may_have_happened_twice: entry.may_have_happened_twice,
+    }
+}
+
+/// How an effect is kept from happening twice.
+pub(super) fn shown_class(class: EffectClass) -> api::LedgerClass {
+    match class {
+        EffectClass::Idempotent => api::LedgerClass::Idempotent,
+        EffectClass::Claimed => api::LedgerClass::Claimed,
+        EffectClass::Transactional => api::LedgerClass::Transactional,
     }
 }

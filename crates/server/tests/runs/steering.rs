@@ -7,7 +7,7 @@ use hapax_documents::Hands;
 use hapax_engine::Failure;
 use serde_json::{Value, json};
 
-use super::support::TestServer;
+use super::support::{Role, TestServer};
 use super::{RUNS, waits};
 
 /// CONTRACT §5: PAUSED and back, with who did it and why in the audit log.
@@ -147,6 +147,69 @@ async fn a_failed_run_is_retried_from_where_it_failed_or_from_a_step() {
     assert_eq!(server.post(&retry, &json!({ "fromStep": "before" }), &[]).await.status, 200);
     assert_eq!(server.end(&run).await["run"]["output"], json!({ "calls": 2, "done": true }));
     assert_eq!((calls.load(Ordering::SeqCst), tries.load(Ordering::SeqCst)), (2, 3), "all from the step on");
+}
+
+/// CONTRACT §6: what a retry would make happen again is named beforehand, and needs a manager.
+#[tokio::test]
+async fn a_retry_that_makes_an_effect_happen_again_needs_a_manager_who_names_it() {
+    let faxes = Arc::new(AtomicUsize::new(0));
+    let counted = faxes.clone();
+    let hands = Hands::new()
+        .task("fax", move |_| {
+            let counted = counted.clone();
+            async move { Ok(json!({ "pages": counted.fetch_add(1, Ordering::SeqCst) })) }
+        })
+        .task("fail", |_| async { Err::<Value, _>(Failure::permanent("not today")) });
+    let server = TestServer::sqlite_with(hands).await;
+    let document = json!({
+        "name": "office", "version": 1,
+        "steps": [
+            { "name": "look", "type": "task", "task": "echo" },
+            { "name": "fax", "type": "task", "task": "fax", "effect": "claimed", "nonIdempotent": true },
+            { "name": "file", "type": "task", "task": "fail" },
+        ],
+    });
+    let run = server.start(&server.upload(&document).await, json!({})).await;
+    let failed = server.until(&run, "FAILED").await;
+    let (operator, manager) =
+        (server.key("acme", Role::Operator).await, server.key("acme", Role::Manager).await);
+
+    let plan = server.get(&format!("{RUNS}/{run}/retry-plan?fromStep=fax")).await;
+    assert_eq!(plan.status, 200, "{}", plan.text());
+    let plan = plan.json();
+    assert_eq!((&plan["version"], &plan["repeatEffects"]), (&failed["run"]["version"], &json!(["fax"])));
+    assert_eq!(plan["staysDone"][0]["stepId"], "look", "{plan}");
+    let again = &plan["runsAgain"];
+    assert_eq!((&again[0]["stepId"], &again[0]["happensAgain"]), (&json!("fax"), &json!(true)), "{plan}");
+    assert_eq!((&again[0]["class"], &again[0]["status"]), (&json!("claimed"), &json!("COMPLETED")));
+    assert_eq!(again[0]["effectKey"], json!(format!("{run}:fax")));
+    assert_eq!((&again[1]["stepId"], &again[1]["happensAgain"]), (&json!("file"), &json!(false)), "{plan}");
+    let unplanned = server.get(&format!("{RUNS}/{run}/retry-plan?fromStep=nowhere")).await;
+    assert_eq!(unplanned.told(), (404, "not_found".into()));
+
+    let retry = format!("{RUNS}/{run}/retry");
+    let send =
+        async |key: &str, body: Value| server.send("POST", &retry, Some(body.to_string()), key, &[]).await;
+    let refused = send(&manager, json!({ "fromStep": "fax", "reason": "once more" })).await;
+    assert_eq!(refused.told(), (409, "effects_would_repeat".into()));
+    assert_eq!(refused.json()["effects"], json!(["fax"]), "they are named");
+    let repeat = json!({ "fromStep": "fax", "reason": "the paper was empty", "repeatEffects": ["fax"] });
+    assert_eq!(send(&operator, repeat.clone()).await.told(), (403, "needs_manager".into()));
+    let silent = send(&manager, json!({ "fromStep": "fax", "repeatEffects": ["fax"] })).await;
+    assert_eq!(silent.told(), (400, "ruling_incomplete".into()));
+    assert_eq!(faxes.load(Ordering::SeqCst), 1, "nothing has happened so far");
+    let allowed = send(&manager, repeat).await;
+    assert_eq!(allowed.status, 200, "{}", allowed.text());
+    server.until(&run, "FAILED").await;
+    let ledger = server.get(&format!("{RUNS}/{run}/ledger")).await.json();
+    let fax = ledger["items"].as_array().unwrap().iter().find(|entry| entry["stepId"] == "fax").unwrap();
+    assert_eq!((&fax["happened"], &fax["happenedTwice"]), (&json!(2), &json!(1)), "{fax}");
+    assert_eq!(fax["rulings"][0]["reason"], "the paper was empty", "{fax}");
+    assert_eq!(faxes.load(Ordering::SeqCst), 2);
+    let audit = server.get("/api/v1/audit").await.json();
+    let entries = audit["items"].as_array().unwrap();
+    let allows = |entry: &&Value| entry["what"] == "repeat_allowed" && entry["stepId"] == "fax";
+    assert!(entries.iter().any(|entry| allows(&entry)), "{audit}");
 }
 
 /// CONTRACT §5: a signal is stored before anybody waits for it, and once per `signalId`.

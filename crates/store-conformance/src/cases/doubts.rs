@@ -131,7 +131,7 @@ pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &Stage) {
         t.write(&run).await.does("charge").loses("wire", lost()).fails_at("ship").fails("no").done().await;
     for from in ["charge", "wire"] {
         let from = Some(StepId::from_stored(from));
-        let refused = t.steer(&run, Steer::Retry { from }).await;
+        let refused = t.steer(&run, Steer::retry(from)).await;
         let SteerOutcome::Refused(refusal, head) = refused else { panic!("{refused:?}") };
         assert_eq!((refusal, head), (Refusal::InDoubt(StepId::from_stored("wire")), run.clone()));
         assert_eq!(t.log(&run).await.steps.len(), 3, "nothing is deleted");

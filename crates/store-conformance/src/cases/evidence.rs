@@ -105,7 +105,7 @@ pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stag
     assert_eq!(t.log(&run).await.attempts_before, []);
     let failed = t.head(&run).await;
     let from = Some(StepId::from_stored("charge"));
-    t.steered(&failed, Steer::Retry { from }).await;
+    t.steered(&failed, Steer::retry(from)).await;
     let before = |step: &str| (StepId::from_stored(step), 1);
     assert_eq!(t.log(&run).await.attempts_before, [before("charge"), before("ship")]);
     assert_eq!(t.log(&run).await.steps, []);

@@ -42,6 +42,7 @@ fn every_kind(run: &RunHead) -> Vec<Note> {
         Noted::Refused { attempt: 7, occurrence: Some(Occurrence::Happened) },
         Noted::Attempted { attempt: 2, occurrence: Occurrence::MayHaveHappened },
         Noted::Superseded { attempt: 2, occurrence: Occurrence::DidNotHappen },
+        Noted::RepeatAllowed { attempt: 1, seconded_by: Some(tom()), reason: "the paper was empty".into() },
         Noted::Steered { command: "cancel".into(), reason: String::new() },
         Noted::Redelivered { reason: "asked\nagain".into() },
     ];

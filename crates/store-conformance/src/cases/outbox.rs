@@ -78,7 +78,7 @@ pub(super) async fn an_after_effect_that_is_there_stays_as_it_is(t: &Stage) {
     let before = only(t).await;
     let run = t.write(&run).await.fails("no").done().await;
     t.pass(SECOND);
-    t.steered(&run, Steer::Retry { from: Some(StepId::from_stored("notify")) }).await;
+    t.steered(&run, Steer::retry(Some(StepId::from_stored("notify")))).await;
     assert_eq!(only(t).await, before, "a retry forgets the step, not what it left");
     let run = t.claim_one(BOB).await;
     t.write(&run).await.leaves("notify", "hook").done().await;

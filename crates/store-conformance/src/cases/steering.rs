@@ -194,7 +194,7 @@ pub(super) async fn a_retry_reopens_a_failed_run(t: &Stage) {
 /// A retry from a step runs it again and all that started after it.
 pub(super) async fn a_retry_from_a_step_runs_again_what_came_after(t: &Stage) {
     let failed = failed_run(t).await;
-    let from = |step: &str| Steer::Retry { from: Some(StepId::from_stored(step)) };
+    let from = |step: &str| Steer::retry(Some(StepId::from_stored(step)));
     assert_eq!(
         refused(t, &failed, from("nothing")).await,
         Refusal::NoSuchStep(StepId::from_stored("nothing"))

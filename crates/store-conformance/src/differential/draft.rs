@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use hapax_engine::model::{
-    Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyKind, KeyOnFailure, KeyRetention, Name,
-    NewRun, Operation, OwnerId, Post, Priority, PromiseId, PromiseRef, RunFacts, RunHead, RunId, RunStatus,
-    SettleRule, Settlement, SignalId, Steer, StepId, StepKind, Subject, Subscribers, Timestamp, Version,
-    Wish, WorkflowRef, WorkspaceId,
+    Actor, Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyKind, KeyOnFailure, KeyRetention,
+    Name, NewRun, Operation, OwnerId, Post, Priority, PromiseId, PromiseRef, Repeat, Role, RunFacts, RunHead,
+    RunId, RunStatus, SettleRule, Settlement, SignalId, Steer, StepId, StepKind, Subject, Subscribers,
+    Timestamp, Version, Wish, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -321,7 +321,11 @@ impl Drafter {
                     true => Some(self.step_of(model, &workspace, run).await),
                     false => None,
                 };
-                Steer::Retry { from }
+                let repeat = match self.chance(30) {
+                    true => Some(Box::new(self.repeat(model, &workspace, run).await)),
+                    false => None,
+                };
+                Steer::Retry { from, repeat }
             }
         };
         let current = model.find_run(&workspace, run).await.unwrap().map(|view| view.head.version);
@@ -332,6 +336,18 @@ impl Drafter {
         };
         let note = self.maybe_note(&workspace, run, model.now());
         SteerRun { workspace, run, command, expected, note, announce: Subscribers::default() }
+    }
+
+    /// Permission to run some steps of the run again, or all of them.
+    async fn repeat(&mut self, model: &dyn Store, workspace: &WorkspaceId, run: RunId) -> Repeat {
+        let log = model.find_log(workspace, run).await.unwrap();
+        let mut effects: Vec<StepId> =
+            log.map(|log| log.steps.into_iter().map(|step| step.id).collect()).unwrap_or_default();
+        if self.chance(30) {
+            effects.pop();
+        }
+        let by = Actor::new("meg", Role::Manager);
+        Repeat { effects, by, seconded_by: None, reason: "the paper was empty".into() }
     }
 
     /// Mostly a step that the run has.

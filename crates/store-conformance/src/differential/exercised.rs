@@ -232,6 +232,7 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::NoSuchStep(_) => "no such step",
         Refusal::Undone => "undone",
         Refusal::InDoubt(_) => "in doubt",
+        Refusal::WouldRepeat(_) => "would repeat effects",
         Refusal::KeyTaken(_) => "key taken",
         Refusal::SubjectBusy(_) => "subject busy",
         Refusal::Stale(_) => "stale",

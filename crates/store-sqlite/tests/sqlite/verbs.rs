@@ -499,10 +499,10 @@ async fn people_pause_resume_cancel_and_retry() {
     let held = start(&store, granted(keyed)).await;
     let held = advance(&store, one_step(&store, &held, "a")).await;
     advance(&store, closing(&store, &held, failed())).await;
-    let retried = steered(&store, steer(held.id(), Steer::Retry { from: None })).await;
+    let retried = steered(&store, steer(held.id(), Steer::retry(None))).await;
     let view = store.find_run(&workspace(), held.id()).await.unwrap().unwrap();
     assert_eq!((view.head, view.result), (retried, None));
-    let from_a = Steer::Retry { from: Some(StepId::from_stored("a")) };
+    let from_a = Steer::retry(Some(StepId::from_stored("a")));
     let again = store.claim_runs(claim(1)).await.unwrap().runs;
     let again = again.iter().find(|run| run.id() == held.id()).unwrap();
     advance(&store, closing(&store, again, failed())).await;
@@ -524,7 +524,7 @@ async fn a_retry_does_not_take_a_key_or_a_subject_from_another_run() {
         let held = start(&store, granted(first)).await;
         advance(&store, closing(&store, &held, failed())).await;
         let other = start(&store, granted(second)).await;
-        let refused = store.steer_run(steer(held.id(), Steer::Retry { from: None })).await.unwrap();
+        let refused = store.steer_run(steer(held.id(), Steer::retry(None))).await.unwrap();
         let SteerOutcome::Refused(refusal, _) = refused else { panic!("{refused:?}") };
         let taken = [Refusal::KeyTaken(other.id()), Refusal::SubjectBusy(other.id())];
         assert!(taken.contains(&refusal), "{refusal:?}");

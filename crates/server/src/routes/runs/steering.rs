@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Payload, RunId, Steer, StepId, Version};
+use hapax_engine::model::{Payload, Repeat, RunId, Steer, StepId, Version};
 use hapax_http_idempotency::OperationId;
 use http::{HeaderMap, header};
 
@@ -93,7 +93,8 @@ steers! {
     resume, "/api/v1/workflow-runs/{id}/resume", "resume_run", |_| Steer::Resume
 }
 
-/// Reopens a failed run: what failed last runs again, or all from a step on.
+/// Reopens a failed run: what failed last runs again, or all from a step on. Refused with `effects_would_repeat` if effects that have
+/// happened would happen again, unless a manager names them.
 #[utoipa::path(
     post, path = "/api/v1/workflow-runs/{id}/retry", tag = "runs", operation_id = "retry_run", request_body(content = Option<api::RetryRun>),
     params(
@@ -117,7 +118,12 @@ pub(crate) async fn retry(
     let asked = asked.map(|StrictJson { value: asked, .. }| asked).unwrap_or_default();
     let from = asked.from_step.as_deref().map(StepId::from_stored);
     let reason = asked.reason.unwrap_or_default();
-    steer(&app, &identity, &id, &headers, Steer::Retry { from }, &reason).await
+    let effects: Vec<StepId> = asked.repeat_effects.iter().map(|step| StepId::from_stored(step)).collect();
+    // Only the role counts here: anybody can write the name of a second person.
+    let allow =
+        |effects| Repeat { effects, by: identity.actor(None), seconded_by: None, reason: reason.clone() };
+    let repeat = (!effects.is_empty()).then(|| Box::new(allow(effects)));
+    steer(&app, &identity, &id, &headers, Steer::Retry { from, repeat }, &reason).await
 }
 
 async fn steer(

@@ -1,0 +1,348 @@
+//! Reopening a failed run: which steps run again, which effects stay done, and who must allow an effect to happen again.
+
+use super::steer::changed;
+use super::{
+    Actor, Asked, Drive, EffectClass, EffectKey, EventKind, Evidence, FailureClass, Note, Noted, Occurrence,
+    Refusal, RulingRefused, RunHead, RunId, RunState, RunStatus, Steered, StepId, StepKind, StepRecord,
+    StepState, StepStatus, Timestamp, Version, check_authority,
+};
+
+/// A person's permission to run effects again that have happened. It needs what the ruling `did_not_happen` needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repeat {
+    /// The steps whose effects may happen again. It allows no others.
+    pub effects: Vec<StepId>,
+    /// Who allows it.
+    pub by: Actor,
+    /// A second person who agrees, where one is needed.
+    pub seconded_by: Option<Actor>,
+    /// Why.
+    pub reason: String,
+}
+
+/// Checks who allows effects to happen again.
+pub fn check_repeat(repeat: &Repeat) -> Result<(), RulingRefused> {
+    let what = "running an effect again that has happened";
+    check_authority(&repeat.by, repeat.seconded_by.as_ref(), &repeat.reason, Some(what))
+}
+
+/// What a retry of a run would do to its effects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryPlan {
+    /// The version of the run that the plan is made for.
+    pub version: Version,
+    /// Effects that have happened and stay as they are.
+    pub stays_done: Vec<PlannedEffect>,
+    /// Steps with an effect that run again.
+    pub runs_again: Vec<PlannedEffect>,
+}
+
+impl RetryPlan {
+    /// The steps that a [`Repeat`] must name.
+    pub fn repeats(&self) -> Vec<StepId> {
+        let repeated = self.runs_again.iter().filter(|effect| effect.happens_again);
+        repeated.map(|effect| effect.step.clone()).collect()
+    }
+}
+
+/// One effect in a [`RetryPlan`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedEffect {
+    /// The step.
+    pub step: StepId,
+    /// What the provider knows the effect by.
+    pub key: EffectKey,
+    /// How it is kept from happening twice; absent if the step is a child, whose effects are its own.
+    pub class: Option<EffectClass>,
+    /// Where the step stands.
+    pub status: StepStatus,
+    /// The child that the step waited for. If it runs again it is another run, and all of its effects happen anew.
+    pub child: Option<RunId>,
+    /// Does it happen a second time if the step runs again? False for effects that run again under the same key, and for those that did
+    /// not happen.
+    pub happens_again: bool,
+}
+
+/// Works out what a retry would do. `steps` are the records of the run.
+pub fn plan_retry(head: &RunHead, from: Option<&StepId>, steps: &[StepRecord]) -> Result<RetryPlan, Refusal> {
+    let rerun = rerun_of(head, from, steps)?;
+    let is_rerun = |step: &StepRecord| rerun.iter().any(|again| again.id == step.id);
+    let planned = |step: &StepRecord| PlannedEffect {
+        step: step.id.clone(),
+        key: EffectKey::new(head.id(), head.generation, &step.id),
+        class: step.kind.effect_class(),
+        status: step.state.status(),
+        child: step.child,
+        happens_again: is_rerun(step) && would_repeat(step),
+    };
+    let mut effects: Vec<&StepRecord> = steps.iter().filter(|step| has_effect(step)).collect();
+    effects.sort_by_key(|step| step.started_version);
+    let is_done = |step: &StepRecord| step.state.status() == StepStatus::Completed;
+    let stays = effects.iter().filter(|step| is_done(step) && !is_rerun(step));
+    let again = effects.iter().filter(|step| is_rerun(step));
+    Ok(RetryPlan {
+        version: head.version,
+        stays_done: stays.map(|step| planned(step)).collect(),
+        runs_again: again.map(|step| planned(step)).collect(),
+    })
+}
+
+/// Does a step of this kind do anything to the outside world? A child does whatever its own steps do.
+fn has_effect(step: &StepRecord) -> bool {
+    step.kind.effect_class().is_some() || step.kind == StepKind::Child
+}
+
+/// Would its effect happen a second time, if it ran again? One that is idempotent runs under the same key.
+fn would_repeat(step: &StepRecord) -> bool {
+    let is_done = step.state.status() == StepStatus::Completed;
+    let is_kept_by_key = step.kind.effect_class() == Some(EffectClass::Idempotent);
+    is_done && has_effect(step) && !is_kept_by_key
+}
+
+/// Reopens a failed run.
+pub(super) fn reopen(
+    head: &RunHead,
+    from: Option<&StepId>,
+    repeat: Option<&Repeat>,
+    steps: &[StepRecord],
+    now: Timestamp,
+) -> Result<Steered, Refusal> {
+    let rerun = rerun_of(head, from, steps)?;
+    let allowed = |step: &StepRecord| repeat.filter(|repeat| repeat.effects.contains(&step.id));
+    let mut forbidden: Vec<&StepRecord> =
+        rerun.iter().copied().filter(|step| would_repeat(step) && allowed(step).is_none()).collect();
+    if !forbidden.is_empty() {
+        forbidden.sort_by_key(|step| step.started_version);
+        return Err(Refusal::WouldRepeat(forbidden.iter().map(|step| step.id.clone()).collect()));
+    }
+    let mut notes: Vec<Note> = Vec::new();
+    for step in &rerun {
+        let permission = allowed(step).filter(|_| would_repeat(step));
+        notes.extend(permission.map(|repeat| permitted(head, step, repeat, now)));
+        notes.extend(superseded(head, step, now));
+    }
+    notes.sort_by(|a, b| a.step.cmp(&b.step));
+    let mut steered = changed(head, EventKind::Retried, from.map(|id| format!("from {id}")), now);
+    steered.head.state = RunState::Running(Drive::Ready { due_at: now });
+    steered.head.asked = Asked::Nothing;
+    steered.head.stalls = 0;
+    steered.rerun = rerun.iter().map(|step| step.id.clone()).collect();
+    steered.notes = notes;
+    Ok(steered)
+}
+
+/// The steps that run again.
+fn rerun_of<'a>(
+    head: &RunHead,
+    from: Option<&StepId>,
+    steps: &'a [StepRecord],
+) -> Result<Vec<&'a StepRecord>, Refusal> {
+    if head.status() != RunStatus::Failed {
+        return Err(Refusal::NotFailed(head.status()));
+    }
+    if steps.iter().any(|step| step.kind == StepKind::Undo) {
+        return Err(Refusal::Undone);
+    }
+    let from_version = match from {
+        None => None,
+        Some(id) => {
+            let step =
+                steps.iter().find(|step| step.id == *id).ok_or_else(|| Refusal::NoSuchStep(id.clone()))?;
+            Some(step.started_version)
+        }
+    };
+    let has_failed = |step: &StepRecord| step.state.status() == StepStatus::Failed;
+    // A failure after which other steps began is one that the code has dealt with: were its record gone, the code would
+    // be asked to go another way than the records that follow it.
+    let is_last = |step: &StepRecord| !steps.iter().any(|other| other.started_version > step.changed_version);
+    let none_is_last = from.is_none() && !steps.iter().any(|step| has_failed(step) && is_last(step));
+    // Short steps are recorded when they end, so one recorded later may have been under way beside it all along.
+    let is_overtaken = |step: &StepRecord| {
+        none_is_last && !steps.iter().any(|other| Some(other.started_at) > failed_at(step))
+    };
+    let runs_again = |step: &&StepRecord| {
+        let given_up = step.state.status() == StepStatus::Cancelled;
+        let failed = has_failed(step) && (is_last(step) || is_overtaken(step));
+        given_up || failed || from_version.is_some_and(|from| step.started_version >= from)
+    };
+    // An effect that was given up in doubt may have happened as well as one that still is.
+    let is_in_doubt = |step: &&StepRecord| match &step.state {
+        StepState::InDoubt { .. } => true,
+        StepState::Failed { failure, .. } => {
+            step.kind == StepKind::Claimed && failure.class() == FailureClass::Unknown
+        }
+        _ => false,
+    };
+    if let Some(step) = steps.iter().filter(runs_again).find(is_in_doubt) {
+        return Err(Refusal::InDoubt(step.id.clone()));
+    }
+    Ok(steps.iter().filter(runs_again).collect())
+}
+
+/// What is known of an effect whose record goes.
+fn superseded(head: &RunHead, step: &StepRecord, now: Timestamp) -> Option<Note> {
+    // One that was given up may have been entered before. If it was not, the journal says so.
+    let occurrence = Occurrence::of_state(&step.state).unwrap_or(Occurrence::MayHaveHappened);
+    let (run, generation, attempt) = (head.id(), head.generation, step.attempts);
+    let evidence = Evidence::of_step(run, generation, &step.id, step.kind, attempt, occurrence)?;
+    let what = Noted::Superseded { attempt, occurrence: evidence.occurrence };
+    Some(Note { evidence: Some(evidence), ..note_on(head, step, now, what) })
+}
+
+/// Who allowed an effect to happen again, for the ledger and the audit log.
+fn permitted(head: &RunHead, step: &StepRecord, repeat: &Repeat, now: Timestamp) -> Note {
+    let what = Noted::RepeatAllowed {
+        attempt: step.attempts,
+        seconded_by: repeat.seconded_by.clone(),
+        reason: repeat.reason.clone(),
+    };
+    Note { by: Some(repeat.by.clone()), ..note_on(head, step, now, what) }
+}
+
+fn note_on(head: &RunHead, step: &StepRecord, now: Timestamp, what: Noted) -> Note {
+    Note {
+        workspace: head.facts.workspace.clone(),
+        run: head.id(),
+        generation: head.generation,
+        step: Some(step.id.clone()),
+        at: now,
+        fence: step.fence,
+        owner: None,
+        by: None,
+        what,
+        evidence: None,
+    }
+}
+
+fn failed_at(step: &StepRecord) -> Option<Timestamp> {
+    match step.state {
+        StepState::Failed { at, .. } => Some(at),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::{closed, step};
+    use crate::model::{Ending, Failure, Role, Steer, decide_steer};
+
+    const NOW: Timestamp = Timestamp::from_millis(100);
+
+    fn retry(from: Option<&str>, repeat: Option<Repeat>, steps: &[StepRecord]) -> Result<Steered, Refusal> {
+        let command = Steer::Retry { from: from.map(StepId::from_stored), repeat: repeat.map(Box::new) };
+        decide_steer(&closed(Ending::Failed), &command, steps, NOW)
+    }
+
+    fn rerun(from: Option<&str>, steps: &[StepRecord]) -> Result<String, Refusal> {
+        let steered = retry(from, None, steps)?;
+        Ok(steered.rerun.iter().map(|id| id.to_string()).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn a_retry_runs_again_what_failed_and_what_it_is_told() {
+        let steps = [step("a", 2, true), step("b", 4, true), step("c", 6, false)];
+        assert_eq!(rerun(None, &steps).unwrap(), "c");
+        assert_eq!(rerun(Some("b"), &steps).unwrap(), "b c");
+        assert!(matches!(rerun(Some("x"), &steps), Err(Refusal::NoSuchStep(_))));
+    }
+
+    /// What the code did after a failure that it dealt with would otherwise stand in a history that lacks its cause.
+    #[test]
+    fn a_failure_that_was_dealt_with_stands() {
+        let rerun = |steps: &[StepRecord]| rerun(None, steps).unwrap();
+        assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true), step("c", 6, false)]), "c");
+        // Side by side, the one that failed may have been overtaken.
+        assert_eq!(rerun(&[step("a", 2, false), step("b", 4, true)]), "a");
+        // What began after the failure tells that it was dealt with, and that the code itself failed the run.
+        assert_eq!(rerun(&[step("a", 2, false), StepRecord { started_at: NOW, ..step("b", 4, true) }]), "");
+        let given_up = StepState::Cancelled { at: NOW };
+        assert_eq!(rerun(&[step("a", 2, true), StepRecord { state: given_up, ..step("b", 4, true) }]), "b");
+    }
+
+    /// Nobody may run again, by the way of a retry, what people gave up because it may have happened.
+    #[test]
+    fn an_effect_that_was_given_up_in_doubt_is_not_retried() {
+        let wire = |failure| StepRecord {
+            kind: StepKind::Claimed,
+            state: StepState::Failed { at: NOW, failure },
+            ..step("wire", 4, false)
+        };
+        let refused =
+            retry(None, None, &[wire(Failure::unknown("given up").with_code("abandoned"))]).unwrap_err();
+        assert_eq!(refused, Refusal::InDoubt(StepId::from_stored("wire")));
+        assert!(retry(None, None, &[wire(Failure::permanent("no money"))]).is_ok(), "it did not happen");
+    }
+
+    #[test]
+    fn a_run_whose_steps_were_undone_is_not_retried() {
+        let undo = StepRecord { kind: StepKind::Undo, ..step("a~undo", 4, true) };
+        assert_eq!(retry(None, None, &[undo]).unwrap_err(), Refusal::Undone);
+    }
+
+    /// A fax that was sent, an entry in the books, a charge under its key, and what failed after them.
+    fn faxed() -> [StepRecord; 5] {
+        [
+            StepRecord { kind: StepKind::Claimed, ..step("fax", 2, true) },
+            StepRecord { kind: StepKind::Transaction, ..step("book", 4, true) },
+            step("charge", 6, true),
+            StepRecord { kind: StepKind::Child, child: Some(RunId::from_u128(9)), ..step("ship", 8, true) },
+            step("mail", 10, false),
+        ]
+    }
+
+    fn allow(effects: &[&str], role: Role) -> Repeat {
+        Repeat {
+            effects: effects.iter().map(|step| StepId::from_stored(step)).collect(),
+            by: Actor::new("ada", role),
+            seconded_by: None,
+            reason: "the paper was empty".into(),
+        }
+    }
+
+    fn ids(names: &[&str]) -> Vec<StepId> {
+        names.iter().map(|name| StepId::from_stored(name)).collect()
+    }
+
+    #[test]
+    fn effects_that_have_happened_run_again_only_if_each_is_named() {
+        let steps = faxed();
+        assert!(retry(None, None, &steps).is_ok(), "nothing that is done runs again");
+        let refused = retry(Some("fax"), None, &steps).unwrap_err();
+        assert_eq!(refused, Refusal::WouldRepeat(ids(&["fax", "book", "ship"])));
+        let some = allow(&["fax", "book"], Role::Manager);
+        assert_eq!(retry(Some("fax"), Some(some), &steps).unwrap_err(), Refusal::WouldRepeat(ids(&["ship"])));
+        assert!(retry(Some("charge"), Some(allow(&["ship"], Role::Manager)), &steps).is_ok());
+        let all = retry(Some("fax"), Some(allow(&["fax", "book", "ship"], Role::Manager)), &steps).unwrap();
+        assert_eq!(all.rerun.len(), 5);
+        let allowed = |note: &&Note| matches!(note.what, Noted::RepeatAllowed { .. }) && note.by.is_some();
+        assert_eq!(all.notes.iter().filter(allowed).count(), 3, "{:?}", all.notes);
+        let knows = |note: &&Note| {
+            note.evidence.as_ref().is_some_and(|evidence| evidence.occurrence == Occurrence::Happened)
+        };
+        assert_eq!(all.notes.iter().filter(knows).count(), 3, "fax, book and charge have happened once");
+    }
+
+    #[test]
+    fn a_plan_names_what_stays_done_and_what_happens_again() {
+        let plan = plan_retry(&closed(Ending::Failed), Some(&StepId::from_stored("book")), &faxed()).unwrap();
+        let named = |effects: &[PlannedEffect]| -> Vec<StepId> {
+            effects.iter().map(|effect| effect.step.clone()).collect()
+        };
+        assert_eq!(named(&plan.stays_done), ids(&["fax"]));
+        assert_eq!(named(&plan.runs_again), ids(&["book", "charge", "ship", "mail"]));
+        assert_eq!(plan.repeats(), ids(&["book", "ship"]));
+        assert_eq!(plan.version, closed(Ending::Failed).version);
+    }
+
+    #[test]
+    fn to_let_an_effect_happen_again_takes_a_manager_or_two_people_and_a_reason() {
+        assert!(check_repeat(&allow(&["fax"], Role::Manager)).is_ok());
+        let alone = allow(&["fax"], Role::Operator);
+        assert!(matches!(check_repeat(&alone), Err(RulingRefused::NeedsManager(_))));
+        let second = Some(Actor::new("bob", Role::Operator));
+        assert!(check_repeat(&Repeat { seconded_by: second, ..alone.clone() }).is_ok());
+        let silent = Repeat { reason: " ".into(), ..allow(&["fax"], Role::Manager) };
+        assert_eq!(check_repeat(&silent), Err(RulingRefused::NoReason));
+    }
+}

@@ -1,0 +1,48 @@
+//! What a retry of a run would do, before anybody asks for it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use hapax_api as api;
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
+
+use super::run_id;
+use crate::answer::Refused;
+use crate::app::App;
+use crate::errors::problem_of;
+use crate::routes::request::{Caller, PathOf, QueryOf};
+use crate::translate::shown_retry_plan;
+
+/// Which retry.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PlannedRetry {
+    /// As in the retry: forget this step and all that started after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_step: Option<String>,
+}
+
+/// What a retry would do: which effects stay done, which run again, and which of those would happen a second time. Changes nothing.
+#[utoipa::path(
+    get, path = "/api/v1/workflow-runs/{id}/retry-plan", tag = "runs", operation_id = "show_retry_plan",
+    params(("id" = String, Path, description = "The run"), PlannedRetry),
+    responses(
+        (status = 200, description = "What the retry would do", body = api::RetryPlan),
+        (status = "4XX", description = "Refused", body = api::Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = api::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Caller(identity): Caller,
+    PathOf(id): PathOf<String>,
+    QueryOf(PlannedRetry { from_step }): QueryOf<PlannedRetry>,
+) -> Result<Json<api::RetryPlan>, Refused> {
+    let run = run_id(&id)?;
+    let plan = app.engine_for(&identity).plan_retry(run, from_step.as_deref()).await;
+    let plan = plan.map_err(|error| problem_of(&error))?;
+    Ok(Json(shown_retry_plan(run, from_step, &plan)))
+}
