@@ -284,6 +284,7 @@ impl Noted {
             Noted::Doubted { .. } => "doubted",
             Noted::Attempted { .. } => "attempted",
             Noted::Superseded { .. } => "superseded",
+            Noted::RepeatAllowed { .. } => "repeat_allowed",
             Noted::Probed { .. } => "probed",
             Noted::Refused { .. } => "refused",
             Noted::Resolved { .. } => "resolved",
@@ -323,6 +324,7 @@ impl Noted {
             | Noted::Doubted { .. }
             | Noted::Attempted { .. }
             | Noted::Superseded { .. }
+            | Noted::RepeatAllowed { .. }
             | Noted::Probed { .. }
             | Noted::Refused { .. }
             | Noted::Resolved { .. }
