@@ -609,16 +609,31 @@ async fn a_charge_that_stays_unknown_is_left_to_people() {
 async fn a_ruling_that_a_charge_is_to_run_outlives_a_pause() {
     let bench = Bench::new();
     let provider = Provider::losing(1);
-    provider.register(&bench.engine, RetryPolicy::never());
+    let (open, gate) = watch::channel(false);
+    let kept = provider.clone();
+    let workflow = move |ctx: Ctx, _: ()| {
+        let (provider, gate) = (kept.clone(), gate.clone());
+        async move {
+            let charge = async { provider.step(&ctx).retry(RetryPolicy::never()).await };
+            let mail = ctx.step("mail", |_| {
+                let mut gate = gate.clone();
+                async move { gate.wait_for(|open| *open).await.map(drop).map_err(Failure::unknown) }
+            });
+            let (charged, mailed) = tokio::join!(charge, async { mail.await });
+            charged.and(mailed)
+        }
+    };
+    bench.engine.register("order", workflow).unwrap();
     let run = bench.engine.start("order", &()).await.unwrap();
     bench.until_step(run.id(), "charge", StepStatus::InDoubt).await;
-    bench.engine.kill();
-    let second = bench.restart();
-    second.pause(run.id()).await.unwrap();
-    bench.rule(&second, "charge", Resolution::DidNotHappen).await;
-    provider.register(&second, RetryPolicy::never());
-    second.resume(run.id()).await.unwrap();
-    bench.until_step(run.id(), "charge", StepStatus::Completed).await;
+    run.pause().await.unwrap();
+    bench.rule(&bench.engine, "charge", Resolution::DidNotHappen).await;
+    let_it_hear().await;
+    open.send_replace(true);
+    bench.until(run.id(), RunStatus::Paused).await;
+    bench.until_step(run.id(), "charge", StepStatus::Pending).await;
+    bench.engine.resume(run.id()).await.unwrap();
+    bench.until(run.id(), RunStatus::Completed).await;
     assert_eq!(provider.asked.load(Ordering::SeqCst), 2);
     bench.check().await;
 }
