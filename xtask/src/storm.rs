@@ -27,8 +27,8 @@ pub(crate) struct Options {
 const ABOUT: &str = "\
 Start real nodes on a real PostgreSQL, let clients work with them under faults, and check every promise afterwards.
 
-Clients start runs, settle promises, send signed webhooks, pay business objects, pause, resume, cancel and retry, and send everything again under
-the same keys until it is answered. Meanwhile nodes are killed with kill -9, paused for less and for more than their lease, and restarted; proxies
+Clients start runs, settle promises, send signed webhooks, pay business objects, replace their document, pause, resume, cancel and retry, and send
+everything again under the same keys until it is answered. Meanwhile nodes are killed with kill -9, paused for less and for more than their lease, and restarted; proxies
 cut, stall and half-open connections and lose replies, on the way to the database and to the provider; the database crashes, freezes and restarts;
 and the provider is slow, charges and then cuts the connection, answers 500 after the effect, or says 404 while it still works. It writes down every
 effect. Everything is on the loopback interface.
@@ -39,8 +39,8 @@ Then all faults end, people rule on doubts truthfully by the provider's record, 
   * acknowledged commands took effect, and compensation undid every effect of runs that failed or were cancelled
   * `hapax fsck` is clean, and nodes come up, stay up, and stop within their grace
 
-A violation ends it with exit code 1. Its story (the provider's record, the history and the ledger) is in target/storm/seed-SEED, beside the logs of
-the nodes. The same seed draws the same plan of faults and work. How processes interleave is up to the machine, so repeat a seed a few times.";
+A violation ends it with exit code 1. Its story (what clients, nodes, people and the provider did, in order) is in target/storm/seed-SEED, beside the
+logs of the nodes. The same seed draws the same plan of faults and work. How processes interleave is up to the machine, so repeat a seed a few times.";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let built = std::env::current_exe().context("where this command lies cannot be told")?;
