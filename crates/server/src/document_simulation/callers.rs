@@ -17,7 +17,7 @@ use super::office::{IGNORES_KEYS, MODULE, Office};
 use super::watch::every_run;
 use super::world::World;
 use crate::entities::Uploading;
-use crate::identity::Identity;
+use crate::identity::{Acting, Identity};
 use crate::uploaded::Uploaded;
 
 const KIND: &str = "invoice";
@@ -112,7 +112,7 @@ impl Callers {
         let uploaded = self.ask("an upload", async |member| {
             let desk = self.office.desk(&member);
             self.office.note_upload(version, &member.node);
-            of_problem(desk.definitions.upload(&identity(), Uploaded::json(text.clone())).await)
+            of_problem(desk.definitions.upload(&acting(), Uploaded::json(text.clone())).await)
         });
         let Some(((uploaded, _), _)) = uploaded.await else { return };
         world.log("caller", &format!("definition {version} is acknowledged"));
@@ -244,14 +244,15 @@ fn of_error<T>(answer: Result<T, Error>) -> Asked<T> {
     }
 }
 
-fn identity() -> Identity {
-    Identity {
+fn acting() -> Acting {
+    let identity = Identity {
         workspace: WorkspaceId::default(),
         credential: Name::new("credential", "ada").expect("a sound name"),
         name: "ada".into(),
         role: Role::Admin,
         requester: None,
-    }
+    };
+    Acting { identity: Arc::new(identity), address: None, trace_id: None }
 }
 
 fn request(kind: &str, op: &str, document: u64) -> Value {

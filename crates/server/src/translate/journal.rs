@@ -195,6 +195,7 @@ pub(crate) fn action_of(kind: api::JournalKind) -> Option<&'static str> {
         api::JournalKind::SettleTokenIssued => "token_issued",
         api::JournalKind::StepTaken => "stepped",
         api::JournalKind::Steered => "steered",
+        api::JournalKind::RepeatAllowed => "repeat_allowed",
         api::JournalKind::Redelivered => "redelivered",
         api::JournalKind::Noted => "remarked",
         api::JournalKind::KeyReleased => "key_released",

@@ -148,7 +148,7 @@ fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, Refused> {
     })
 }
 
-async fn show(app: &App, identity: &Identity, id: RunId) -> Result<Response, Refused> {
+async fn show(app: &App, identity: &Acting, id: RunId) -> Result<Response, Refused> {
     let engine = app.engine_for(identity);
     let view = engine.get(id).await.map_err(|error| problem_of(&error))?;
     let run = shown_run(&view, definition_of(app, &view));
