@@ -1,8 +1,6 @@
 //! `hapax backup` and `hapax restore`, through the command itself, on a store that a server works on.
 
-mod support {
-    pub mod dev;
-}
+use crate::support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,6 @@
 //! Every route: who may call it, how it is described, and what it does with bad input.
 
-mod support;
+use crate::support;
 
 #[path = "routes/access.rs"]
 mod access;
