@@ -10,8 +10,6 @@ mod authentication;
 mod bad_definitions;
 #[path = "routes/bad_input.rs"]
 mod bad_input;
-#[path = "routes/canaries.rs"]
-mod canaries;
 #[path = "routes/credentials.rs"]
 mod credentials;
 #[path = "routes/cursors.rs"]
