@@ -72,7 +72,9 @@ pub use received_webhook::{
     WebhookReceipt,
 };
 pub use run::{
-    AnswerApproval, Attention, AttentionReason, BatchItem, CancelRun, CreateRun, CreateRunBatch, CreatedRun, CreatedRunBatch, MAX_BATCH_RUNS, ParentRun, PlannedEffect, Priority, RetryPlan, RetryRun, Run, RunAsk, RunDetail, RunStatus, SendSignal, SentSignal, SteerRun, WorkflowName,
+    AnswerApproval, Attention, AttentionReason, BatchItem, CancelRun, CreateRun, CreateRunBatch, CreatedRun,
+    CreatedRunBatch, MAX_BATCH_RUNS, ParentRun, PlannedEffect, Priority, RetryPlan, RetryRun, Run, RunAsk,
+    RunDetail, RunStatus, SendSignal, SentSignal, SteerRun, WorkflowName,
 };
 pub use step::{Failure, FailureClass, Step, StepKind, StepStatus};
 pub use subscription::{

@@ -7,7 +7,8 @@ use crate::exit_codes;
 use crate::server_options::ServerOptions;
 use crate::{
     admin, audit, backup, bench, completions, conformance, credentials, definitions, deliveries, demo, dev,
-    doubts, entities, entity_workflows, fsck, health, keys, ledger, migrate, operations, outbox, promises, restore, runs, serve, sources, stub, subscriptions, validate, workspaces,
+    doubts, entities, entity_workflows, fsck, health, keys, ledger, migrate, operations, outbox, promises,
+    restore, runs, serve, sources, stub, subscriptions, validate, workspaces,
 };
 
 const AFTER_HELP: &str = "\

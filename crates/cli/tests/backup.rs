@@ -1,9 +1,6 @@
 //! `hapax backup` beside a server under load, and `hapax restore` into its place: nothing is sent again before somebody has looked.
 
-mod support {
-    pub mod dev;
-    pub mod serve;
-}
+use crate::support;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

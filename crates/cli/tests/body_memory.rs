@@ -1,8 +1,6 @@
 //! What bodies cost a server in memory while strangers send as much as they can, over HTTP/2, without a key.
 
-mod support {
-    pub mod dev;
-}
+use crate::support;
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;

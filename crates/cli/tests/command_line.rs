@@ -1,8 +1,6 @@
 //! Exit codes, help, and what happens when nobody reads.
 
-mod support {
-    pub mod terminal;
-}
+use crate::support;
 
 use std::process::{Command, Output, Stdio};
 

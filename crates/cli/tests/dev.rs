@@ -1,9 +1,6 @@
 //! `hapax dev` from its first line to its end, and what `dev` and `serve` refuse to begin with.
 
-mod support {
-    pub mod dev;
-    pub mod serve;
-}
+use crate::support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,8 +1,6 @@
 //! Servers that die in the middle of an action, and what their janitors make of it.
 
-mod support {
-    pub mod dev;
-}
+use crate::support;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

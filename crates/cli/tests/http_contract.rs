@@ -1,9 +1,6 @@
 //! Every call in docs/http-contract.md, run as it is written against `hapax dev`.
 
-mod support {
-    pub mod dev;
-    pub mod page;
-}
+use crate::support;
 
 use std::path::Path;
 

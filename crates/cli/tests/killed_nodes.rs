@@ -1,9 +1,6 @@
 //! A node that is killed in the middle of a request under a key, and another that takes the request over.
 
-mod support {
-    pub mod dev;
-    pub mod serve;
-}
+use crate::support;
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,9 +1,6 @@
 //! A node that is stopped for longer than its lease, another that takes over, and a provider that counts what both sent.
 
-mod support {
-    pub mod dev;
-    pub mod serve;
-}
+use crate::support;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

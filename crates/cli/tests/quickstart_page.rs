@@ -1,9 +1,6 @@
 //! Every command in docs/quickstart.md, run in order and as written, in one shell with nothing preset.
 
-mod support {
-    pub mod dev;
-    pub mod page;
-}
+use crate::support;
 
 use std::fmt::Write as _;
 use std::net::TcpListener;

@@ -1,9 +1,6 @@
 //! The key of the first start, and the way back in when it is lost.
 
-mod support {
-    pub mod dev;
-    pub mod serve;
-}
+use crate::support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

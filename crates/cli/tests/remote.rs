@@ -16,9 +16,9 @@ mod sources;
 mod steering;
 #[path = "remote/support.rs"]
 mod support;
-#[path = "support/terminal.rs"]
-mod terminal;
 #[path = "remote/watching.rs"]
 mod watching;
 #[path = "remote/webhooks.rs"]
 mod webhooks;
+
+use crate::support::terminal;

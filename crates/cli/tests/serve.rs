@@ -1,8 +1,6 @@
 //! `hapax serve` as a process: its first start on PostgreSQL, a second node, a role that only runs, a backup, its end.
 
-mod support {
-    pub mod dev;
-}
+use crate::support;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};

@@ -1,9 +1,6 @@
 //! How `hapax serve` starts without its database, and how long it takes to end.
 
-mod support {
-    pub mod dev;
-    pub mod serve;
-}
+use crate::support;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,9 +1,6 @@
 //! Every command in docs/webhooks.md that has answers, run as it is written against `hapax dev`.
 
-mod support {
-    pub mod dev;
-    pub mod page;
-}
+use crate::support;
 
 use std::path::Path;
 use std::rc::Rc;

@@ -31,7 +31,11 @@ use crate::model::{
     TallyCount, Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook, FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreResult, StoredDoubt, StoredKey,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
+    FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote,
+    PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView,
+    SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store,
+    StoreResult, StoredDoubt, StoredKey,
 };
 use state::State;
 

@@ -101,7 +101,7 @@ async fn worker_process() {
 
 fn spawn(folder: &Path, role: &str, kill_at: Option<&str>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "worker_process", "--nocapture"]);
+    command.args(["--exact", "killed::worker_process", "--nocapture"]);
     command.env("HAPAX_TEST_FOLDER", folder).env("HAPAX_TEST_ROLE", role);
     if let Some(kill_at) = kill_at {
         command.env("HAPAX_TEST_KILL_AT", kill_at);

@@ -135,7 +135,10 @@ trait Ledger {
 async fn kill_and_recover(url: &str, point: &str, nth: u32, folder: &Path, ledger: &impl Ledger) -> u32 {
     let what = format!("{point} {nth}");
     let mut worker = Command::new(std::env::current_exe().unwrap());
-    worker.args(["--exact", "worker_process", "--nocapture"]).stdout(Stdio::null()).stderr(Stdio::null());
+    worker
+        .args(["--exact", "killed_effects::worker_process", "--nocapture"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     worker.env("HAPAX_TEST_URL", url).env("HAPAX_TEST_FOLDER", folder);
     worker.env("HAPAX_TEST_POINT", point).env("HAPAX_TEST_NTH", nth.to_string());
     let died = worker.spawn().unwrap().wait().unwrap();

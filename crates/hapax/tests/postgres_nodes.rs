@@ -114,7 +114,7 @@ impl Node {
     fn spawn(url: &str, folder: &Path, place: usize, seen: Arc<Seen>) -> Node {
         let (runs, _) = size();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "node_process", "--nocapture"])
+            .args(["--exact", "postgres_nodes::node_process", "--nocapture"])
             .env("HAPAX_NODE_URL", url)
             .env("HAPAX_NODE_FOLDER", folder)
             .env("HAPAX_NODE_FIRST", (place * runs / 3).to_string())

@@ -1,6 +1,6 @@
 //! The contract on idempotency, clause by clause, over HTTP (CONTRACT §2 to §5), and on promises (§7).
 
-mod support;
+use crate::support;
 
 #[path = "contract/acceptance.rs"]
 mod acceptance;

@@ -1,6 +1,6 @@
 //! Entities over HTTP: workflows that come in, steps that are taken once, and what people may do meanwhile.
 
-mod support;
+use crate::support;
 
 #[path = "entities/after_effects.rs"]
 mod after_effects;

@@ -1,6 +1,6 @@
 //! Webhooks in: who is believed, what is taken in once, and what is done about it.
 
-mod support;
+use crate::support;
 
 #[path = "hooks/log.rs"]
 mod log;

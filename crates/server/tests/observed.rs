@@ -1,11 +1,7 @@
 //! What people who run a server can see of it: metrics, logs, traces, and what `ops/` makes of them.
 
-mod support;
-
-mod observed {
-    mod collector;
-    mod metrics;
-    mod named;
-    mod scrape;
-    mod told;
-}
+mod collector;
+mod metrics;
+mod named;
+mod scrape;
+mod told;

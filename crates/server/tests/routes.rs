@@ -1,6 +1,6 @@
 //! Every route: who may call it, how it is described, and what it does with bad input.
 
-mod support;
+use crate::support;
 
 #[path = "routes/access.rs"]
 mod access;
@@ -12,8 +12,6 @@ mod authentication;
 mod bad_definitions;
 #[path = "routes/bad_input.rs"]
 mod bad_input;
-#[path = "routes/canaries.rs"]
-mod canaries;
 #[path = "routes/credentials.rs"]
 mod credentials;
 #[path = "routes/cursors.rs"]

@@ -1,6 +1,6 @@
 //! Runs over HTTP: started, looked at, steered, and what people are told of them.
 
-mod support;
+use crate::support;
 
 #[path = "runs/approvals.rs"]
 mod approvals;

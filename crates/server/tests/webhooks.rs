@@ -1,6 +1,6 @@
 //! Webhooks.
 
-mod support;
+use crate::support;
 
 #[path = "webhooks/deliveries.rs"]
 mod deliveries;

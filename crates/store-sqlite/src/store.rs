@@ -13,7 +13,11 @@ use hapax_engine::model::{
     TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook, FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth, PlacedNote, PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
+    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
+    FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth,
+    PlacedNote, PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage,
+    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
+    Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;

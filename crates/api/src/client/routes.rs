@@ -11,7 +11,11 @@ use utoipa::ToSchema;
 use super::sending::Ask;
 use super::{Client, ClientError, Terms};
 use crate::{
-    AddNote, AnswerApproval, CancelRun, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace, CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy, IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, Readiness, ReleaseKey, ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail, RunEvent, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
+    AddNote, AnswerApproval, CancelRun, CreateCredential, CreateRun, CreateRunBatch, CreateWorkspace,
+    CreatedRun, CreatedRunBatch, Credential, Definition, DefinitionSummary, Doubt, Health, IdempotencyPolicy,
+    IssuedCredential, JournalEntry, KeyRecord, KeyScope, LedgerEntry, Page, RawJson, Readiness, ReleaseKey,
+    ResolveDoubt, ResolvedDoubt, RetryPlan, RetryRun, RevokeCredential, RotateCredential, Run, RunDetail,
+    RunEvent, RunStatus, SendSignal, SentSignal, SteerRun, Workspace,
 };
 
 /// What a part of a path or a query may hold as it is.

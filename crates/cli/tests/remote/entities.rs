@@ -2,7 +2,7 @@
 
 use hapax_api::Role;
 
-use crate::support::{LISTEN, TestServer};
+use crate::remote::support::{LISTEN, TestServer};
 
 pub const INVOICES: &str = r#"
 name: invoices

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{Ran, TestServer, command, run};
+use crate::remote::support::{Ran, TestServer, command, run};
 
 /// A listener that answers each connection with `answer` and closes it.
 async fn answering(answer: &'static str) -> String {
@@ -74,7 +74,7 @@ async fn a_real_server_has_its_exit_codes_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn our_server_keeps_the_contract_that_conformance_asks_for() {
     let server = TestServer::start().await;
-    let echo = server.upload(crate::support::ECHO).await;
+    let echo = server.upload(crate::remote::support::ECHO).await;
     let config = serde_json::json!({
         "request": {
             "path": "/api/v1/workflow-runs",

@@ -8,7 +8,7 @@ use hapax::model::{
 use hapax_api::Role;
 use std::time::Duration;
 
-use crate::support::TestServer;
+use crate::remote::support::TestServer;
 
 /// Begins to wire the invoice as a process that then vanishes, and has the janitor see to it. Gives the operation's id.
 async fn vanish(server: &TestServer, id: &str, end: OperationEnd) -> String {

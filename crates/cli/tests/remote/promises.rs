@@ -1,6 +1,6 @@
 //! Promises from the command line.
 
-use crate::support::TestServer;
+use crate::remote::support::TestServer;
 
 const PAYS: &str = r#"{"name":"pays","version":1,"steps":[{"name":"paid","type":"promise","timeout":"1d","key":"stripe:{{ input.charge }}"}]}"#;
 

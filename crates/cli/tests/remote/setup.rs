@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use hapax_api::Role;
 use serde_json::json;
 
-use crate::support::{ECHO, TestServer, command, run};
+use crate::remote::support::{ECHO, TestServer, command, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workspace_and_its_keys_live_and_end() {

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::TestServer;
+use crate::remote::support::TestServer;
 
 const SOURCE: &str = "name: bells\nsignature: { scheme: none, allowUnsigned: true }\neventId: { pointer: /id }\nactions:\n  - settle: { key: \"bell:{{ body.bell }}\", value: 1 }\n";
 

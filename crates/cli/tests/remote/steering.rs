@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{FAIL, LISTEN, TestServer};
+use crate::remote::support::{FAIL, LISTEN, TestServer};
 
 const LOSE: &str = r#"{"name":"lose","version":1,"steps":[{"name":"wire","type":"task","task":"lose","effect":"claimed","nonIdempotent":true}]}"#;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use crate::support::{ECHO, FAIL, LISTEN, TestServer};
+use crate::remote::support::{ECHO, FAIL, LISTEN, TestServer};
 
 /// Longest time that anything here may take to be seen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,7 +98,10 @@ async fn an_input_may_come_from_a_file_or_from_standard_input() {
         server.command_as(&server.admin, &["runs", "start", &echo, "--input-file", "-", "--json"]);
     let file = std::fs::File::open(&file).unwrap();
     command.stdin(file);
-    assert_eq!(crate::support::run(command).await.ok().json()["run"]["input"], json!({"from": "file"}));
+    assert_eq!(
+        crate::remote::support::run(command).await.ok().json()["run"]["input"],
+        json!({"from": "file"})
+    );
     let closed = server.hapax(&["runs", "start", &echo, "--input-file", "-"]).await.exits(1);
     assert!(closed.err.contains("JSON"), "{}", closed.err);
 }
@@ -183,7 +186,7 @@ async fn on_a_terminal_the_steps_are_drawn_in_place() {
     let run = server.begin(LISTEN, "{}").await;
     let words = [env!("CARGO_BIN_EXE_hapax"), "runs", "watch", &run];
     let environment = [("HAPAX_SERVER", server.url.as_str()), ("HAPAX_API_KEY", server.admin.as_str())];
-    let mut script = tokio::process::Command::from(crate::terminal::command(&words, &environment));
+    let mut script = tokio::process::Command::from(crate::remote::terminal::command(&words, &environment));
     let mut child = script.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut screen = child.stdout.take().unwrap();
     let mut seen = Vec::new();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{ECHO, TestServer};
+use crate::remote::support::{ECHO, TestServer};
 
 /// A receiver that answers with whatever the number says.
 async fn receiver() -> (String, Arc<AtomicU16>) {

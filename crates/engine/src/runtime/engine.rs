@@ -15,7 +15,8 @@ use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Actor, Failure, Invalid, Name, Note, Noted, OwnerId, Payload, Refusal, Repeat, RetryPlan, RunEvent, RunHead, RunId, Signal, SignalId, Steer, StepId, Version, Words, WorkspaceId, check_repeat, plan_retry,
+    Actor, Failure, Invalid, Name, Note, Noted, OwnerId, Payload, Refusal, Repeat, RetryPlan, RunEvent,
+    RunHead, RunId, Signal, SignalId, Steer, StepId, Version, Words, WorkspaceId, check_repeat, plan_retry,
 };
 use crate::store::{
     ListNotes, ListRuns, PlacedNote, RunLog, RunPage, RunView, SendSignal, SignalOutcome, SteerOutcome,

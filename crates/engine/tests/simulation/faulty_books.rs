@@ -11,7 +11,10 @@ use hapax_engine::model::{
 use hapax_engine::store::{
     Catalog, CreateOutcome, CreatePromise, CreatedEntity, EntityBook, FindLatest, FinishHook, HeldOperation,
     HookBook, KeptEarly, KeyBook, KeyPlace, KeyUse, LatestOperations, ListEarly, ListEntities,
-    ListEntityNotes, ListEvidence, ListHooks, ListItems, ListOperations, ListPromises, ListUnprocessedHooks, NewEntity, NewHook, OpenClaim, PlacedEntityNote, PlacedNote, PromiseBook, PromisePage, PurgeOperations, PurgedOperations, PutItem, PutOutcome, PutSettleToken, ReceivedHook, ReleaseKey, ReleaseOutcome, RevertStrays, SettleToken, StoreResult, TokenDigest, Uses,
+    ListEntityNotes, ListEvidence, ListHooks, ListItems, ListOperations, ListPromises, ListUnprocessedHooks,
+    NewEntity, NewHook, OpenClaim, PlacedEntityNote, PlacedNote, PromiseBook, PromisePage, PurgeOperations,
+    PurgedOperations, PutItem, PutOutcome, PutSettleToken, ReceivedHook, ReleaseKey, ReleaseOutcome,
+    RevertStrays, SettleToken, StoreResult, TokenDigest, Uses,
 };
 
 use super::faulty_store::{Call, FaultyStore, now};

@@ -10,7 +10,7 @@ use hapax::{Action, Answer, ClaimTo, CodeOnly, EntityStep, EntityWorkflow, Hapax
 use hapax_postgres_fixture::Database;
 use serde_json::{Value, json};
 
-use crate::process::{Process, say, words};
+use crate::postgres_entities::process::{Process, say, words};
 
 const SHARES: [usize; 3] = [167, 167, 166];
 /// How long the parent waits for a word: never reached unless something hangs.
@@ -105,7 +105,7 @@ async fn of_three_processes_one_call_enters(table: &str) {
             ("HAPAX_CALLER_CALLS", &*calls.to_string()),
             ("HAPAX_CALLER_BODIES", bodies.to_str().unwrap()),
         ];
-        Process::spawn("crowd::caller_process", &environment, hear.clone())
+        Process::spawn("postgres_entities::crowd::caller_process", &environment, hear.clone())
     });
     let next = || -> Value { heard.recv_timeout(PATIENCE).expect("somebody speaks") };
     for _ in &processes {

@@ -14,7 +14,7 @@ use hapax::{
 use hapax_postgres_fixture::Database;
 use serde_json::json;
 
-use crate::process::{Process, say, words};
+use crate::postgres_entities::process::{Process, say, words};
 
 const TABLES: &str = "CREATE TABLE invoices (id text PRIMARY KEY, status text NOT NULL, version bigint NOT NULL,
         updated_at timestamptz NOT NULL, number text NOT NULL, net bigint NOT NULL, total bigint NOT NULL, deleted boolean NOT NULL DEFAULT false);
@@ -196,7 +196,7 @@ async fn killed_midway(story: Story) {
     let url = books.database.url();
     let (hear, heard) = mpsc::channel();
     let environment = [("HAPAX_DOOMED_URL", &*url), ("HAPAX_DOOMED_ID", id), ("HAPAX_DOOMED_STEP", step)];
-    let mut doomed = Process::spawn("invoices::doomed_process", &environment, hear);
+    let mut doomed = Process::spawn("postgres_entities::invoices::doomed_process", &environment, hear);
     let midway = heard.recv_timeout(Duration::from_secs(60)).expect("it comes to the middle");
     assert!(midway["midway"].is_string());
     doomed.kill();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use hapax_server::listen::ListenOptions;
 use tokio::io::AsyncWriteExt;
 
-use crate::fixture::*;
+use crate::wire::fixture::*;
 
 const JSON: &str = "POST /json HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n";
 const SMUGGLED: &str = "GET /secret HTTP/1.1\r\nhost: h\r\n\r\n";

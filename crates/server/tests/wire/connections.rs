@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::fixture::*;
+use crate::wire::fixture::*;
 
 const SLOW: &[u8] = b"GET /slow HTTP/1.1\r\nhost: h\r\n\r\n";
 const HELLO: &[u8] = b"GET /hello HTTP/1.1\r\nhost: h\r\n\r\n";

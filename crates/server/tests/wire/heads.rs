@@ -2,7 +2,7 @@
 
 use tokio::io::AsyncWriteExt;
 
-use crate::fixture::*;
+use crate::wire::fixture::*;
 
 fn get(path: &str, more: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: h\r\n{more}connection: close\r\n\r\n").into_bytes()

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::fixture::*;
+use crate::wire::fixture::*;
 
 type Connection = (SendRequest<bytes::Bytes>, JoinHandle<Result<(), h2::Error>>);
 

@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsConnector;
 
-use crate::fixture::*;
+use crate::wire::fixture::*;
 
 async fn start_with_tls() -> (Server, RootCertStore) {
     let folder = tempfile::tempdir().unwrap();
