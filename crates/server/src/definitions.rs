@@ -103,11 +103,10 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// The definitions in `store`; the engine asks here for those it is not told of.
+    /// The definitions in `store`.
     pub fn new(engine: Engine, store: Arc<dyn Store>, hands: Arc<Hands>) -> Arc<Self> {
         let (known, looked) = (RwLock::default(), Looked::default());
-        let definitions = Arc::new(Definitions { engine, store, hands, known, looked });
-        definitions
+        Arc::new(Definitions { engine, store, hands, known, looked })
     }
 
     fn catalog(&self) -> &dyn Catalog {

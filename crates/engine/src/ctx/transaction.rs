@@ -72,7 +72,7 @@ impl Ctx {
                     }
                     Ok(Reply::Failed(failure)) => break failure,
                     // The run changed under it, or is being given up: the gate knows which.
-                    Ok(Reply::Again) | Err(_) => drop(activation.gate().await),
+                    Ok(Reply::Again) | Err(_) => activation.gate().await,
                 }
             };
             tracing::info!(key = %key(), %run, %step, attempt = attempts, outcome = "failed", %failure, "effect ended");

@@ -86,7 +86,7 @@ async fn of_answers_that_race_one_is_told_that_it_counts() {
     let path = format!("{RUNS}/{run}/approvals/sign-off");
     let keys: Vec<String> = (0..50).map(|n| format!("answer-{n}")).collect();
     let answer = |n: usize, key: &str| {
-        let body = json!({ "decision": if n % 2 == 0 { "approve" } else { "reject" } });
+        let body = json!({ "decision": if n.is_multiple_of(2) { "approve" } else { "reject" } });
         let (server, path, key) = (&server, path.clone(), key.to_owned());
         async move { server.post(&path, &body, &[("idempotency-key", &key)]).await }
     };

@@ -148,12 +148,12 @@ async fn runs_that_need_attention_are_shown_and_found() {
         assert_eq!(found["items"][1]["needsAttention"]["reason"], "retries_exhausted");
         // Page by page, and narrowed.
         let first = server.get(&format!("{RUNS}?needsAttention=true&limit=1")).await.json();
-        assert_eq!(ids(&first), [doubted.clone()]);
+        assert_eq!(ids(&first), std::slice::from_ref(&doubted));
         let cursor = first["nextCursor"].as_str().unwrap();
         let second = server.get(&format!("{RUNS}?needsAttention=true&limit=1&cursor={cursor}")).await.json();
-        assert_eq!(ids(&second), [exhausted.clone()], "{second:#}");
+        assert_eq!(ids(&second), std::slice::from_ref(&exhausted), "{second:#}");
         let narrowed = server.get(&format!("{RUNS}?needsAttention=true&workflow=exhausts")).await.json();
-        assert_eq!(ids(&narrowed), [exhausted.clone()]);
+        assert_eq!(ids(&narrowed), std::slice::from_ref(&exhausted));
         assert_eq!(server.get(&format!("{RUNS}?needsAttention=maybe")).await.status, 400);
         // The plain list and the run itself say the same.
         let all = server.get(RUNS).await.json();
