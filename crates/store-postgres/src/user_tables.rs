@@ -27,11 +27,13 @@ const NUMERIC: i64 = 1700;
 const UUID: i64 = 2950;
 
 /// Tables of the store's, in its own schema.
-const OURS: [&str; 26] = [
+const OURS: [&str; 29] = [
+    "clock_correction",
     "early_settlements",
     "entities",
     "entity_notes",
     "events",
+    "families",
     "heads",
     "hooks",
     "identity",
@@ -45,6 +47,7 @@ const OURS: [&str; 26] = [
     "promises",
     "requests",
     "run_facts",
+    "run_heads",
     "run_results",
     "runs",
     "schema_versions",

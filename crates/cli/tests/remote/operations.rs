@@ -99,7 +99,7 @@ async fn a_doubt_is_listed_shown_and_resolved() {
     let resolved = server.hapax(&resolve).await.ok().out;
     assert!(resolved.contains("wire of invoice INV-1 is DONE now"), "{resolved}");
     let again = server.hapax(&resolve).await.exits(6);
-    assert!(again.err.contains("operation_not_in_doubt"), "{}", again.err);
+    assert!(again.err.contains("doubt_resolved"), "{}", again.err);
     let shown = server.hapax(&["operations", "show", &id]).await.ok().out;
     assert!(shown.contains("resolved happened") && shown.contains("the bank shows it"), "{shown}");
     let audit = server.hapax(&["audit"]).await.ok().out;

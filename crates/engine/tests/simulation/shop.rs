@@ -264,7 +264,12 @@ impl Shop {
                 let ruled = member.engine.resolve_operation(operation.id, operation.attempt, ruling);
                 match timeout(self.world.settings.lease_for, ruled).await {
                     Err(_)
-                    | Ok(Err(Error::Store(_) | Error::OperationNotInDoubt(_) | Error::EntityBusy(_))) => {}
+                    | Ok(Err(
+                        Error::Store(_)
+                        | Error::OperationNotInDoubt(_)
+                        | Error::OperationResolved { .. }
+                        | Error::EntityBusy(_),
+                    )) => {}
                     Ok(Ok(_)) => self.world.count(|tally| tally.operations_ruled += 1),
                     Ok(Err(error)) => {
                         return self.world.break_off(format!("ruling on {}: {error}", operation.id));
@@ -287,9 +292,16 @@ impl Shop {
         for operation in &operations {
             let (key, status) = (operation.effect_key(), operation.state.status());
             let times = self.world.provider.account(key.as_str()).times;
-            // An operation that was rejected or failed, and leaves no doubt, says so of its whole key: earlier tries are known not to have happened.
+            // An operation that was rejected or failed, and leaves no doubt, says so of all tries under its key up to its own. An operation
+            // that was given back may be tried again after it, and that try speaks for the key then.
+            let is_newest = operations
+                .iter()
+                .filter(|other| other.effect_key() == key)
+                .all(|other| other.last_try() <= operation.last_try());
             let is_known_not_to_have = match &operation.state {
-                OperationState::Rejected { .. } | OperationState::Failed { .. } => !operation.leaves_doubt(),
+                OperationState::Rejected { .. } | OperationState::Failed { .. } => {
+                    is_newest && !operation.leaves_doubt()
+                }
                 _ => false,
             };
             if (status == OperationStatus::Done && times == 0) || (is_known_not_to_have && times > 0) {

@@ -71,7 +71,7 @@ struct Node {
 impl Node {
     fn start(database: &str) -> Node {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "paused::is_a_node_if_it_is_told_to", "--nocapture"])
+            .args(["--exact", "entities::paused::is_a_node_if_it_is_told_to", "--nocapture"])
             .env(DATABASE, database)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,7 +1,7 @@
 //! How operations begin: the status flips before the action, and one caller wins.
 
 use hapax_engine::model::{
-    Finished, Home, OperationBegun, OperationEnd, OperationState, OperationStatus, Version,
+    EntityNote, Finished, Home, OperationBegun, OperationEnd, OperationState, OperationStatus, Version,
 };
 
 use crate::fixture::*;
@@ -14,7 +14,7 @@ pub(super) async fn a_claim_flips_the_status_before_the_action(t: &Stage) {
         t.pass(SECOND);
         let close = t.close(&home, "i1").key("k");
         let begun = close.send().await;
-        let (operation, entity) = must!(begun, OperationBegun::Begun { operation, entity, notes, .. } if notes.is_empty() => (*operation, entity));
+        let (operation, entity) = must!(begun, OperationBegun::Begun { operation, entity, notes, .. } if notes.iter().all(EntityNote::is_for_audit_only) => (*operation, entity));
         assert_eq!((entity.status.as_str(), entity.version.get()), ("closing", 2));
         assert_eq!((entity.updated_at, &entity.data), (t.now(), &before.data));
         assert_eq!(t.entity(&home, "i1").await, entity, "it is written");

@@ -62,7 +62,7 @@ pub(super) fn alone(t: &Stage, id: &str) -> Promise {
     Promise::pending(PromiseId::alone(id).unwrap(), RunId::NONE, t.now(), None)
 }
 
-pub(super) async fn create(t: &Stage, promise: Promise) -> CreateOutcome {
+pub(in crate::cases) async fn create(t: &Stage, promise: Promise) -> CreateOutcome {
     let request = CreatePromise { workspace: WorkspaceId::default(), promise, token: WriteToken::fresh() };
     book(t).create_promise(request).await.unwrap()
 }

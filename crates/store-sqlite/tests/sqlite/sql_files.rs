@@ -97,6 +97,8 @@ fn every_statement_finds_its_rows_by_an_index() {
         ("wake_claimed_posts", "SCAN hapax_posts USING INDEX hapax_posts_undelivered"),
         // The same, over requests that somebody works on.
         ("end_holds", "SCAN hapax_requests USING INDEX hapax_requests_held"),
+        // Families that are being cancelled, until their last member has been told.
+        ("list_unswept_families", "SCAN f USING INDEX hapax_families_unswept"),
         // The records of one run, by the version they started at.
         ("list_steps_of_run", "USE TEMP B-TREE FOR ORDER BY"),
         // Stops at the first request whose key is not free; those that are free are purged.

@@ -419,7 +419,15 @@ fn an_irreversible_step_that_may_have_happened_needs_a_word() {
                     assert!(notes[0].audited().is_some());
                 }
                 OperationBegun::Begun { notes, .. } => {
-                    assert!(!needs_word && notes.is_empty(), "{place}");
+                    assert!(!needs_word, "{place}");
+                    assert_eq!(
+                        notes.len(),
+                        usize::from(has_word),
+                        "a word that was not needed is audited: {place}"
+                    );
+                    let is_overridden =
+                        |note: &EntityNote| matches!(note.what, Noted::Overridden { operation: None, .. });
+                    assert!(notes.iter().all(is_overridden), "{place}");
                 }
                 other => panic!("{place}: {other:?}"),
             }
