@@ -293,14 +293,14 @@ impl Shop {
             let (key, status) = (operation.effect_key(), operation.state.status());
             let times = self.world.provider.account(key.as_str()).times;
             // An operation that was rejected or failed, and leaves no doubt, says so of all tries under its key up to its own. An operation
-            // that was given back may be tried again after it, and that try speaks for the key then.
-            let is_newest = operations
-                .iter()
-                .filter(|other| other.effect_key() == key)
-                .all(|other| other.last_try() <= operation.last_try());
+            // that people gave back may be tried again after it, under the same key.
+            let is_tried_again = operations.iter().any(|other| {
+                let may_have = other.state.status() == OperationStatus::Done || other.leaves_doubt();
+                other.id != operation.id && other.effect_key() == key && may_have
+            });
             let is_known_not_to_have = match &operation.state {
                 OperationState::Rejected { .. } | OperationState::Failed { .. } => {
-                    is_newest && !operation.leaves_doubt()
+                    !is_tried_again && !operation.leaves_doubt()
                 }
                 _ => false,
             };

@@ -94,7 +94,9 @@ fn cases() -> Vec<Case> {
         get("/api/v1/workflow-runs/{id}/events/stream", Read)
             .at("/api/v1/workflow-runs/{ended}/events/stream"),
         get("/api/v1/workflow-runs/{id}/ledger", Read).at("/api/v1/workflow-runs/{run}/ledger"),
-        get("/api/v1/workflow-runs/{id}/retry-plan", Read).at("/api/v1/workflow-runs/{run}/retry-plan"),
+        get("/api/v1/workflow-runs/{id}/retry-plan", Read)
+            .at("/api/v1/workflow-runs/{run}/retry-plan")
+            .answering(&[409]),
         get("/api/v1/workflow-runs/{id}/notes", Read).at("/api/v1/workflow-runs/{run}/notes"),
         post("/api/v1/workflow-runs/{id}/notes", Operate, json!({ "text": "seen" }), &[201])
             .at("/api/v1/workflow-runs/{run}/notes"),
