@@ -80,14 +80,17 @@ impl Evidence {
         Some(Evidence { effect: EffectKey::new(run, generation, step), class, attempt, occurrence })
     }
 
-    /// What a ruling proves of the attempt that is in doubt. What cannot be known stays unknown.
+    /// What a ruling proves of the attempt that is in doubt. What cannot be known stays unknown: people find an effect by its key, and if
+    /// a retry of the run repeats it (`is_repeated`), an attempt before the retry may have made it.
     pub fn of_ruling(
         ruling: &Resolution,
         run: RunId,
         generation: Generation,
         record: &StepRecord,
+        is_repeated: bool,
     ) -> Option<Self> {
         let occurrence = match ruling {
+            Resolution::Happened { .. } if is_repeated => Occurrence::MayHaveHappened,
             Resolution::Happened { .. } => Occurrence::Happened,
             Resolution::DidNotHappen => Occurrence::DidNotHappen,
             Resolution::Compensate { .. } | Resolution::Abandon => return None,
@@ -109,6 +112,7 @@ impl Evidence {
             // Nobody waits for its outcome any more.
             StepTransition::Cancel if was_under_way => Occurrence::MayHaveHappened,
             StepTransition::Withdraw => Occurrence::DidNotHappen,
+            StepTransition::Stands => Occurrence::MayHaveHappened,
             _ => Occurrence::of_state(&record.state)?,
         };
         let was_in_doubt = previous.is_some_and(|previous| previous.state.status() == StepStatus::InDoubt);
@@ -280,6 +284,10 @@ mod tests {
         assert_eq!(cut_off(None, 1), Some(Occurrence::MayHaveHappened), "it was entered without a record");
         let failed = StepState::Pending { due_at: NOW, failure: Failure::retryable("busy") };
         assert_eq!(cut_off(Some(failed), 2), None, "of its last attempt all is known");
+        let doubt = StepState::InDoubt { since: NOW, failure: Failure::unknown("reset") };
+        let completed = StepState::Completed { at: NOW, output: Payload::null() };
+        let by_key = evidence_by(StepTransition::Stands, Some(doubt), 2, completed);
+        assert_eq!(by_key, Some(Occurrence::MayHaveHappened), "an earlier attempt may have made it");
         let withdrawn =
             |attempts| evidence_by(StepTransition::Withdraw, Some(StepState::Running), attempts, cancelled());
         assert_eq!(withdrawn(1), Some(Occurrence::DidNotHappen));

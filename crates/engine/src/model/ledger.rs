@@ -222,7 +222,9 @@ fn attempt_of(
     );
     let record = record.filter(|record| record.attempts == number);
     let recorded = record.and_then(|record| Occurrence::of_state(&record.state));
-    let occurrence = strongest.map(|(_, evidence)| evidence.occurrence).max(recorded);
+    let proven = strongest.map(|(_, evidence)| evidence.occurrence);
+    // A record of more than one attempt is never without evidence, which knows more: that a repeated effect stands is not known of its last attempt.
+    let occurrence = if number > 1 { proven.or(recorded) } else { proven.max(recorded) };
     let is_open = record.is_some_and(|record| record.state == StepState::Running);
     let outcome = match occurrence {
         Some(Occurrence::Happened) => LedgerOutcome::Completed,
@@ -371,13 +373,23 @@ mod tests {
         assert_eq!(repeats(2, &notes), (1, 0), "whatever comes first");
     }
 
+    /// The probe finds the effect of the first attempt.
+    #[test]
+    fn a_repeated_effect_that_a_probe_finds_is_known_to_have_happened_once() {
+        let dropped = Noted::Superseded { attempt: 1, occurrence: Occurrence::Happened };
+        let notes = [note(dropped, Some((1, Occurrence::Happened))), tried(2, Occurrence::MayHaveHappened)];
+        let found = entry(2, &notes);
+        assert_eq!((found.happened, found.may_have_happened), (1, 1));
+        assert_eq!((found.happened_twice, found.may_have_happened_twice), (0, 1));
+    }
+
     #[test]
     fn what_a_retry_dropped_stays_in_the_ledger() {
         let dropped = Noted::Superseded { attempt: 1, occurrence: Occurrence::Happened };
         let notes = [note(dropped, Some((1, Occurrence::Happened)))];
         let gone = ledger_of(RUN, Generation::default(), &[], &[], &notes).remove(0);
         assert_eq!((gone.status, gone.happened, gone.happened_twice), (None, 1, 0));
-        let again = entry(2, &notes);
+        let again = entry(2, &[notes[0].clone(), tried(2, Occurrence::Happened)]);
         assert_eq!((again.happened, again.happened_twice), (2, 1));
         assert_eq!(again.attempts.len(), 2);
     }

@@ -231,8 +231,10 @@ impl Engine {
             workspace: self.workspace.clone(),
             ..Note::on_run(&log.head, Some(step.clone()), ruling.by.clone(), at, what)
         };
+        let is_repeated = log.attempts_before.iter().any(|(dropped, _)| *dropped == step);
+        let generation = log.head.generation;
         let note = Note {
-            evidence: Evidence::of_ruling(&ruling.resolution, run, log.head.generation, record),
+            evidence: Evidence::of_ruling(&ruling.resolution, run, generation, record, is_repeated),
             ..note
         };
         // An equal ruling of somebody else is not this one: only the request tells them apart.

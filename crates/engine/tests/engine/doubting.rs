@@ -752,7 +752,8 @@ async fn a_late_outcome_is_refused_and_settles_the_doubt_as_happened() {
     let pausing = PointWatcher::new(move |point| {
         if matches!(point, Point::AfterEffect(..)) {
             clock.advance(Duration::from_secs(31));
-            woken.lock().unwrap().recv().unwrap();
+            // Whatever the clock has woken on this thread must run elsewhere meanwhile.
+            tokio::task::block_in_place(|| woken.lock().unwrap().recv().unwrap());
         }
     });
     let options = EngineOptions { watcher: Some(pausing), ..Default::default() };

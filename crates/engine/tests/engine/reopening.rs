@@ -2,7 +2,7 @@
 
 use crate::support::{Bench, Log};
 use hapax_engine::model::{
-    Actor, Noted, PlannedEffect, Refusal, Repeat, Role, RulingRefused, RunId, RunStatus, StepId,
+    Actor, Noted, PlannedEffect, Probed, Refusal, Repeat, Role, RulingRefused, RunId, RunStatus, StepId,
 };
 use hapax_engine::{Ctx, Error, Failure};
 
@@ -125,5 +125,37 @@ async fn a_child_that_completed_is_started_again_only_if_a_manager_names_it() {
     bench.engine.retry_repeating(run, Some("shipping"), allowed).await.unwrap();
     bench.eventually("it ships again", async || (log.read().len() == 2).then_some(())).await;
     bench.until(run, RunStatus::Failed).await;
+    bench.check().await;
+}
+
+/// A probe asks by the key, and finds the fax that was sent before the retry. So it is not known that there were two.
+#[tokio::test]
+async fn a_repeated_fax_that_only_a_probe_knows_of_may_have_been_sent_twice() {
+    let bench = Bench::new();
+    let workflow = |ctx: Ctx, (): ()| async move {
+        let fax = ctx.step("fax", |attempt| async move {
+            match attempt.number() {
+                1 => Ok(7),
+                _ => Err(Failure::unknown("the line was cut")),
+            }
+        });
+        let pages = fax.probe(|_| async { Ok::<_, Failure>(Probed::Happened(7)) }).await?;
+        ctx.step("file", |attempt| async move {
+            match attempt.number() {
+                1 => Err(Failure::permanent("the cabinet is locked")),
+                _ => Ok(pages),
+            }
+        })
+        .await
+    };
+    bench.engine.register("office", workflow).unwrap();
+    let run = bench.engine.start("office", &()).await.unwrap().id();
+    bench.until(run, RunStatus::Failed).await;
+    bench.engine.retry_repeating(run, Some("fax"), allowed_by(Role::Manager, &["fax"])).await.unwrap();
+    bench.until(run, RunStatus::Completed).await;
+    let ledger = bench.engine.ledger(run).await.unwrap();
+    let fax = ledger.iter().find(|entry| entry.step == "fax").unwrap();
+    assert_eq!((fax.happened, fax.may_have_happened), (1, 1), "{fax:?}");
+    assert_eq!((fax.happened_twice, fax.may_have_happened_twice), (0, 1));
     bench.check().await;
 }

@@ -120,7 +120,8 @@ impl Drop for Node {
     }
 }
 
-/// A refund that must not be sent twice. The bank says of every key that it does not know it.
+/// A refund that must not be sent twice. The bank says of every key that it does not know it, so a request that times out is sent again:
+/// the timeout is one that a busy machine keeps.
 fn document(bank: &Provider) -> Value {
     json!({
         "name": "refunds", "module": "billing", "entity": "refund", "status_types": ["ready", "sending", "sent"],
@@ -128,7 +129,7 @@ fn document(bank: &Provider) -> Value {
             "step_id": 1, "step_key": "send", "status": "ready", "successful_state": "sent", "claim_state": ["sending", "ready"],
             "effect": "non_idempotent",
             "action": { "http": {
-                "method": "POST", "url": bank.url("/refund"), "headers": { "Authorization": "Bearer secret://bank" }, "timeout": "1s",
+                "method": "POST", "url": bank.url("/refund"), "headers": { "Authorization": "Bearer secret://bank" }, "timeout": "5s",
             } },
             "probe": {
                 "method": "GET", "url": bank.url("/lookup"), "settle": "300ms",
