@@ -11,7 +11,7 @@ use hapax_documents::{Hands, Secret, Secrets};
 use hapax_engine::Failure;
 use hapax_engine::model::WorkspaceId;
 use hapax_server::ModuleOptions;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::{Value, json};
 
 use super::desk::{make, told, upload};
@@ -107,6 +107,14 @@ impl Node {
         writeln!(self.told, "{word}").unwrap();
     }
 
+    /// Stops it, and waits until it has stopped: a signal is only under way when it has been sent.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let id = Pid::from_child(&self.process);
+        let (_, status) = waitpid(Some(id), WaitOptions::UNTRACED).unwrap().expect("it stops");
+        assert!(status.stopped(), "{status:?}");
+    }
+
     fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).unwrap();
         kill_process(id, signal).unwrap();
@@ -155,7 +163,7 @@ async fn a_node_that_wakes_after_its_claim_was_given_back_sends_nothing() {
         asking.json(&json!({ "idempotencyKey": "first" })).send().await.unwrap().json().await.unwrap();
     let first = begun["operation"]["id"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
     node.until_said("reached");
-    node.signal(Signal::STOP);
+    node.stop();
     // It finds this when it wakes.
     node.tell("go on");
 
