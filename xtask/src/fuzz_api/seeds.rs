@@ -11,7 +11,8 @@ use super::{CASE_HEADER, Server};
 /// How many there are of each.
 const MANY: u32 = 6;
 /// How long the janitor may take to find what was left.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A janitor first lets the timeout of the action pass, 30 s: a request of the dead server may be under way for so long.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Names and ids of what is there.
 #[derive(Debug, Default)]
