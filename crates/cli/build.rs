@@ -17,6 +17,10 @@ fn main() {
         None => format!("{version} ({profile} build)"),
     };
     println!("cargo:rustc-env=HAPAX_VERSION={shown}");
+    // Cargo drops `strip = true` of a profile for a package that overrides anything else of it, as this one does.
+    if !is_for_work {
+        println!("cargo:rustc-link-arg-bins=-Wl,--strip-all");
+    }
 }
 
 /// For whoever builds outside of a checkout.

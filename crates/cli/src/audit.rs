@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use hapax::limits::MAX_PAGE;
-use hapax::model::{AuditSubject, Noted, Timestamp};
+use hapax::model::{AuditSubject, JournalEvent, Timestamp};
 use hapax::store::{AuditFilter, AuditPlace};
 use hapax::{AuditEntry, Engine};
 use hapax_api::client::AuditFilter as ServerFilter;
@@ -127,7 +127,7 @@ fn action_in_store(text: &str) -> Result<String> {
         JournalKind::PromiseSettled => "settled".into(),
         JournalKind::SettleTokenIssued => "token_issued".into(),
         JournalKind::StepTaken => "stepped".into(),
-        JournalKind::Noted => "remarked".into(),
+        JournalKind::JournalEvent => "remarked".into(),
         JournalKind::CredentialChanged => "set_up:credential".into(),
         JournalKind::WorkspaceChanged => "set_up:workspace".into(),
         JournalKind::DefinitionUploaded => "set_up:definition".into(),
@@ -231,53 +231,57 @@ fn table(entries: &[AuditEntry]) -> String {
 }
 
 /// The entity it is about.
-fn entity(what: &Noted) -> Option<String> {
+fn entity(what: &JournalEvent) -> Option<String> {
     match what {
-        Noted::OnEntity { kind, id, .. } => Some(format!("{kind} {id}")),
+        JournalEvent::OnEntity { kind, id, .. } => Some(format!("{kind} {id}")),
         _ => None,
     }
 }
 
 /// What was done, who agreed, and why.
-fn told(what: &Noted) -> (String, Option<&str>, &str) {
+fn told(what: &JournalEvent) -> (String, Option<&str>, &str) {
     match what {
-        Noted::Answered { decision, comment, .. } => {
+        JournalEvent::Answered { decision, comment, .. } => {
             (format!("answered {decision}"), None, comment.as_deref().unwrap_or(""))
         }
-        Noted::Settled { promise, key, settlement } => {
+        JournalEvent::Settled { promise, key, settlement } => {
             let named = promise.as_ref().or(key.as_ref()).map_or("", String::as_str);
             (format!("{settlement} promise {named}"), None, "")
         }
-        Noted::TokenIssued { promise, .. } => (format!("issued a token for promise {promise}"), None, ""),
-        Noted::Stepped { step, .. } => (format!("took step {step}"), None, ""),
-        Noted::Resolved { resolution, seconded_by, reason, .. } => {
+        JournalEvent::TokenIssued { promise, .. } => {
+            (format!("issued a token for promise {promise}"), None, "")
+        }
+        JournalEvent::Stepped { step, .. } => (format!("took step {step}"), None, ""),
+        JournalEvent::Resolved { resolution, seconded_by, reason, .. } => {
             (resolution.as_str().into(), seconded_by.as_ref().map(|second| second.name.as_str()), reason)
         }
-        Noted::RepeatAllowed { seconded_by, reason, .. } => (
+        JournalEvent::RepeatAllowed { seconded_by, reason, .. } => (
             "allowed to happen again".into(),
             seconded_by.as_ref().map(|second| second.name.as_str()),
             reason,
         ),
-        Noted::Steered { command, reason } => (command.clone(), None, reason),
-        Noted::Redelivered { reason } => ("redelivered".into(), None, reason),
-        Noted::KeyReleased { kind, key, reason, .. } => (format!("released {kind} key {key}"), None, reason),
-        Noted::SetUp { kind, id, change } => (format!("{change} {kind} {id}"), None, ""),
-        Noted::Remarked { text } => ("remarked".into(), None, text),
-        Noted::Overridden { operation: Some(operation), reason } => {
+        JournalEvent::Steered { command, reason } => (command.clone(), None, reason),
+        JournalEvent::Redelivered { reason } => ("redelivered".into(), None, reason),
+        JournalEvent::KeyReleased { kind, key, reason, .. } => {
+            (format!("released {kind} key {key}"), None, reason)
+        }
+        JournalEvent::SetUp { kind, id, change } => (format!("{change} {kind} {id}"), None, ""),
+        JournalEvent::Remarked { text } => ("remarked".into(), None, text),
+        JournalEvent::Overridden { operation: Some(operation), reason } => {
             (format!("overrode {operation}"), None, reason)
         }
-        Noted::Overridden { operation: None, reason } => ("overrode nothing".into(), None, reason),
-        Noted::OnEntity { did, .. } => told(did),
+        JournalEvent::Overridden { operation: None, reason } => ("overrode nothing".into(), None, reason),
+        JournalEvent::OnEntity { did, .. } => told(did),
         // Engines note these, not people.
-        Noted::Reverted { .. } | Noted::StrayReverted { .. } => ("reverted".into(), None, ""),
-        Noted::Held { .. } => ("held".into(), None, ""),
-        Noted::TriedAgain { .. } => ("tried again".into(), None, ""),
-        Noted::Claimed { .. } => ("claimed".into(), None, ""),
-        Noted::Failed { .. } => ("failed".into(), None, ""),
-        Noted::Doubted { .. } => ("doubted".into(), None, ""),
-        Noted::Probed { .. } => ("probed".into(), None, ""),
-        Noted::Attempted { .. } => ("attempted".into(), None, ""),
-        Noted::Superseded { .. } => ("superseded".into(), None, ""),
-        Noted::Refused { .. } => ("refused".into(), None, ""),
+        JournalEvent::Reverted { .. } | JournalEvent::StrayReverted { .. } => ("reverted".into(), None, ""),
+        JournalEvent::Held { .. } => ("held".into(), None, ""),
+        JournalEvent::TriedAgain { .. } => ("tried again".into(), None, ""),
+        JournalEvent::Claimed { .. } => ("claimed".into(), None, ""),
+        JournalEvent::Failed { .. } => ("failed".into(), None, ""),
+        JournalEvent::Doubted { .. } => ("doubted".into(), None, ""),
+        JournalEvent::Probed { .. } => ("probed".into(), None, ""),
+        JournalEvent::Attempted { .. } => ("attempted".into(), None, ""),
+        JournalEvent::Superseded { .. } => ("superseded".into(), None, ""),
+        JournalEvent::Refused { .. } => ("refused".into(), None, ""),
     }
 }

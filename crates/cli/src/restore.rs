@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail};
 use clap::ArgAction;
 use hapax::clock::{Clock, SystemClock};
-use hapax::model::{Asked, Refusal, RunHead, RunStatus, Steer, Timestamp};
+use hapax::model::{PendingRequest, Refusal, RunCommand, RunHead, RunStatus, Timestamp};
 use hapax::sqlite::Restoring;
 use hapax::store::ListRuns;
 use hapax::{Actor, Engine, Error, Role};
@@ -157,7 +157,7 @@ async fn visit_open_runs(engine: &Engine, pause: bool) -> Result<OpenRuns> {
         for run in &page.runs {
             seen.all += 1;
             // A cancellation must finish: a pause would leave half of its effects undone.
-            if run.head.asked == Asked::Cancel {
+            if run.head.asked == PendingRequest::Cancel {
                 seen.being_undone += 1;
             } else if pause {
                 pause_run(engine, &run.head).await?;
@@ -175,7 +175,7 @@ async fn visit_open_runs(engine: &Engine, pause: bool) -> Result<OpenRuns> {
 async fn pause_run(engine: &Engine, run: &RunHead) -> Result<()> {
     let here = engine.workspace(run.facts.workspace.clone());
     let by = Actor::new(ACTOR.to_owned(), Role::Operator);
-    match here.steer_by(run.id(), Steer::Pause, None, by, REASON).await {
+    match here.steer_by(run.id(), RunCommand::Pause, None, by, REASON).await {
         Ok(_) | Err(Error::Refused { refusal: Refusal::AlreadyAsked, .. }) => Ok(()),
         Err(error) => Err(error).with_context(|| format!("run {} was not paused", run.id())),
     }

@@ -3,13 +3,13 @@
 pub(crate) mod assemble;
 pub(crate) mod bound;
 mod config_file;
+mod egress_policy;
 #[cfg(test)]
 mod reference;
 mod secrets;
 pub(crate) mod settings;
 pub(crate) mod stopping;
 mod waiting;
-mod ways_out;
 
 use std::path::Path;
 

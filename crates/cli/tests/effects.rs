@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hapax::model::PostStatus;
+use hapax::model::OutboxStatus;
 use hapax::{Ctx, Delivery, Failure, Hapax, RunId};
 use hapax_postgres_fixture::Database;
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ async fn prepare(program: &Hapax) -> RunId {
     let run = program.start("sell", &()).await.unwrap().id();
     eventually("a doubt", async || program.list_doubts(None, 10).await.unwrap().doubts.len() == 1).await;
     eventually("a dead mail", async || {
-        program.list_after_effects(Some(PostStatus::Dead), None, 10).await.unwrap().len() == 1
+        program.list_after_effects(Some(OutboxStatus::Dead), None, 10).await.unwrap().len() == 1
     })
     .await;
     run
@@ -153,7 +153,7 @@ async fn walk(store: &str) {
     program.register("sell", sell).unwrap();
     assert_eq!(program.run(run_id).await.unwrap().result::<u32>().await.unwrap(), 5);
     eventually("the mail is delivered", async || {
-        program.list_after_effects(Some(PostStatus::Delivered), None, 10).await.unwrap().len() == 1
+        program.list_after_effects(Some(OutboxStatus::Delivered), None, 10).await.unwrap().len() == 1
     })
     .await;
     program.shutdown(PATIENCE).await.unwrap();

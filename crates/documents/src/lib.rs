@@ -7,7 +7,7 @@ mod destination;
 pub mod entity;
 mod expression;
 mod fields;
-mod hands;
+mod host_services;
 pub mod limits;
 pub mod model;
 mod node;
@@ -27,9 +27,9 @@ pub use entity::{
     is_entity,
 };
 pub use expression::Expression;
-pub use hands::{
-    FENCE_HEADER, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secret, Secrets, TaskCall,
-    UNKNOWN_SECRET, WorkspaceHands,
+pub use host_services::{
+    FENCE_HEADER, HostServices, HttpAnswer, HttpCall, HttpCaller, HttpFault, Secret, Secrets, TaskCall,
+    UNKNOWN_SECRET, WorkspaceServices,
 };
 pub use model::Document;
 pub use node::Format;

@@ -16,7 +16,7 @@ use hapax_engine::{Ctx, Engine, Error, Failure};
 use serde_json::{Value, json};
 
 use crate::check::Checked;
-use crate::hands::{Hands, WorkspaceHands};
+use crate::host_services::{HostServices, WorkspaceServices};
 use crate::limits::MAX_ITEMS;
 use crate::model::{Child, Condition, ForEach, Parallel, Promise, Step, StepKind, Wait};
 use crate::scope::Scope;
@@ -34,7 +34,7 @@ pub async fn run(
     ctx: Ctx,
     document: Arc<Checked>,
     input: Value,
-    hands: Arc<Hands>,
+    hands: Arc<HostServices>,
 ) -> Result<Value, Failure> {
     if !input.is_object() {
         let text = "the input of a document is an object";
@@ -56,7 +56,7 @@ pub async fn run(
 }
 
 /// Registers the document with an engine under its own name and version.
-pub fn register(engine: &Engine, document: Arc<Checked>, hands: Arc<Hands>) -> Result<(), Error> {
+pub fn register(engine: &Engine, document: Arc<Checked>, hands: Arc<HostServices>) -> Result<(), Error> {
     let (name, options) = (document.document().name.clone(), options(&document));
     engine.register_with(&name, options, move |ctx, input: Value| {
         run(ctx, document.clone(), input, hands.clone())
@@ -67,12 +67,12 @@ pub fn register(engine: &Engine, document: Arc<Checked>, hands: Arc<Hands>) -> R
 #[derive(Clone, Copy)]
 struct Runner<'a> {
     ctx: &'a Ctx,
-    hands: &'a Arc<Hands>,
+    hands: &'a Arc<HostServices>,
 }
 
 impl<'a> Runner<'a> {
     /// What the hands do for the workspace of the run.
-    fn own_hands(self) -> WorkspaceHands<'a> {
+    fn own_hands(self) -> WorkspaceServices<'a> {
         self.hands.of(self.ctx.workspace())
     }
 

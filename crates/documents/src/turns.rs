@@ -42,7 +42,7 @@ pub(crate) async fn evaluate_guarded<T, G>(
     }
 }
 
-/// Hands out a number of turns, round-robin among the workspaces that wait.
+/// HostServices out a number of turns, round-robin among the workspaces that wait.
 #[derive(Clone)]
 struct Turns(Arc<Mutex<Waiting>>);
 

@@ -5,10 +5,10 @@
 
 mod entities;
 mod history;
-mod hooks;
+mod inbound_events;
 mod invariant;
 mod keys;
-mod posts;
+mod outbox;
 mod promise_keys;
 mod promises;
 mod released;
@@ -69,11 +69,11 @@ pub async fn fsck(store: &dyn Store) -> StoreResult<Report> {
         }
     }
     keys::check_all(store, &named, &mut workspaces, &mut released, &mut report).await?;
-    posts::check_all(store, &mut report).await?;
+    outbox::check_all(store, &mut report).await?;
     workspaces::add_set_up(store, &mut workspaces).await?;
     promises::check_all(store, &workspaces, &mut released, &mut report).await?;
     entities::check_all(store, &workspaces, &mut report).await?;
-    hooks::check_all(store, &mut report).await?;
+    inbound_events::check_all(store, &mut report).await?;
     Ok(report)
 }
 
@@ -91,7 +91,7 @@ async fn check_run(
     history::check(snapshot, &mut found);
     standing::check(snapshot, store.now(), &mut found);
     keys::check_own(store, snapshot, released, &mut found).await?;
-    posts::check_own(snapshot, &mut found);
+    outbox::check_own(snapshot, &mut found);
     for (invariant, what) in found {
         report.add(Violation { invariant, run: Some(snapshot.view.head.id()), what });
     }

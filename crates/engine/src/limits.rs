@@ -36,7 +36,7 @@ pub const MAX_PROMISES_LOOKED_AT: usize = 10_000;
 /// Most entries of the journal that one page of doubts reads to tell who made the attempts; of those beyond it nobody is told.
 pub const MAX_NOTES_LOOKED_AT: usize = 10_000;
 /// Most after-effects that a look at the depth of the outbox counts: beyond it, more is no news.
-pub const MAX_COUNTED_POSTS: usize = 10_000;
+pub const MAX_COUNTED_OUTBOX: usize = 10_000;
 /// Most workflows, each by version and priority, that a look for the longest due run goes through.
 pub const MAX_WORKFLOWS_LOOKED_AT: usize = 10_000;
 /// Most runs one claim may take.

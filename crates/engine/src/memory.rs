@@ -3,23 +3,23 @@
 //! Plainly correct over fast: one lock, and every verb is one edit under it. It reads no other clock than its own and
 //! starts no task, so that a simulation on one thread can drive it.
 
-mod advancing;
-mod arriving;
+mod advance_run;
+mod arrival;
 mod catalog;
-mod claiming;
+mod claim_runs;
+mod command_run;
 mod ending;
 mod entities;
 mod families;
-mod hooks;
 mod journal;
-mod key_book;
 mod outbox;
-mod purging;
-mod reading;
-mod settling;
-mod starting;
+mod purge;
+mod read;
+mod request_key_store;
+mod settle_promise;
+mod start_run;
 mod state;
-mod steering;
+mod webhooks;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -27,15 +27,15 @@ use async_trait::async_trait;
 
 use crate::clock::Clock;
 use crate::model::{
-    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    TallyCount, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, Promise, PromiseId, RunCommit,
+    RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use crate::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
-    FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote,
-    PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView,
-    SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store,
-    StoreResult, StoredDoubt, StoredKey,
+    Catalog, ClaimOutbox, ClaimRuns, Claimed, ClaimedOutbox, CommandRun, CommitOutcome, EntityStore,
+    FamilyStore, FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, PlacedEntry,
+    PromiseStore, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore,
+    RunCommandOutcome, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
+    StartOutcome, Store, StoreResult, StoredDoubt, StoredKey, WebhookStore,
 };
 use state::State;
 
@@ -68,7 +68,7 @@ impl Store for MemoryStore {
         self.clock.now()
     }
 
-    fn key_book(&self) -> Option<&dyn KeyBook> {
+    fn request_key_store(&self) -> Option<&dyn RequestKeyStore> {
         Some(self)
     }
 
@@ -76,19 +76,19 @@ impl Store for MemoryStore {
         Some(self)
     }
 
-    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+    fn promise_store(&self) -> Option<&dyn PromiseStore> {
         Some(self)
     }
 
-    fn family_book(&self) -> Option<&dyn FamilyBook> {
+    fn family_store(&self) -> Option<&dyn FamilyStore> {
         Some(self)
     }
 
-    fn entity_book(&self) -> Option<&dyn EntityBook> {
+    fn entity_store(&self) -> Option<&dyn EntityStore> {
         Some(self)
     }
 
-    fn hook_book(&self) -> Option<&dyn HookBook> {
+    fn webhook_store(&self) -> Option<&dyn WebhookStore> {
         Some(self)
     }
 
@@ -104,12 +104,12 @@ impl Store for MemoryStore {
         self.state().renew_leases(&request, self.now())
     }
 
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         self.state().advance_run(advance, self.now())
     }
 
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
-        Ok(self.state().steer_run(&request, self.now()))
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
+        Ok(self.state().command_run(&request, self.now()))
     }
 
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
@@ -162,16 +162,16 @@ impl Store for MemoryStore {
         Ok(self.state().find_promise(workspace, id, self.now()))
     }
 
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
-        self.state().append_notes(notes);
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
+        self.state().append_journal(notes);
         Ok(())
     }
 
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
-        Ok(self.state().list_notes(&request))
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+        Ok(self.state().list_journal(&request))
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
         Ok(self.state().list_audit(&request))
     }
 
@@ -183,20 +183,20 @@ impl Store for MemoryStore {
         Ok(self.state().list_doubts(&request))
     }
 
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
-        Ok(self.state().claim_posts(&request, self.now()))
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
+        Ok(self.state().claim_outbox(&request, self.now()))
     }
 
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
-        Ok(self.state().finish_post(request))
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
+        Ok(self.state().finish_outbox_message(request))
     }
 
     async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
         Ok(self.state().redeliver(request, self.now()))
     }
 
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
-        Ok(self.state().list_posts(&request))
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
+        Ok(self.state().list_outbox(&request))
     }
 
     async fn close(&self) -> StoreResult<()> {

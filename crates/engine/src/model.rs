@@ -1,12 +1,13 @@
 //! The rules, and nothing else: pure types and functions of state, command and time. No clock, no store, no async.
 
-mod advance;
 mod allowed_action;
 mod announce;
 mod arrival;
 mod attention;
 mod canonical;
 mod chance;
+mod command;
+mod commit;
 mod doubt;
 mod effect;
 mod effect_key;
@@ -19,18 +20,19 @@ mod evidence;
 mod failure;
 mod family;
 mod fingerprint;
-mod hook;
+mod human_text;
 mod ids;
+mod inbound_event;
 mod item;
+mod journal;
 mod key;
 mod ledger;
 mod name;
-mod note;
 mod operation;
 mod operation_evidence;
+mod outbox;
 mod outline;
 mod payload;
-mod post;
 mod promise;
 mod reopen;
 mod request;
@@ -43,21 +45,20 @@ mod settle_time;
 mod settling;
 mod signal;
 mod start;
-mod steer;
 mod step;
 mod step_transition;
 mod time;
 mod transition;
 mod unknown_outcome;
-mod words;
 
-pub use advance::{Advance, Advancing, CANCEL_TOO_LATE, IllegalChange, StepChange};
 pub use allowed_action::{AllowedAction, Hindrance, allowed_actions};
 pub use announce::{Announced, Subscriber, Subscribers};
 pub use arrival::{Arrival, decide_arrival};
 pub use attention::{Attention, AttentionReason, attention_of_doubt, attention_of_pause};
 pub use canonical::canonical_json;
 pub use chance::seed_chance;
+pub use command::{CommandResult, Refusal, RunCommand, decide_command};
+pub use commit::{CANCEL_TOO_LATE, CommitBuilder, IllegalChange, RunCommit, StepChange};
 use doubt::check_authority;
 pub use doubt::{
     Actor, Decided, DoubtRef, DoubtedAttempt, OnDoubt, Origin, Probed, Resolution, Role, Ruling,
@@ -77,21 +78,22 @@ pub use evidence::{EffectTally, Evidence, Occurrence, RepeatCount, TallyCount, c
 pub use failure::{Failure, FailureClass};
 pub use family::{CancelledFamily, ChildrenRefused, Family, decide_births};
 pub use fingerprint::{Fingerprint, IgnorePaths};
-pub use hook::{Hook, HookId, HookStatus};
+pub use human_text::{HumanText, check_actor_and_reason};
 pub use ids::{
     Fence, Generation, OperationId, OwnerId, PromiseId, RunId, StepId, Version, WorkspaceId, WriteToken,
 };
-pub use item::{Item, ItemKind};
+pub use inbound_event::{InboundEvent, InboundEventId, InboundEventStatus};
+pub use item::{CatalogKind, Item};
+pub use journal::{AuditSubject, JournalEntry, JournalEvent};
 pub use key::{EntityId, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, SignalId, Subject};
 pub use ledger::{
     ClassCount, LedgerAttempt, LedgerEntity, LedgerEntry, LedgerOutcome, LedgerRuling, ledger_of,
 };
 pub use name::{Name, WorkflowRef};
-pub use note::{AuditSubject, Note, Noted};
 pub use operation::{EntityNote, Operation, OperationEnd, OperationState, OperationStatus};
+pub use outbox::{OutboxMessage, OutboxState, OutboxStatus, decide_delivery};
 pub use outline::Outline;
 pub use payload::Payload;
-pub use post::{Post, PostState, PostStatus, decide_post};
 pub use promise::{Promise, PromiseKey, PromiseState, PromiseStatus, Settlement};
 use reopen::reopen;
 pub use reopen::{PlannedEffect, Repeat, RetryPlan, check_repeat, plan_retry};
@@ -102,8 +104,8 @@ pub use request::{
 pub use retention::{KeyOnFailure, KeyRetention, decide_key_expiry};
 pub use retry::{AttemptsMade, OnExhausted, RetryDecision, RetryPolicy, decide_retry};
 pub use run::{
-    Asked, ClosePolicy, Drive, Ending, Lease, Parent, Priority, RunFacts, RunHead, RunResult, RunState,
-    RunStatus,
+    ClosePolicy, Drive, Ending, Lease, Parent, PendingRequest, Priority, RunFacts, RunHead, RunResult,
+    RunState, RunStatus,
 };
 pub use run_transition::{RUN_TRANSITIONS, RunTransition, draw_run_lifecycle};
 pub use serves::{ServedFor, Serves};
@@ -115,7 +117,6 @@ pub use settling::{
 pub use signal::Signal;
 use start::quarantine_note;
 pub use start::{ClaimDecision, Grant, NewRun, decide_claim, decide_start};
-pub use steer::{Refusal, Steer, Steered, decide_steer};
 pub use step::{StepKind, StepRecord, StepState, StepStatus};
 pub use step_transition::{STEP_TRANSITIONS, StepTransition, draw_step_lifecycle};
 pub use time::Timestamp;
@@ -124,7 +125,6 @@ pub use transition::{
     decide_begin_operation, decide_finish_operation,
 };
 pub use unknown_outcome::{ANSWER_UNUSABLE, AfterFailure, PANICKED, decide_after_failure};
-pub use words::{Words, check_stated};
 
 /// A value that breaks a rule of the model, with what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -156,7 +156,7 @@ pub enum Invalid {
     Payload(String),
     /// What a person says is blank, too long, or holds NUL.
     #[error("{what} has 1 to {max} characters, none of them NUL", what = .0.as_str(), max = .0.max_chars())]
-    Words(Words),
+    HumanText(HumanText),
     /// A span of time is beyond what the engine accepts.
     #[error("{what} of {given:?} is out of range: use at most ten years")]
     Span {

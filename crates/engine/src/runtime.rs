@@ -1,13 +1,11 @@
 //! Drives runs: starts them, holds their leases, runs their steps, and writes down what happened.
 
 mod activation;
-mod active;
 mod announcer;
 mod approvals;
 mod attention;
 pub(crate) mod change;
 mod child_pace;
-pub(crate) mod desk;
 mod doubts;
 pub(crate) mod drive;
 mod engine;
@@ -27,7 +25,9 @@ mod promises;
 mod refused_children;
 mod registry;
 mod renewal;
+pub(crate) mod replay_state;
 mod run_handle;
+mod run_slot;
 mod scheduler;
 mod start;
 pub(crate) mod stats;

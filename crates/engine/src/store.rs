@@ -7,65 +7,71 @@
 mod advance_run;
 mod catalog;
 mod claim_runs;
-mod entity_book;
+mod command_run;
+mod entity_store;
 mod error;
-mod family_book;
-mod hook_book;
+mod family_store;
 mod journal;
-mod key_book;
 mod outbox;
-mod promise_book;
+mod promise_store;
 mod purge;
 mod read;
 mod renew_leases;
+mod request_key_store;
 mod schema;
 mod send_signal;
 mod settle_promise;
 mod start_run;
-mod steer_run;
 mod transact;
+mod webhook_store;
 
 use std::any::Any;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-pub use advance_run::AdvanceOutcome;
-pub use catalog::{Catalog, ListItems, PutItem, PutOutcome};
+pub use advance_run::CommitOutcome;
+pub use catalog::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome};
 pub use claim_runs::{ClaimRuns, Claimed};
-pub use entity_book::{
-    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
+pub use command_run::{CommandRun, RunCommandOutcome};
+pub use entity_store::{
+    CreatedEntity, EntityStore, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
     ListEvidence, ListOperations, NewEntity, OpenClaim, OperationPlace, PlacedEntityNote, PurgeOperations,
     PurgedOperations, RevertStrays, TransactOperation, TransactedOperation,
 };
 pub use error::StoreError;
-pub use family_book::{CancelFamily, CancelFamilyOutcome, FamilyBook, SweepFamily, SweptFamily};
-pub use hook_book::{FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook};
+pub use family_store::{CancelFamily, CancelFamilyOutcome, FamilyStore, SweepFamily, SweptFamily};
 pub use journal::{
-    AuditFilter, AuditPlace, DoubtPlace, ListAudit, ListDoubts, ListNotes, PlacedNote, StoredDoubt,
+    AuditFilter, AuditPlace, DoubtPlace, ListAudit, ListDoubts, ListJournal, PlacedEntry, StoredDoubt,
 };
-pub use key_book::{KeyBook, KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, Uses, check_uses};
 pub use outbox::{
-    ClaimPosts, ClaimedPosts, FinishPost, ListPosts, OutboxDepth, PostWish, Redeliver, RedeliverOutcome,
+    ClaimOutbox, ClaimedOutbox, FinishOutboxMessage, ListOutbox, OutboxCommand, OutboxDepth, Redeliver,
+    RedeliverOutcome,
 };
-pub use promise_book::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
+pub use promise_store::{
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromisePage, PromiseStore,
     PutSettleToken, SettleToken, TokenDigest,
 };
 pub use purge::{Purge, Purged};
 pub use read::{ListRuns, RunLog, RunPage, RunView, StoredKey};
 pub use renew_leases::{HeldLease, RenewLeases};
+pub use request_key_store::{
+    KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, RequestKeyStore, Uses, check_uses,
+};
 pub use schema::SchemaState;
 pub use send_signal::{SendSignal, SignalOutcome};
 pub use settle_promise::{SettleOutcome, SettlePromise};
 pub use start_run::StartOutcome;
-pub use steer_run::{SteerOutcome, SteerRun};
 pub use transact::{RecordOutput, Transact, TransactOutcome};
+pub use webhook_store::{
+    FinishInboundEvent, ListInboundEvents, ListUnprocessedEvents, NewInboundEvent, ReceiveOutcome,
+    WebhookStore,
+};
 
-use crate::limits::{MAX_COUNTED_POSTS, MAX_PAGE};
+use crate::limits::{MAX_COUNTED_OUTBOX, MAX_PAGE};
 use crate::model::{
-    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, PostStatus, Promise, PromiseId,
-    RunEvent, RunId, RunStatus, TallyCount, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, OutboxStatus, Promise,
+    PromiseId, RunCommit, RunEvent, RunId, RunStatus, TallyCount, Timestamp, Version, WorkspaceId,
 };
 
 /// What a store answers: an outcome that the caller must look at, or an error sorted by remedy.
@@ -92,7 +98,7 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     }
 
     /// Keys of requests; `None` if the store keeps none.
-    fn key_book(&self) -> Option<&dyn KeyBook> {
+    fn request_key_store(&self) -> Option<&dyn RequestKeyStore> {
         None
     }
 
@@ -102,22 +108,22 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     }
 
     /// Promises that outsiders make and look for; `None` if the store keeps only those of runs.
-    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+    fn promise_store(&self) -> Option<&dyn PromiseStore> {
         None
     }
 
     /// Webhooks that came in; `None` if the store keeps none.
-    fn hook_book(&self) -> Option<&dyn HookBook> {
+    fn webhook_store(&self) -> Option<&dyn WebhookStore> {
         None
     }
 
     /// Families of runs; `None` if the store cannot cancel them as a whole.
-    fn family_book(&self) -> Option<&dyn FamilyBook> {
+    fn family_store(&self) -> Option<&dyn FamilyStore> {
         None
     }
 
     /// Entities and the operations that move them; `None` if the store keeps none.
-    fn entity_book(&self) -> Option<&dyn EntityBook> {
+    fn entity_store(&self) -> Option<&dyn EntityStore> {
         None
     }
 
@@ -164,14 +170,14 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     ///   deadline, are `opened`; each counts as an arrival (before a run that parks is looked at);
     /// - children are started by [`crate::model::decide_start`], unless a run with that id is there; those due and not granted are
     ///   among the `woken`. Those that are new count in the family of the run ([`crate::model::decide_births`]), whose count begins anew when
-    ///   its root continues as new; if they may not be started, the write as a whole is [`AdvanceOutcome::ChildrenRefused`];
+    ///   its root continues as new; if they may not be started, the write as a whole is [`CommitOutcome::ChildrenRefused`];
     /// - notes are appended to the journal; posts are kept, unless one with that id is there;
     /// - an ending sets the key's expiry by [`crate::model::decide_key_expiry`], is an arrival at the parent
     ///   ([`crate::model::decide_arrival`], without a grant), and cancels open children that ask for it
-    ///   ([`crate::model::Steer::parent_ended`]; refusals are ignored); children that end by it have the same consequences. A parent
+    ///   ([`crate::model::RunCommand::parent_ended`]; refusals are ignored); children that end by it have the same consequences. A parent
     ///   that this wakes, and children that it makes ready to be driven, are among the `woken`. For children that end by it, `announce` says who is
     ///   told ([`crate::model::Subscribers::tell_ending`]); that the run itself ended is among the posts.
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome>;
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome>;
 
     /// Does work of the user's in a transaction of the store's own and writes its record in the same commit: both
     /// are there afterwards, or neither.
@@ -184,12 +190,12 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
         Err(StoreError::Refused("this store has no transactions that user code could share".into()))
     }
 
-    /// Carries out a person's command on a run, by [`crate::model::decide_steer`].
+    /// Carries out a person's command on a run, by [`crate::model::decide_command`].
     ///
     /// A wrong `expected` version is refused as [`crate::model::Refusal::Stale`] before all else. A command that ends the run has the
     /// same consequences as an ending by [`Store::advance_run`], and whoever `announce` names is told of it. A retry takes back the key (`KeyTaken` if a live key now names
     /// another run) and then the subject (`SubjectBusy`), clears the result and the key's expiry, and deletes the records in `rerun`.
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome>;
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome>;
 
     /// Keeps a signal for a run, and wakes it if it waits, by [`crate::model::decide_arrival`].
     ///
@@ -248,14 +254,14 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// Appends to the journal by itself, without any guard: for what is seen by somebody who no longer holds the run.
     ///
     /// A request that is sent again after [`StoreError::Unknown`] may be there twice.
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()>;
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()>;
 
     /// Entries of the journal, oldest first.
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>>;
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>>;
 
     /// What people did, in the order of [`AuditPlace`]. Each filter is served by an index; of several, the first of run, subject, credential,
     /// name and action is, and the others are checked on what it finds.
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>>;
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>>;
 
     /// How many effects happened more than once, or may have, by class and by how often, in this order. It is computed from the evidence in
     /// the journal ([`crate::model::Evidence`]): of each attempt the strongest counts. `None` counts over all workspaces.
@@ -264,32 +270,33 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
     /// Steps in doubt, the longest in doubt first, of open and of ended runs.
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>>;
 
-    /// Grants after-effects to a deliverer, by [`crate::model::Post::claimed`]: for each target the longest due first, then by id. One whose
+    /// Grants after-effects to a deliverer, by [`crate::model::OutboxMessage::claimed`]: for each target the longest due first, then by id. One whose
     /// deliverer has not said by the end of its claim how it went is due again at that end.
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts>;
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox>;
 
-    /// Writes how a delivery went, if it is still the caller's ([`crate::model::Post::is_held_by`]); answers whether it was.
+    /// Writes how a delivery went, if it is still the caller's ([`crate::model::OutboxMessage::is_held_by`]); answers whether it was.
     ///
     /// Sent again after it took effect it answers `false` and changes nothing.
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool>;
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool>;
 
     /// Makes a delivered or dead after-effect due again now, with no attempts counted and no failure; or deletes it, if that is the wish.
     async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome>;
 
     /// After-effects in the order of workspaces and ids.
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>>;
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>>;
 
     /// How much waits to be delivered, for those who watch. Stores that can count without reading what waits do.
     async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
         let mut depth = OutboxDepth::default();
-        for status in [PostStatus::Due, PostStatus::Claimed, PostStatus::Dead] {
+        for status in [OutboxStatus::Due, OutboxStatus::Claimed, OutboxStatus::Dead] {
             let (mut after, mut counted) = (None, 0);
-            while counted < MAX_COUNTED_POSTS {
-                let limit = MAX_PAGE.min(MAX_COUNTED_POSTS - counted);
-                let request = ListPosts { workspace: None, status: Some(status), target: None, after, limit };
-                let page = self.list_posts(request).await?;
+            while counted < MAX_COUNTED_OUTBOX {
+                let limit = MAX_PAGE.min(MAX_COUNTED_OUTBOX - counted);
+                let request =
+                    ListOutbox { workspace: None, status: Some(status), target: None, after, limit };
+                let page = self.list_outbox(request).await?;
                 counted += page.len();
-                if status == PostStatus::Dead {
+                if status == OutboxStatus::Dead {
                     depth.dead += page.len() as u64;
                 } else {
                     depth.undelivered += page.len() as u64;
@@ -306,7 +313,7 @@ pub trait Store: Any + Send + Sync + std::fmt::Debug {
                 }
             }
         }
-        depth.undelivered = depth.undelivered.min(MAX_COUNTED_POSTS as u64);
+        depth.undelivered = depth.undelivered.min(MAX_COUNTED_OUTBOX as u64);
         Ok(depth)
     }
 

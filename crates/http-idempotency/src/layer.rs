@@ -35,7 +35,7 @@ impl IdempotencyLayer {
     /// request, unless [`IdempotencyLayer::identified_by`] says otherwise.
     pub fn new(store: Arc<dyn Store>, policy: Policy) -> Result<Self, LayerError> {
         policy.check()?;
-        if store.key_book().is_none() {
+        if store.request_key_store().is_none() {
             return Err(LayerError::NoKeyBook);
         }
         Ok(IdempotencyLayer { shared: Arc::new(Shared::new(store, policy)) })

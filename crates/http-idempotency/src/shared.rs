@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_engine::model::RequestScope;
-use hapax_engine::store::{KeyBook, Store, StoreError, StoreResult};
+use hapax_engine::store::{RequestKeyStore, Store, StoreError, StoreResult};
 use http::request::Parts;
 use http::{Extensions, Response};
 use tokio::sync::Semaphore;
@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn book(&self) -> &dyn KeyBook {
+    pub(crate) fn book(&self) -> &dyn RequestKeyStore {
         book(&self.store)
     }
 
@@ -71,8 +71,8 @@ impl Shared {
 }
 
 /// The keys of a store that is known to keep them.
-pub(crate) fn book(store: &Arc<dyn Store>) -> &dyn KeyBook {
-    store.key_book().expect("checked when the layer was made")
+pub(crate) fn book(store: &Arc<dyn Store>) -> &dyn RequestKeyStore {
+    store.request_key_store().expect("checked when the layer was made")
 }
 
 /// Waits for the store as long as anybody does; what it has not said by then is unknown.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_engine::Engine;
-use hapax_engine::store::{KeyBook, Store};
+use hapax_engine::store::{RequestKeyStore, Store};
 
 use crate::authenticate::Authenticator;
 use crate::cursor::Cursors;
@@ -66,8 +66,8 @@ impl App {
     }
 
     /// Keys of requests.
-    pub fn key_book(&self) -> &dyn KeyBook {
-        self.store.key_book().expect("looked at when the server was made")
+    pub fn request_key_store(&self) -> &dyn RequestKeyStore {
+        self.store.request_key_store().expect("looked at when the server was made")
     }
 }
 

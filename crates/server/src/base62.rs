@@ -1,4 +1,4 @@
-//! Numbers in letters and digits only, so that a double click selects them whole.
+//! InternedNames in letters and digits only, so that a double click selects them whole.
 
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 

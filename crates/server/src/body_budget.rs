@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hapax_engine::model::WorkspaceId;
 
+use crate::connection_limit::address_group;
 use crate::limits::{BODY_FRAME_OVERHEAD, MAX_BODY_BYTES_IN_MEMORY};
-use crate::seats::address_group;
 
 /// Whose share of the budget is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -19,15 +19,15 @@ use tower_service::Service;
 
 use crate::body_budget::BodyBudget;
 use crate::drain::Draining;
+use crate::idle_tracked_io::IdleTrackedIo;
+use crate::idle_tracker::{IdleTracker, Verdict};
 use crate::limits;
 use crate::listen::ListenOptions;
 use crate::paced_streams::{AnswerBody, StreamExecutor};
 use crate::proxies::Proxies;
-use crate::pulse::{Pulse, Verdict};
 use crate::request_body::{RequestBody, Unread};
-use crate::screen::screen;
 use crate::trace::TraceId;
-use crate::watched_io::WatchedIo;
+use crate::validate_uri::screen;
 
 /// What answers requests: an axum `Router`, or anything that looks like one.
 pub trait Answers:
@@ -76,8 +76,8 @@ pub(crate) async fn serve_connection<T, S>(
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     S: Answers,
 {
-    let pulse = Pulse::new(Instant::now());
-    let io = TokioIo::new(WatchedIo::new(io, pulse.clone(), options.write_stall_timeout));
+    let pulse = IdleTracker::new(Instant::now());
+    let io = TokioIo::new(IdleTrackedIo::new(io, pulse.clone(), options.write_stall_timeout));
     let intake = Intake {
         max_uri_bytes: options.max_uri_bytes,
         body_timeout: options.body_read_timeout,
@@ -157,7 +157,7 @@ struct Intake {
     max_uri_bytes: usize,
     body_timeout: Duration,
     body_budget: Arc<BodyBudget>,
-    pulse: Pulse,
+    pulse: IdleTracker,
 }
 
 async fn answer<S: Answers>(service: S, request: Request<Incoming>, peer: Peer, intake: Intake) -> Response {

@@ -6,16 +6,18 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, Hands};
-use hapax_engine::model::{Item, ItemKind, Name, Note, Noted, Payload, Timestamp, WorkflowRef, WorkspaceId};
-use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, Store};
+use hapax_documents::{Checked, HostServices};
+use hapax_engine::model::{
+    CatalogKind, Item, JournalEntry, JournalEvent, Name, Payload, Timestamp, WorkflowRef, WorkspaceId,
+};
+use hapax_engine::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, Store};
 use hapax_engine::{Ctx, Engine, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::changed_items::{Learner, Looked, learn_changes};
+use crate::catalog_watcher::{CatalogWatcher, Looked, learn_changes};
 use crate::errors::{of_store, problem_of};
 use crate::identity::Acting;
 use crate::limits::{MAX_DEFINITIONS, MAX_DEFINITIONS_PER_WORKSPACE};
@@ -97,14 +99,14 @@ impl Definition {
 pub struct Definitions {
     engine: Engine,
     store: Arc<dyn Store>,
-    hands: Arc<Hands>,
+    hands: Arc<HostServices>,
     known: RwLock<HashMap<Name, Arc<Definition>>>,
     looked: Looked,
 }
 
 impl Definitions {
     /// The definitions in `store`.
-    pub fn new(engine: Engine, store: Arc<dyn Store>, hands: Arc<Hands>) -> Arc<Self> {
+    pub fn new(engine: Engine, store: Arc<dyn Store>, hands: Arc<HostServices>) -> Arc<Self> {
         let (known, looked) = (RwLock::default(), Looked::default());
         Arc::new(Definitions { engine, store, hands, known, looked })
     }
@@ -130,12 +132,16 @@ impl Definitions {
             self.check_quota(&identity.workspace)?;
         }
         let change = with_secrets("created", checked.canonical());
-        let what = Noted::SetUp { kind: "definition".into(), id: id.to_string(), change };
-        let note =
-            Note::on_workspace(identity.workspace.clone(), identity.actor(None), self.store.now(), what);
-        let request = PutItem {
+        let what = JournalEvent::SetUp { kind: "definition".into(), id: id.to_string(), change };
+        let note = JournalEntry::on_workspace(
+            identity.workspace.clone(),
+            identity.actor(None),
+            self.store.now(),
+            what,
+        );
+        let request = PutCatalogItem {
             workspace: identity.workspace.clone(),
-            kind: ItemKind::Definition,
+            kind: CatalogKind::Definition,
             id,
             name: format!("{name}@{version}"),
             body,
@@ -186,7 +192,7 @@ impl Definitions {
         let found = match self.find_known(&id) {
             Some(found) => found,
             None => {
-                let item = self.catalog().find_item(ItemKind::Definition, &id).await;
+                let item = self.catalog().find_item(CatalogKind::Definition, &id).await;
                 self.learn(&item.map_err(|error| of_store(&error))?.ok_or_else(absent)?)?
             }
         };
@@ -200,9 +206,9 @@ impl Definitions {
         after: Option<Name>,
         limit: usize,
     ) -> Result<Vec<api::DefinitionSummary>, Problem> {
-        let request = ListItems {
+        let request = ListCatalogItems {
             workspace: Some(workspace.clone()),
-            kind: ItemKind::Definition,
+            kind: CatalogKind::Definition,
             changed_since: None,
             after,
             limit,
@@ -291,8 +297,8 @@ impl Definitions {
 }
 
 #[async_trait]
-impl Learner for Definitions {
-    const KIND: ItemKind = ItemKind::Definition;
+impl CatalogWatcher for Definitions {
+    const KIND: CatalogKind = CatalogKind::Definition;
 
     fn store(&self) -> &dyn Store {
         &*self.store

@@ -7,8 +7,8 @@ mod workspaces;
 use std::sync::Arc;
 
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Actor, Item, ItemKind, Name, Note, Noted, Payload, WorkspaceId};
-use hapax_engine::store::{Catalog, PutItem, PutOutcome, Store};
+use hapax_engine::model::{Actor, CatalogKind, Item, JournalEntry, JournalEvent, Name, Payload, WorkspaceId};
+use hapax_engine::store::{Catalog, PutCatalogItem, PutOutcome, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -35,12 +35,20 @@ impl Directory {
     }
 
     /// The note that tells who set something up.
-    fn set_up(&self, workspace: &WorkspaceId, by: Actor, kind: ItemKind, id: &Name, change: &str) -> Note {
-        let what = Noted::SetUp { kind: kind.as_str().into(), id: id.to_string(), change: change.into() };
-        Note::on_workspace(workspace.clone(), by, self.store.now(), what)
+    fn set_up(
+        &self,
+        workspace: &WorkspaceId,
+        by: Actor,
+        kind: CatalogKind,
+        id: &Name,
+        change: &str,
+    ) -> JournalEntry {
+        let what =
+            JournalEvent::SetUp { kind: kind.as_str().into(), id: id.to_string(), change: change.into() };
+        JournalEntry::on_workspace(workspace.clone(), by, self.store.now(), what)
     }
 
-    async fn put(&self, request: PutItem) -> Result<PutOutcome, Problem> {
+    async fn put(&self, request: PutCatalogItem) -> Result<PutOutcome, Problem> {
         self.catalog().put_item(request).await.map_err(|error| of_store(&error))
     }
 }

@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::WorkspaceId;
-use hapax_engine::store::{EntityBook, ListOperations};
+use hapax_engine::store::{EntityStore, ListOperations};
 use tokio::time::{Instant, sleep};
 
 use callers::Callers;
@@ -143,7 +143,7 @@ fn every_operation(world: &World) -> Vec<hapax_engine::model::Operation> {
         before: None,
         limit: usize::MAX,
     };
-    at_once(EntityBook::list_operations(&world.store, all))
+    at_once(EntityStore::list_operations(&world.store, all))
 }
 
 /// After the storm everything comes to its end by itself, or by people.

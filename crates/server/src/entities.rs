@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use hapax_api::{Code, Problem};
-use hapax_documents::Hands;
+use hapax_documents::HostServices;
 use hapax_engine::Engine;
 use hapax_engine::model::{Name, TableRef, WorkspaceId};
 use hapax_engine::store::{Catalog, Store};
 use tokio::sync::Mutex;
 
-use crate::changed_items::Looked;
+use crate::catalog_watcher::Looked;
 use crate::options::EntityTables;
 
 pub(crate) use change::Uploading;
@@ -26,7 +26,7 @@ pub(crate) use stored::StoredWorkflow;
 pub(crate) struct Entities {
     engine: Engine,
     store: Arc<dyn Store>,
-    hands: Arc<Hands>,
+    hands: Arc<HostServices>,
     tables: EntityTables,
     /// By id, which follows from the workspace and the type of entity.
     known: RwLock<BTreeMap<Name, Arc<StoredWorkflow>>>,
@@ -40,7 +40,7 @@ impl Entities {
     pub(crate) fn new(
         engine: Engine,
         store: Arc<dyn Store>,
-        hands: Arc<Hands>,
+        hands: Arc<HostServices>,
         tables: EntityTables,
     ) -> Arc<Self> {
         let (known, learning, looked) = (RwLock::default(), Mutex::default(), Looked::default());

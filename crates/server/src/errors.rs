@@ -3,7 +3,7 @@
 use hapax_api as api;
 use hapax_api::{Code, Problem};
 use hapax_engine::Error;
-use hapax_engine::model::{Decided, Invalid, Refusal, RulingRefused, Words};
+use hapax_engine::model::{Decided, HumanText, Invalid, Refusal, RulingRefused};
 use hapax_engine::store::StoreError;
 
 use crate::limits::STORE_RETRY_AFTER_SECONDS;
@@ -73,7 +73,7 @@ pub(crate) fn problem_of(error: &Error) -> Problem {
         Error::Ruling(RulingRefused::Nobody | RulingRefused::NoReason) => {
             Problem::new(Code::RulingIncomplete, detail)
         }
-        Error::Ruling(RulingRefused::Words(invalid)) => of_invalid(invalid),
+        Error::Ruling(RulingRefused::HumanText(invalid)) => of_invalid(invalid),
         Error::NoSuchPost(_) | Error::NoSuchRun(_) | Error::NoSuchPromise(_) => {
             Problem::new(Code::NotFound, detail)
         }
@@ -129,11 +129,11 @@ pub(crate) fn of_invalid(invalid: &Invalid) -> Problem {
         Invalid::Key { what } if *what == "idempotency key" => {
             Problem::new(Code::InvalidIdempotencyKey, detail)
         }
-        Invalid::Words(words) => {
+        Invalid::HumanText(words) => {
             let path = match words {
-                Words::Person | Words::Actor => "/by",
-                Words::Reason => "/reason",
-                Words::Remark => "/text",
+                HumanText::Person | HumanText::Actor => "/by",
+                HumanText::Reason => "/reason",
+                HumanText::Remark => "/text",
             };
             Problem::new(Code::InvalidRequest, detail).with("path", path)
         }

@@ -27,14 +27,14 @@ pub struct Streams(Arc<Mutex<HashMap<Name, usize>>>);
 
 /// The right to keep one stream open; given back when it is dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct StreamPermit {
     streams: Streams,
     credential: Name,
 }
 
 impl Streams {
     /// Takes a seat, if there is one.
-    pub fn take(&self, credential: &Name) -> Result<Seat, Problem> {
+    pub fn take(&self, credential: &Name) -> Result<StreamPermit, Problem> {
         let mut open = self.0.lock().expect("no holder panics");
         let own = open.get(credential).copied().unwrap_or(0);
         if own >= MAX_STREAMS_PER_CREDENTIAL || open.values().sum::<usize>() >= MAX_STREAMS {
@@ -44,7 +44,7 @@ impl Streams {
             return Err(Problem::new(Code::TooManyStreams, detail).retry_after(5));
         }
         open.insert(credential.clone(), own + 1);
-        Ok(Seat { streams: self.clone(), credential: credential.clone() })
+        Ok(StreamPermit { streams: self.clone(), credential: credential.clone() })
     }
 
     /// How many are open.
@@ -53,7 +53,7 @@ impl Streams {
     }
 }
 
-impl Drop for Seat {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut open = self.streams.0.lock().expect("no holder panics");
         if let Some(count) = open.get_mut(&self.credential) {
@@ -91,7 +91,7 @@ struct Follower {
     is_over: bool,
     since: tokio::time::Instant,
     draining: Draining,
-    _seat: Seat,
+    _seat: StreamPermit,
 }
 
 /// What happens to a run after the version `seen`, until it has ended, the server stops, the key is no longer good, or the stream has lived its time (the
@@ -102,7 +102,7 @@ pub(crate) fn of_run(
     key: ApiKey,
     run: RunId,
     seen: Version,
-    seat: Seat,
+    seat: StreamPermit,
 ) -> impl IntoResponse {
     let (draining, changes) = (app.options.draining.clone(), app.authenticator.changes());
     let follower = Follower {

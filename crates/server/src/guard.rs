@@ -22,7 +22,7 @@ use crate::body_budget::BodyCharge;
 use crate::connection::Peer;
 use crate::identity::Identity;
 use crate::negotiate::check_json_accepted;
-use crate::observed::AnsweredTo;
+use crate::trace_layer::AnsweredTo;
 
 /// The guard of one route. A layer of its own instead of axum's `from_fn`, which puts all that is below into boxes for every request.
 #[derive(Clone)]

@@ -17,12 +17,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
 use hapax_api::{Code, Problem};
-use hapax_documents::Hands;
+use hapax_documents::HostServices;
 use hapax_engine::Engine;
 use hapax_engine::model::{Name, Timestamp, WorkspaceId};
-use hapax_engine::store::{Catalog, HookBook, Store};
+use hapax_engine::store::{Catalog, Store, WebhookStore};
 
-use crate::changed_items::Looked;
+use crate::catalog_watcher::Looked;
 use crate::definitions::Definitions;
 use crate::metrics::Metrics;
 use crate::rate_limit::FailedAuth;
@@ -40,7 +40,7 @@ pub(crate) struct Hooks {
     engine: Engine,
     store: Arc<dyn Store>,
     definitions: Arc<Definitions>,
-    hands: Arc<Hands>,
+    hands: Arc<HostServices>,
     metrics: Arc<Metrics>,
     known: RwLock<Known>,
     looked: Looked,
@@ -64,7 +64,7 @@ impl Hooks {
         engine: Engine,
         store: Arc<dyn Store>,
         definitions: Arc<Definitions>,
-        hands: Arc<Hands>,
+        hands: Arc<HostServices>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         Arc::new(Hooks {
@@ -85,8 +85,8 @@ impl Hooks {
         self.store.catalog().expect("looked at when the server was made")
     }
 
-    fn book(&self) -> Result<&dyn HookBook, Problem> {
-        self.store.hook_book().ok_or_else(|| {
+    fn book(&self) -> Result<&dyn WebhookStore, Problem> {
+        self.store.webhook_store().ok_or_else(|| {
             let detail = "This store keeps no webhooks; use the SQLite or the PostgreSQL store.";
             Problem::new(Code::StoreRefused, detail)
         })

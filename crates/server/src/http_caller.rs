@@ -6,15 +6,15 @@ use hapax_engine::model::WorkspaceId;
 use hapax_outgoing::{Fault, Refusal, Request, SendCheck};
 use http::{HeaderName, HeaderValue, Method};
 
-use crate::ways_out::WaysOut;
+use crate::egress_policy::EgressPolicy;
 
 /// Sends what http steps ask for.
 #[derive(Debug)]
-pub struct GuardedCaller(WaysOut);
+pub struct GuardedCaller(EgressPolicy);
 
 impl GuardedCaller {
     /// Sends within the rules of `outgoing`.
-    pub fn new(outgoing: impl Into<WaysOut>) -> Self {
+    pub fn new(outgoing: impl Into<EgressPolicy>) -> Self {
         GuardedCaller(outgoing.into())
     }
 }

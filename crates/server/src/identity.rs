@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use hapax_api::{Problem, Role};
-use hapax_engine::model::{Actor, Name, Origin, RequestScope, Role as Rank, Words, WorkspaceId};
+use hapax_engine::model::{Actor, HumanText, Name, Origin, RequestScope, Role as Rank, WorkspaceId};
 
 use crate::errors::of_invalid;
 use crate::trace::TraceId;
@@ -107,7 +107,7 @@ impl<'a> Person<'a> {
     /// The one that `by` names, if it names one.
     pub fn named(by: Option<&'a str>) -> Result<Option<Self>, Problem> {
         let Some(name) = by else { return Ok(None) };
-        Words::Person.check(name).map_err(|invalid| of_invalid(&invalid))?;
+        HumanText::Person.check(name).map_err(|invalid| of_invalid(&invalid))?;
         Ok(Some(Person(name)))
     }
 }

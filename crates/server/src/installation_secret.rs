@@ -1,7 +1,7 @@
 //! Secrets of the installation itself: made once, the same on all nodes.
 
-use hapax_engine::model::{ItemKind, Name, Payload, WorkspaceId};
-use hapax_engine::store::{PutItem, PutOutcome, Store, StoreError};
+use hapax_engine::model::{CatalogKind, Name, Payload, WorkspaceId};
+use hapax_engine::store::{PutCatalogItem, PutOutcome, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::INSTALLATION;
@@ -18,7 +18,7 @@ pub(crate) async fn installation_secret(
     }
     let catalog = store.catalog().ok_or(LaunchError::NoCatalog)?;
     let id = Name::new("setting", name).expect("a plain word");
-    if let Some(item) = catalog.find_item(ItemKind::Setting, &id).await?
+    if let Some(item) = catalog.find_item(CatalogKind::Setting, &id).await?
         && let Ok(Kept { secret }) = item.body.to()
     {
         return Ok(secret);
@@ -27,9 +27,9 @@ pub(crate) async fn installation_secret(
     getrandom::fill(&mut secret).map_err(|error| LaunchError::NoRandom(error.to_string()))?;
     let body = Payload::of(&Kept { secret }).expect("bytes are JSON");
     let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
-    let request = PutItem {
+    let request = PutCatalogItem {
         workspace,
-        kind: ItemKind::Setting,
+        kind: CatalogKind::Setting,
         name: id.to_string(),
         id,
         body,

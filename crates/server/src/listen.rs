@@ -16,10 +16,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::body_budget::BodyBudget;
 use crate::connection::{Answers, Peer, serve_connection};
+use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::drain::Draining;
 use crate::limits;
 use crate::proxies::Proxies;
-use crate::seats::{Seat, Seats};
 
 /// What one listener allows. Each field that is a limit has the constant of the same name in [`limits`] as its default.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ pub async fn serve<S: Answers>(
     mut draining: Draining,
 ) -> Drained {
     let options = Arc::new(options);
-    let seats = Seats::new(options.max_connections, options.max_connections_per_address);
+    let seats = ConnectionLimit::new(options.max_connections, options.max_connections_per_address);
     let refusals = Arc::new(Semaphore::new(limits::MAX_POLITE_REFUSALS));
     let mut connections = JoinSet::new();
     let mut pause = None;
@@ -156,7 +156,7 @@ fn pause_after(error: &io::Error, last: Option<Duration>) -> Option<Duration> {
 async fn welcome<S: Answers>(
     socket: TcpStream,
     address: SocketAddr,
-    _seat: Seat,
+    _seat: ConnectionPermit,
     service: S,
     options: Arc<ListenOptions>,
     draining: Draining,

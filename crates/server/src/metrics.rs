@@ -146,7 +146,7 @@ impl Metrics {
             return;
         }
         let uses: Vec<KeyUse> = uses.into_iter().map(|(place, uses)| KeyUse { place, uses }).collect();
-        let Some(book) = self.store.key_book() else { return };
+        let Some(book) = self.store.request_key_store() else { return };
         for uses in uses.chunks(hapax_engine::limits::MAX_KEY_USES) {
             if let Err(error) = book.count_uses(uses.to_vec()).await {
                 // Whether they were written is not always known, and a count too low is better than one too high.

@@ -12,8 +12,8 @@ use hapax_http_idempotency::{
 };
 
 use crate::drain::Draining;
+use crate::egress_policy::EgressPolicy;
 use crate::sealing::SealingKey;
-use crate::ways_out::WaysOut;
 
 /// How a server is set up.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub struct ServerOptions {
     /// How long runs in flight may take to come to a boundary when the server stops.
     pub grace: Duration,
     /// Sends webhooks, within the same rules as http steps.
-    pub outgoing: WaysOut,
+    pub outgoing: EgressPolicy,
     /// Most requests of one credential in a second, with as many at once; no limit if absent.
     pub requests_per_second: Option<NonZeroU32>,
     /// What secrets in the store are sealed with: the first seals, all of them open. If there are none, a key that lies in the store is

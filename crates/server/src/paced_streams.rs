@@ -13,8 +13,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, sleep};
 
+use crate::idle_tracker::InFlight;
 use crate::limits::MAX_PIECE_BYTES;
-use crate::pulse::InFlight;
 
 tokio::task_local! {
     /// Set in the task of a stream, and so absent on HTTP/1.
@@ -154,10 +154,10 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::pulse::Pulse;
+    use crate::idle_tracker::IdleTracker;
 
     async fn pieces(body: Body) -> Vec<usize> {
-        let in_flight = Pulse::new(Instant::now()).begin_request();
+        let in_flight = IdleTracker::new(Instant::now()).begin_request();
         let mut body = AnswerBody::new(body, in_flight);
         let length = http_body::Body::size_hint(&body).exact();
         let mut pieces = Vec::new();

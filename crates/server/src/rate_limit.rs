@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use hapax_api::{Code, Problem};
 
 use crate::answer::Refused;
+use crate::connection_limit::address_group;
 use crate::limits;
-use crate::seats::address_group;
 
 /// How much is allowed: `burst` at once, and one more after each `refill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

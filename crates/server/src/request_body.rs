@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::body_budget::BodyCharge;
+use crate::idle_tracker::IdleTracker;
 use crate::limits::{DISCARD_BODY_FOR, MAX_DISCARDED_BODY_BYTES};
-use crate::pulse::Pulse;
 
 /// A body took longer than it may; handlers find it in the cause of a failed read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub(crate) enum Unread {
     /// It is left alone: the protocol resets the stream, or the client waits to be asked for it.
     Dropped,
     /// It is read and thrown away for a while. To close an HTTP/1 connection with unread bytes would reset it, and could take the answer with it.
-    Discarded(Pulse),
+    Discarded(IdleTracker),
 }
 
 impl RequestBody {

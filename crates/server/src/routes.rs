@@ -37,7 +37,7 @@ use crate::answer::{dress, refuse_all_else};
 use crate::app::App;
 use crate::error_pages;
 use crate::guard::Guard;
-use crate::observed::Observe;
+use crate::trace_layer::Observe;
 
 /// One route. There is no way to make one without saying who may call it.
 pub(crate) struct Route {

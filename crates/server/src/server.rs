@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_api::{Problem, Role};
-use hapax_documents::Hands;
+use hapax_documents::HostServices;
 use hapax_engine::Engine;
 use hapax_engine::model::{Actor, Role as Rank, Timestamp, WorkspaceId};
 use hapax_engine::store::{Store, StoreError};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::App;
 use crate::authenticate::Authenticator;
-use crate::changed_items::{keep_learning, learn_changes};
+use crate::catalog_watcher::{keep_learning, learn_changes};
 use crate::credentials::key::ApiKey;
 use crate::cursor::Cursors;
 use crate::definitions::Definitions;
@@ -73,7 +73,11 @@ pub struct Server {
 
 impl Server {
     /// Makes a server over `engine` and its store; `hands` do what documents ask for. Takes in all definitions there are.
-    pub async fn launch(engine: Engine, hands: Hands, options: ServerOptions) -> Result<Self, LaunchError> {
+    pub async fn launch(
+        engine: Engine,
+        hands: HostServices,
+        options: ServerOptions,
+    ) -> Result<Self, LaunchError> {
         let store = engine.store();
         let directory = Directory::new(store.clone()).ok_or(LaunchError::NoCatalog)?;
         let metrics = Arc::new(Metrics::new(store.clone(), templates()));

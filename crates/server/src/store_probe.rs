@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use hapax_engine::model::{ItemKind, Name, Payload, WorkspaceId};
-use hapax_engine::store::{PutItem, PutOutcome, Store, StoreError, StoreResult};
+use hapax_engine::model::{CatalogKind, Name, Payload, WorkspaceId};
+use hapax_engine::store::{PutCatalogItem, PutOutcome, Store, StoreError, StoreResult};
 use serde::Serialize;
 
 use crate::identity::INSTALLATION;
@@ -64,11 +64,11 @@ impl StoreProbe {
     async fn write(&self) -> StoreResult<()> {
         let catalog = self.store.catalog().expect("looked at when the server was made");
         let id = Name::new("setting", "write-probe").expect("a plain word");
-        let found = catalog.find_item(ItemKind::Setting, &id).await?;
+        let found = catalog.find_item(CatalogKind::Setting, &id).await?;
         let probe = Probe { at: self.store.now().to_string(), padding: "x".repeat(STORE_PROBE_BYTES) };
-        let request = PutItem {
+        let request = PutCatalogItem {
             workspace: WorkspaceId::new(INSTALLATION).expect("a valid literal"),
-            kind: ItemKind::Setting,
+            kind: CatalogKind::Setting,
             name: id.to_string(),
             id,
             body: Payload::of(&probe).expect("it is JSON"),

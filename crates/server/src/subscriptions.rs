@@ -10,18 +10,18 @@ use std::sync::{Arc, RwLock, Weak};
 
 use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Failure, Item, ItemKind, Name, RetryPolicy, Subscribers, WorkspaceId};
+use hapax_engine::model::{CatalogKind, Failure, Item, Name, RetryPolicy, Subscribers, WorkspaceId};
 use hapax_engine::runtime::{Announcer, Delivery, TargetOptions};
-use hapax_engine::store::{Catalog, ListItems, Store};
+use hapax_engine::store::{Catalog, ListCatalogItems, Store};
 use hapax_engine::{Engine, Error};
 use hapax_webhooks::limits::{LONGEST_PAUSE, MAX_DELIVERY_ATTEMPTS};
 use serde_json::value::RawValue;
 
-use crate::changed_items::{Learner, Looked};
+use crate::catalog_watcher::{CatalogWatcher, Looked};
+use crate::egress_policy::EgressPolicy;
 use crate::errors::{of_store, problem_of};
 use crate::limits::{BURY_DELETED_FOR, DELIVERIES_AT_ONCE, WEBHOOK_TIMEOUT};
 use crate::sealing::Sealer;
-use crate::ways_out::WaysOut;
 
 pub(crate) use kept::{Subscription, subscription_of};
 pub(crate) use settled::Deliveries;
@@ -31,7 +31,7 @@ pub(crate) struct Subscriptions {
     this: Weak<Subscriptions>,
     engine: Engine,
     store: Arc<dyn Store>,
-    outgoing: WaysOut,
+    outgoing: EgressPolicy,
     sealer: Sealer,
     known: RwLock<Known>,
     looked: Looked,
@@ -46,7 +46,12 @@ struct Known {
 
 impl Subscriptions {
     /// The subscriptions in `store`; from now on the engine asks here who is told.
-    pub(crate) fn new(engine: Engine, store: Arc<dyn Store>, outgoing: WaysOut, sealer: Sealer) -> Arc<Self> {
+    pub(crate) fn new(
+        engine: Engine,
+        store: Arc<dyn Store>,
+        outgoing: EgressPolicy,
+        sealer: Sealer,
+    ) -> Arc<Self> {
         let subscriptions = Arc::new_cyclic(|this: &Weak<Subscriptions>| Subscriptions {
             this: this.clone(),
             engine,
@@ -82,7 +87,7 @@ impl Subscriptions {
 
     /// As it is in the store now, in whatever workspace.
     async fn read(&self, id: &Name) -> Result<Option<Arc<Subscription>>, Problem> {
-        let item = self.catalog().find_item(ItemKind::Subscription, id).await;
+        let item = self.catalog().find_item(CatalogKind::Subscription, id).await;
         item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
@@ -94,9 +99,9 @@ impl Subscriptions {
         after: Option<Name>,
         limit: usize,
     ) -> Result<(Vec<Arc<Subscription>>, Option<Name>), Problem> {
-        let request = ListItems {
+        let request = ListCatalogItems {
             workspace: Some(workspace.clone()),
-            kind: ItemKind::Subscription,
+            kind: CatalogKind::Subscription,
             changed_since: None,
             after,
             limit,
@@ -171,8 +176,8 @@ impl Subscriptions {
 }
 
 #[async_trait]
-impl Learner for Subscriptions {
-    const KIND: ItemKind = ItemKind::Subscription;
+impl CatalogWatcher for Subscriptions {
+    const KIND: CatalogKind = CatalogKind::Subscription;
 
     fn store(&self) -> &dyn Store {
         &*self.store

@@ -3,7 +3,7 @@
 use axum::extract::{FromRequest, Request};
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_documents::{Checked, CheckedEntity, CheckedSource, Format, Known, Severity, WorkspaceHands};
+use hapax_documents::{Checked, CheckedEntity, CheckedSource, Format, Known, Severity, WorkspaceServices};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde_json::value::RawValue;
 
@@ -25,13 +25,13 @@ impl Uploaded {
     }
 
     /// Checks it; all that is wrong is told at once.
-    pub(crate) fn check(&self, hands: WorkspaceHands<'_>) -> Result<Checked, Problem> {
+    pub(crate) fn check(&self, hands: WorkspaceServices<'_>) -> Result<Checked, Problem> {
         hapax_documents::check(&self.text, self.format, &hands.known())
             .map_err(|found| refusal(&found, Code::DefinitionInvalid))
     }
 
     /// Checks it as an entity workflow; all that is wrong is told at once.
-    pub(crate) fn check_entity(&self, hands: WorkspaceHands<'_>) -> Result<CheckedEntity, Problem> {
+    pub(crate) fn check_entity(&self, hands: WorkspaceServices<'_>) -> Result<CheckedEntity, Problem> {
         let known = Known { tasks: None, ..hands.known() };
         hapax_documents::check_entity(&self.text, self.format, &known)
             .map_err(|found| refusal(&found, Code::EntityWorkflowInvalid))

@@ -19,8 +19,8 @@ use hapax_engine::clock::ManualClock;
 use hapax_engine::fsck::fsck;
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::memory::MemoryStore;
-use hapax_engine::model::{Post, RunId, Version, WorkspaceId};
-use hapax_engine::store::{AdvanceOutcome, ListDoubts, ListNotes, ListPosts, ListRuns, Store};
+use hapax_engine::model::{OutboxMessage, RunId, Version, WorkspaceId};
+use hapax_engine::store::{CommitOutcome, ListDoubts, ListJournal, ListOutbox, ListRuns, Store};
 
 use crate::fixture::INVOICES;
 use crate::suite::block_on;
@@ -114,7 +114,7 @@ pub async fn differential(
                 let place = || format!("seed {seed}, request {op}: {request:#?}");
                 assert_eq!(expected, answer, "{}", place());
                 exercised.note(&expected);
-                if meets && matches!(expected, Answer::Advance(AdvanceOutcome::Advanced { .. })) {
+                if meets && matches!(expected, Answer::RunCommit(CommitOutcome::Advanced { .. })) {
                     exercised.note_left("a post that was there");
                 }
                 drafter.learn(&request, &expected, &*model).await;
@@ -135,14 +135,15 @@ pub async fn differential(
 
 /// Would the write leave an after-effect where another one is?
 async fn meets_another_post(request: &Request, model: &dyn Store) -> bool {
-    let Request::Advance(advance) = request else { return false };
+    let Request::RunCommit(advance) = request else { return false };
     if advance.posts.is_empty() {
         return false;
     }
     let workspace = Some(advance.workspace().clone());
-    let all = ListPosts { workspace, status: None, target: None, after: None, limit: MAX_PAGE };
-    let known = model.list_posts(all).await.unwrap();
-    let other = |post: &Post, known: &Post| known.id == post.id && known.payload != post.payload;
+    let all = ListOutbox { workspace, status: None, target: None, after: None, limit: MAX_PAGE };
+    let known = model.list_outbox(all).await.unwrap();
+    let other =
+        |post: &OutboxMessage, known: &OutboxMessage| known.id == post.id && known.payload != post.payload;
     advance.posts.iter().any(|post| known.iter().any(|known| other(post, known)))
 }
 
@@ -181,10 +182,10 @@ async fn same_entities(
 async fn same_effects(model: &dyn Store, subject: &dyn Store, place: &str, exercised: &mut Exercised) {
     for workspace in ["default", "abroad"] {
         let workspace = WorkspaceId::new(workspace).unwrap();
-        let all = ListNotes { workspace, run: None, by_people: false, after: 0, limit: MAX_PAGE };
-        let read = Request::ListNotes(all, 0);
-        let Answer::ListNotes(notes) = read.ask(model).await else { panic!("notes were asked for") };
-        assert_eq!(Answer::ListNotes(notes.clone()), read.ask(subject).await, "{place}");
+        let all = ListJournal { workspace, run: None, by_people: false, after: 0, limit: MAX_PAGE };
+        let read = Request::ListJournal(all, 0);
+        let Answer::ListJournal(notes) = read.ask(model).await else { panic!("notes were asked for") };
+        assert_eq!(Answer::ListJournal(notes.clone()), read.ask(subject).await, "{place}");
         for note in notes {
             exercised.note_left(if note.by.is_some() { "a note of a person" } else { "a note of an engine" });
         }
@@ -197,9 +198,9 @@ async fn same_effects(model: &dyn Store, subject: &dyn Store, place: &str, exerc
         let ended = run.head.status().is_closed();
         exercised.note_left(if ended { "a doubt in an ended run" } else { "a doubt in an open run" });
     }
-    let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: MAX_PAGE };
-    let posts = model.list_posts(all.clone()).await.unwrap();
-    assert_eq!(posts, subject.list_posts(all).await.unwrap(), "{place}");
+    let all = ListOutbox { workspace: None, status: None, target: None, after: None, limit: MAX_PAGE };
+    let posts = model.list_outbox(all.clone()).await.unwrap();
+    assert_eq!(posts, subject.list_outbox(all).await.unwrap(), "{place}");
     for post in posts {
         exercised.note_left(&format!("a post, {}", post.state.status().as_str()));
     }

@@ -18,12 +18,12 @@ use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::fsck::{Report, fsck};
 use hapax_engine::model::{
     EventKind, Failure, Grant, IdempotencyKey, KeyKind, KeyRecord, Name, OwnerId, Payload, PromiseId,
-    PromiseRef, RunEvent, RunHead, RunId, RunResult, Settlement, SignalId, Steer, StepId, StepRecord,
+    PromiseRef, RunCommand, RunEvent, RunHead, RunId, RunResult, Settlement, SignalId, StepId, StepRecord,
     Subscribers, Timestamp, Version, Wish, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::{
-    ClaimRuns, Claimed, HeldLease, ListRuns, Purge, Purged, RenewLeases, RunLog, RunPage, RunView,
-    SendSignal, SettleOutcome, SettlePromise, SignalOutcome, SteerOutcome, SteerRun, Store,
+    ClaimRuns, Claimed, CommandRun, HeldLease, ListRuns, Purge, Purged, RenewLeases, RunCommandOutcome,
+    RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, Store,
 };
 
 use crate::UserTables;
@@ -156,15 +156,20 @@ impl Stage {
     }
 
     /// Carries out a command.
-    pub async fn steer(&self, run: &RunHead, command: Steer) -> SteerOutcome {
+    pub async fn steer(&self, run: &RunHead, command: RunCommand) -> RunCommandOutcome {
         self.steer_at(run, command, None).await
     }
 
     /// Carries out a command if the run still has the version.
-    pub async fn steer_at(&self, run: &RunHead, command: Steer, expected: Option<Version>) -> SteerOutcome {
+    pub async fn steer_at(
+        &self,
+        run: &RunHead,
+        command: RunCommand,
+        expected: Option<Version>,
+    ) -> RunCommandOutcome {
         let workspace = run.facts.workspace.clone();
         self.store
-            .steer_run(SteerRun {
+            .command_run(CommandRun {
                 workspace,
                 run: run.id(),
                 command,
@@ -177,8 +182,8 @@ impl Stage {
     }
 
     /// Carries out a command that must be accepted.
-    pub async fn steered(&self, run: &RunHead, command: Steer) -> RunHead {
-        must!(self.steer(run, command).await, SteerOutcome::Steered(head) => head)
+    pub async fn steered(&self, run: &RunHead, command: RunCommand) -> RunHead {
+        must!(self.steer(run, command).await, RunCommandOutcome::Steered(head) => head)
     }
 
     /// Sends the signal `name`.
@@ -313,13 +318,13 @@ pub fn settlement_of(run: &RunHead, step: &str, value: &str) -> SettlePromise {
 }
 
 /// The command to cancel.
-pub fn cancel() -> Steer {
-    Steer::Cancel { reason: "the customer left".into() }
+pub fn cancel() -> RunCommand {
+    RunCommand::Cancel { reason: "the customer left".into() }
 }
 
 /// The command to retry all that failed.
-pub fn retry() -> Steer {
-    Steer::retry(None)
+pub fn retry() -> RunCommand {
+    RunCommand::retry(None)
 }
 
 /// A result.

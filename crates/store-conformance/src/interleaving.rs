@@ -9,7 +9,7 @@ use hapax_engine::model::{
     IdempotencyKey, KeyKind, Promise, PromiseId, PromiseKey, PromiseRef, PromiseState, RunHead, RunId,
     RunState, Settlement, Wish, WorkspaceId, WriteToken,
 };
-use hapax_engine::store::{AdvanceOutcome, CreateOutcome, CreatePromise, SettleOutcome, SettlePromise};
+use hapax_engine::store::{CommitOutcome, CreateOutcome, CreatePromise, SettleOutcome, SettlePromise};
 
 use crate::Candidate;
 use crate::fixture::*;
@@ -111,8 +111,8 @@ async fn wait(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: IdempotencyK
     // It has seen nothing of what may have come.
     let parking = write.parks_until(until).advance();
     let parking =
-        hapax_engine::model::Advance { head: RunHead { arrivals: 0, ..parking.head.clone() }, ..parking };
-    must!(t.store.advance_run(parking).await.unwrap(), AdvanceOutcome::Advanced { .. });
+        hapax_engine::model::RunCommit { head: RunHead { arrivals: 0, ..parking.head.clone() }, ..parking };
+    must!(t.store.advance_run(parking).await.unwrap(), CommitOutcome::Advanced { .. });
     must!(settling.await.unwrap(), SettleOutcome::Settled { .. } | SettleOutcome::Kept { .. });
     let after = t.head(run).await;
     assert_eq!(after.arrivals, 1, "{after:?}");
@@ -140,10 +140,10 @@ async fn time_out(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempote
     let settled = settling.await.unwrap();
     let promise = t.store.find_promise(&WorkspaceId::default(), &promise.id).await.unwrap().unwrap();
     match (given_up, settled) {
-        (AdvanceOutcome::Advanced { .. }, SettleOutcome::TimedOut { .. }) => {
+        (CommitOutcome::Advanced { .. }, SettleOutcome::TimedOut { .. }) => {
             assert_eq!(promise.state, PromiseState::TimedOut);
         }
-        (AdvanceOutcome::Stale(_), SettleOutcome::Settled { .. }) => {
+        (CommitOutcome::Stale(_), SettleOutcome::Settled { .. }) => {
             assert!(matches!(promise.state, PromiseState::Settled { .. }));
         }
         both => panic!("not one winner: {both:?}"),
@@ -184,7 +184,7 @@ async fn contend(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempoten
         None => {
             let workspace = WorkspaceId::default();
             let request = CreatePromise { workspace, promise: other.clone(), token: WriteToken::fresh() };
-            let book = t.store.promise_book().expect("it keeps promises by key");
+            let book = t.store.promise_store().expect("it keeps promises by key");
             match book.create_promise(request).await.unwrap() {
                 CreateOutcome::Created(_) => {}
                 CreateOutcome::KeyConflict { existing } => refused_for = Some(existing),
@@ -227,5 +227,5 @@ async fn contend(t: &Arc<Stage>, run: &RunHead, promise: Promise, key: Idempoten
 async fn open_and_park(t: &Stage, run: &RunHead, promise: Promise) {
     let until = promise.deadline_at;
     let write = t.write(run).await.waits_for("payment", promise).parks_until(until).advance();
-    must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { .. });
 }

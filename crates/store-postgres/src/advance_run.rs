@@ -3,27 +3,28 @@
 use std::borrow::Cow;
 
 use hapax_engine::model::{
-    Advance, Drive, EventKind, NewRun, Promise, PromiseState, RunHead, RunId, RunState, StepRecord, Timestamp,
+    Drive, EventKind, NewRun, Promise, PromiseState, RunCommit, RunHead, RunId, RunState, StepRecord,
+    Timestamp,
 };
-use hapax_engine::store::AdvanceOutcome;
+use hapax_engine::store::CommitOutcome;
 
-use crate::alone::stop_waiting;
 use crate::codes::{Code, count, millis};
 use crate::ending::{follow_ending, insert_result};
 use crate::families::{concerns_family, family_after, put_family};
 use crate::fault::Fault;
+use crate::interned_names::WorkspaceRowId;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
-use crate::numbers::WorkspaceNo;
 use crate::open_promise::open_promise;
 use crate::outbox::insert_posts;
 use crate::rows::{self, StoredHead, uuid};
 use crate::session::{Session, params};
 use crate::settle_promise::write_promise;
+use crate::standalone_promises::stop_waiting;
 use crate::start_run::{find_taken, insert_new, refuse_id};
 
-impl Verb for Advance {
-    type Outcome = AdvanceOutcome;
+impl Verb for RunCommit {
+    type Outcome = CommitOutcome;
 
     fn foresee(&self, needs: &mut Needs) {
         let here = self.workspace();
@@ -46,41 +47,41 @@ impl Verb for Advance {
         }
     }
 
-    async fn apply(&self, session: &mut Session<'_>) -> Result<AdvanceOutcome, Fault> {
+    async fn apply(&self, session: &mut Session<'_>) -> Result<CommitOutcome, Fault> {
         check_children(self)?;
         let Some(workspace) = session.find_workspace(self.workspace()).await? else {
-            return Ok(AdvanceOutcome::LeaseLost);
+            return Ok(CommitOutcome::LeaseLost);
         };
         let children = list_new_children(session, workspace, self).await?;
         let Some(stored) = session.find_head(workspace, self.run()).await? else {
-            return Ok(AdvanceOutcome::LeaseLost);
+            return Ok(CommitOutcome::LeaseLost);
         };
         if let Some(refused) = refuse(self, &stored) {
             return match refused {
-                AdvanceOutcome::Advanced { woken, .. } => {
+                CommitOutcome::Advanced { woken, .. } => {
                     let opened = opened_since(session, workspace, self).await?;
-                    Ok(AdvanceOutcome::Advanced { woken, opened })
+                    Ok(CommitOutcome::Advanced { woken, opened })
                 }
-                AdvanceOutcome::Stale(_) | AdvanceOutcome::ChildrenRefused(_) | AdvanceOutcome::LeaseLost => {
+                CommitOutcome::Stale(_) | CommitOutcome::ChildrenRefused(_) | CommitOutcome::LeaseLost => {
                     Ok(refused)
                 }
             };
         }
         if !all_pending(session, workspace, self).await? {
-            return Ok(AdvanceOutcome::Stale(stored.head));
+            return Ok(CommitOutcome::Stale(stored.head));
         }
         match family_after(session, workspace, self, children.len()).await? {
             Ok(Some(family)) => put_family(session, workspace, self.head.facts.root(), family),
             Ok(None) => {}
-            Err(refused) => return Ok(AdvanceOutcome::ChildrenRefused(refused)),
+            Err(refused) => return Ok(CommitOutcome::ChildrenRefused(refused)),
         }
         let (woken, opened) = write(session, self, &children, stored).await?;
-        Ok(AdvanceOutcome::Advanced { woken, opened })
+        Ok(CommitOutcome::Advanced { woken, opened })
     }
 }
 
 /// A child is named by the step that waits for it, so it has no key and no subject that could stand against it.
-pub(crate) fn check_children(advance: &Advance) -> Result<(), Fault> {
+pub(crate) fn check_children(advance: &RunCommit) -> Result<(), Fault> {
     for child in &advance.children {
         if child.facts.workspace != *advance.workspace() {
             return Err(Fault::Refused("a child belongs to the workspace of its parent".into()));
@@ -94,23 +95,23 @@ pub(crate) fn check_children(advance: &Advance) -> Result<(), Fault> {
 
 /// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's. What there is to know about its
 /// promises is not said here.
-pub(crate) fn refuse(advance: &Advance, stored: &StoredHead) -> Option<AdvanceOutcome> {
+pub(crate) fn refuse(advance: &RunCommit, stored: &StoredHead) -> Option<CommitOutcome> {
     let holds = stored.head.state.lease().is_some() && stored.head.fence == advance.fence;
     if holds && stored.head.version == advance.expected {
         return None;
     }
     Some(match stored.token == Some(advance.token) {
-        true => AdvanceOutcome::Advanced { woken: Vec::new(), opened: Vec::new() },
-        false if holds => AdvanceOutcome::Stale(stored.head.clone()),
-        false => AdvanceOutcome::LeaseLost,
+        true => CommitOutcome::Advanced { woken: Vec::new(), opened: Vec::new() },
+        false if holds => CommitOutcome::Stale(stored.head.clone()),
+        false => CommitOutcome::LeaseLost,
     })
 }
 
 /// Can every promise that is to time out still do so?
 async fn all_pending(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
 ) -> Result<bool, Fault> {
     for id in &advance.timed_out {
         let pending = match session.find_promise(workspace, id).await? {
@@ -127,8 +128,8 @@ async fn all_pending(
 /// The children that are not there yet.
 async fn list_new_children<'a>(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    advance: &'a Advance,
+    workspace: WorkspaceRowId,
+    advance: &'a RunCommit,
 ) -> Result<Vec<&'a NewRun>, Fault> {
     let mut new = Vec::new();
     for child in &advance.children {
@@ -144,8 +145,8 @@ async fn list_new_children<'a>(
 /// What there is to know now about the promises of a write that took effect before.
 async fn opened_since(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
 ) -> Result<Vec<Promise>, Fault> {
     let mut opened = Vec::new();
     for promise in &advance.promises {
@@ -158,7 +159,7 @@ async fn opened_since(
 /// The write takes effect; answers with the runs it made due, and what there is to know about its promises.
 async fn write(
     session: &mut Session<'_>,
-    advance: &Advance,
+    advance: &RunCommit,
     children: &[&NewRun],
     stored: StoredHead,
 ) -> Result<(Vec<RunId>, Vec<Promise>), Fault> {
@@ -199,7 +200,7 @@ async fn write(
 
 /// The run after the write: what its holder computed, but for what others move without telling it.
 fn next_head(
-    advance: &Advance,
+    advance: &RunCommit,
     before: &RunHead,
     arrivals: u64,
     now: Timestamp,
@@ -222,8 +223,8 @@ fn next_head(
 /// Everything beside the run row and the promises it opens: steps, events, timeouts, signals, input and result.
 async fn write_parts(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
 ) -> Result<(), Fault> {
     let run = advance.run();
     let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
@@ -259,8 +260,8 @@ async fn write_parts(
 
 fn record_step(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
     step: &StepRecord,
 ) -> Result<(), Fault> {
     let (at, value) = rows::step_columns(&step.state)?;

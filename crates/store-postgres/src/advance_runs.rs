@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use hapax_engine::model::{
-    Advance, Drive, EventKind, Promise, PromiseState, RunState, StepId, StepRecord, Timestamp,
+    Drive, EventKind, Promise, PromiseState, RunCommit, RunState, StepId, StepRecord, Timestamp,
     decide_key_expiry,
 };
 use tokio_postgres::types::ToSql;
@@ -12,11 +12,11 @@ use uuid::Uuid;
 
 use crate::codes::{Code, count, millis, millis_of};
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
+use crate::interned_names::WorkspaceRowId;
 use crate::rows::{self, uuid};
 
 /// Does the write concern nothing but its own run? Everything else reads before it writes.
-pub(crate) fn is_plain(advance: &Advance) -> bool {
+pub(crate) fn is_plain(advance: &RunCommit) -> bool {
     let facts = &advance.head.facts;
     let ends_quietly = match advance.head.state {
         RunState::Closed { .. } => facts.parent.is_none() && facts.subject.is_none(),
@@ -44,7 +44,7 @@ fn says_nothing_more(promise: &Promise) -> bool {
 
 /// The columns of `advance_runs.sql`, each a list with one entry per row. `n` says which write a row belongs to.
 #[derive(Debug, Default)]
-pub(crate) struct AdvanceColumns<'a> {
+pub(crate) struct CommitColumns<'a> {
     runs: RunColumns,
     steps: StepColumns<'a>,
     events: EventColumns<'a>,
@@ -144,15 +144,18 @@ struct ConsumedColumns {
     seq: Vec<i64>,
 }
 
-impl<'a> AdvanceColumns<'a> {
+impl<'a> CommitColumns<'a> {
     /// The columns of writes that each concern another run, given in the order of their runs.
-    pub(crate) fn new(writes: &[(i32, WorkspaceNo, &'a Advance)], now: Timestamp) -> Result<Self, Fault> {
-        let mut columns = AdvanceColumns { now: millis(now), ..AdvanceColumns::default() };
+    pub(crate) fn new(
+        writes: &[(i32, WorkspaceRowId, &'a RunCommit)],
+        now: Timestamp,
+    ) -> Result<Self, Fault> {
+        let mut columns = CommitColumns { now: millis(now), ..CommitColumns::default() };
         for (n, workspace, advance) in writes {
             columns.push(*n, *workspace, advance)?;
         }
         // Keys are locked in their own order, as starts do.
-        let mut ended: Vec<&(i32, WorkspaceNo, &'a Advance)> = writes.iter().collect();
+        let mut ended: Vec<&(i32, WorkspaceRowId, &'a RunCommit)> = writes.iter().collect();
         ended.sort_by_key(|(_, workspace, advance)| (*workspace, advance.head.facts.key.as_ref()));
         for (n, workspace, advance) in ended {
             columns.push_expiry(*n, *workspace, advance);
@@ -162,7 +165,7 @@ impl<'a> AdvanceColumns<'a> {
         Ok(columns)
     }
 
-    fn push(&mut self, n: i32, workspace: WorkspaceNo, advance: &'a Advance) -> Result<(), Fault> {
+    fn push(&mut self, n: i32, workspace: WorkspaceRowId, advance: &'a RunCommit) -> Result<(), Fault> {
         let (workspace, run) = (workspace.0, uuid(advance.run()));
         self.push_run(n, workspace, advance);
         for step in latest(&advance.steps) {
@@ -203,7 +206,7 @@ impl<'a> AdvanceColumns<'a> {
         Ok(())
     }
 
-    fn push_run(&mut self, n: i32, workspace: i32, advance: &Advance) {
+    fn push_run(&mut self, n: i32, workspace: i32, advance: &RunCommit) {
         let (head, runs) = (&advance.head, &mut self.runs);
         let keeps_lease = matches!(head.state, RunState::Running(Drive::Leased(_)));
         // Only a run that waits looks at what has arrived.
@@ -235,7 +238,7 @@ impl<'a> AdvanceColumns<'a> {
         &mut self,
         n: i32,
         workspace: i32,
-        advance: &Advance,
+        advance: &RunCommit,
         step: &'a StepRecord,
     ) -> Result<(), Fault> {
         let (at, value) = rows::step_columns(&step.state)?;
@@ -258,7 +261,7 @@ impl<'a> AdvanceColumns<'a> {
         Ok(())
     }
 
-    fn push_expiry(&mut self, n: i32, workspace: WorkspaceNo, advance: &'a Advance) {
+    fn push_expiry(&mut self, n: i32, workspace: WorkspaceRowId, advance: &'a RunCommit) {
         let facts = &advance.head.facts;
         let (Some(key), RunState::Closed { at, ending }) = (&facts.key, advance.head.state) else { return };
         // The key of an open run has no end, so one that is kept for ever needs no write.
@@ -272,7 +275,7 @@ impl<'a> AdvanceColumns<'a> {
 
     /// In the order of the statement.
     pub(crate) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let AdvanceColumns {
+        let CommitColumns {
             runs: r,
             steps: s,
             events: e,

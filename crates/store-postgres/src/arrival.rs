@@ -3,14 +3,14 @@
 use hapax_engine::model::{Arrival, Grant, RunId, decide_arrival};
 
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
+use crate::interned_names::WorkspaceRowId;
 use crate::rows::StoredHead;
 use crate::session::Session;
 
 /// Counts an arrival and wakes the run; `None` if it is gone.
 pub(crate) async fn arrive(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
     grant: Option<&Grant>,
 ) -> Result<Option<Arrival>, Fault> {

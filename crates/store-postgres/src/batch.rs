@@ -3,8 +3,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use hapax_engine::model::{Advance, NewRun, Noted, RunId};
-use hapax_engine::store::{AdvanceOutcome, StartOutcome, StoreError};
+use hapax_engine::model::{JournalEvent, NewRun, RunCommit, RunId};
+use hapax_engine::store::{CommitOutcome, StartOutcome, StoreError};
 
 use crate::job::{Entered, Reply};
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
@@ -12,7 +12,7 @@ use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
 /// An operation of the hot path.
 pub(crate) enum HotOp {
     Start(Start),
-    Advance(Move),
+    RunCommit(Move),
 }
 
 /// A start, and who waits for it.
@@ -24,8 +24,8 @@ pub(crate) struct Start {
 
 /// A write under a lease, and who waits for it.
 pub(crate) struct Move {
-    pub(crate) advance: Box<Advance>,
-    pub(crate) reply: Reply<AdvanceOutcome>,
+    pub(crate) advance: Box<RunCommit>,
+    pub(crate) reply: Reply<CommitOutcome>,
     pub(crate) entered: Entered,
 }
 
@@ -58,12 +58,12 @@ impl Batch {
                     let key = new.facts.key.clone().map(|key| (new.facts.workspace.clone(), key));
                     runs.insert(new.facts.id) && key.is_none_or(|key| keys.insert(key))
                 }
-                HotOp::Advance(Move { advance, .. }) => runs.insert(advance.run()),
+                HotOp::RunCommit(Move { advance, .. }) => runs.insert(advance.run()),
             };
             match op {
                 op if !is_free => stays.push_back(op),
                 HotOp::Start(start) => batch.starts.push(start),
-                HotOp::Advance(moved) => batch.moves.push(moved),
+                HotOp::RunCommit(moved) => batch.moves.push(moved),
             }
         }
         while let Some(op) = stays.pop_back() {
@@ -119,12 +119,12 @@ impl Batch {
 fn size(op: &HotOp) -> usize {
     match op {
         HotOp::Start(start) => start.new.input.as_str().len(),
-        HotOp::Advance(moved) => size_of_write(&moved.advance),
+        HotOp::RunCommit(moved) => size_of_write(&moved.advance),
     }
 }
 
 /// About how many bytes of payload a write carries.
-pub(crate) fn size_of_write(advance: &Advance) -> usize {
+pub(crate) fn size_of_write(advance: &RunCommit) -> usize {
     use hapax_engine::model::{RunResult, StepState};
     let steps = advance.steps.iter().map(|step| match &step.state {
         StepState::Completed { output, .. } => output.as_str().len(),
@@ -153,30 +153,32 @@ pub(crate) fn size_of_write(advance: &Advance) -> usize {
         + input
 }
 
-fn size_of_note(what: &Noted) -> usize {
+fn size_of_note(what: &JournalEvent) -> usize {
     match what {
-        Noted::Failed { failure, .. } | Noted::Doubted { failure, .. } => failure.message().len(),
-        Noted::Resolved { reason, .. }
-        | Noted::RepeatAllowed { reason, .. }
-        | Noted::Steered { reason, .. }
-        | Noted::Redelivered { reason }
-        | Noted::Overridden { reason, .. }
-        | Noted::KeyReleased { reason, .. } => reason.len(),
-        Noted::Remarked { text } => text.len(),
-        Noted::Answered { comment, .. } => comment.as_ref().map_or(0, String::len),
-        Noted::OnEntity { did, .. } => size_of_note(did),
-        Noted::Claimed { .. }
-        | Noted::Attempted { .. }
-        | Noted::Superseded { .. }
-        | Noted::Probed { .. }
-        | Noted::Refused { .. }
-        | Noted::SetUp { .. }
-        | Noted::Settled { .. }
-        | Noted::TokenIssued { .. }
-        | Noted::Stepped { .. }
-        | Noted::Reverted { .. }
-        | Noted::StrayReverted { .. }
-        | Noted::Held { .. }
-        | Noted::TriedAgain { .. } => 0,
+        JournalEvent::Failed { failure, .. } | JournalEvent::Doubted { failure, .. } => {
+            failure.message().len()
+        }
+        JournalEvent::Resolved { reason, .. }
+        | JournalEvent::RepeatAllowed { reason, .. }
+        | JournalEvent::Steered { reason, .. }
+        | JournalEvent::Redelivered { reason }
+        | JournalEvent::Overridden { reason, .. }
+        | JournalEvent::KeyReleased { reason, .. } => reason.len(),
+        JournalEvent::Remarked { text } => text.len(),
+        JournalEvent::Answered { comment, .. } => comment.as_ref().map_or(0, String::len),
+        JournalEvent::OnEntity { did, .. } => size_of_note(did),
+        JournalEvent::Claimed { .. }
+        | JournalEvent::Attempted { .. }
+        | JournalEvent::Superseded { .. }
+        | JournalEvent::Probed { .. }
+        | JournalEvent::Refused { .. }
+        | JournalEvent::SetUp { .. }
+        | JournalEvent::Settled { .. }
+        | JournalEvent::TokenIssued { .. }
+        | JournalEvent::Stepped { .. }
+        | JournalEvent::Reverted { .. }
+        | JournalEvent::StrayReverted { .. }
+        | JournalEvent::Held { .. }
+        | JournalEvent::TriedAgain { .. } => 0,
     }
 }

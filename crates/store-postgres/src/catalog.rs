@@ -1,20 +1,20 @@
 //! The catalog of the store.
 
 use async_trait::async_trait;
-use hapax_engine::model::{Item, ItemKind, Name, WorkspaceId};
-use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, StoreResult};
+use hapax_engine::model::{CatalogKind, Item, Name, WorkspaceId};
+use hapax_engine::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, StoreResult};
 
 use crate::items;
 use crate::store::PostgresStore;
 
 #[async_trait]
 impl Catalog for PostgresStore {
-    async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome> {
+    async fn put_item(&self, request: PutCatalogItem) -> StoreResult<PutOutcome> {
         request.check()?;
         self.consider(request).await
     }
 
-    async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
         let id = id.clone();
         self.read(|held| items::find_item(held, kind, id)).await
     }
@@ -22,14 +22,14 @@ impl Catalog for PostgresStore {
     async fn find_named_item(
         &self,
         workspace: &WorkspaceId,
-        kind: ItemKind,
+        kind: CatalogKind,
         name: &str,
     ) -> StoreResult<Option<Item>> {
         let (numbers, workspace, name) = (self.numbers(), workspace.clone(), name.to_owned());
         self.read(|held| items::find_named_item(held, numbers, workspace, kind, name)).await
     }
 
-    async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
         let numbers = self.numbers();
         self.read(|held| items::list_items(held, numbers, request)).await
     }

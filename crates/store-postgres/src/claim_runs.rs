@@ -14,13 +14,13 @@ use uuid::Uuid;
 
 use crate::codes::{Code, count, millis, millis_of};
 use crate::fault::Fault;
+use crate::interned_names::{InternedNames, WorkspaceRowId};
 use crate::limits::{LONG_BACKLOG, LOOK_AGAIN_AFTER, MAX_WORKSPACES_PER_CLAIM};
-use crate::numbers::{Numbers, WorkspaceNo};
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::rows::{self, Columns, StoredHead, uuid};
 
 /// A due run that was seen, not locked yet.
-type Place = (WorkspaceNo, RunId);
+type Place = (WorkspaceRowId, RunId);
 
 /// Whose turn it is among the workspaces when not all can be served at once.
 #[derive(Debug, Default)]
@@ -46,15 +46,15 @@ struct ServedOnly {
 
 /// A decision on a run, to be written.
 struct Granted {
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     head: RunHead,
     event: RunEvent,
 }
 
 /// Claims runs, on a connection of its own.
 pub(crate) async fn claim_runs(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     rotation: Arc<Rotation>,
     request: ClaimRuns,
     now: Timestamp,
@@ -85,7 +85,7 @@ pub(crate) async fn claim_runs(
     Ok(Claimed { runs, next_wake_at })
 }
 
-async fn find_served(held: &Held, numbers: &Numbers, grant: &Grant) -> Result<Served, Fault> {
+async fn find_served(held: &HeldConnection, numbers: &InternedNames, grant: &Grant) -> Result<Served, Fault> {
     let mut served = Served::default();
     let workspaces = grant.serves.iter().flat_map(|(_, served_for)| served_for.listed());
     numbers.learn(held.link(), grant.serves.iter().map(|(serves, _)| &serves.name), workspaces).await?;
@@ -109,7 +109,7 @@ async fn find_served(held: &Held, numbers: &Numbers, grant: &Grant) -> Result<Se
 
 /// Due runs in the order they are to be served; some more than asked for, because others may have some of them locked.
 async fn list_due(
-    held: &Held,
+    held: &HeldConnection,
     served: &Served,
     rotation: &Rotation,
     limit: usize,
@@ -133,7 +133,7 @@ async fn list_due(
             ],
         )
         .await?;
-    let by_time = rows::collect(&found, |mut row| Ok((WorkspaceNo(row.get()?), row.run()?)))?;
+    let by_time = rows::collect(&found, |mut row| Ok((WorkspaceRowId(row.get()?), row.run()?)))?;
     if by_time.len() <= LONG_BACKLOG {
         return Ok(by_time);
     }
@@ -159,7 +159,7 @@ fn mix(by_time: Vec<Place>, in_turns: Vec<Place>, limit: usize) -> Vec<Place> {
 
 /// Due runs of the workspaces whose turn it is: of each the first, then of each the second, and so on.
 async fn list_in_turns(
-    held: &Held,
+    held: &HeldConnection,
     served: &Served,
     rotation: &Rotation,
     limit: usize,
@@ -194,7 +194,7 @@ async fn list_in_turns(
             last_visited = last_visited.into_iter().chain([workspace]).min();
         }
         if let (Some(run), Some(place)) = (row.maybe_run()?, row.get::<Option<i64>>()?) {
-            places.push((priority, place, WorkspaceNo(workspace), run));
+            places.push((priority, place, WorkspaceRowId(workspace), run));
         }
     }
     // If all could be visited, the next turn begins with the first.
@@ -204,7 +204,12 @@ async fn list_in_turns(
 }
 
 /// Locks as many of these as asked for, in their order, and reads them.
-async fn lock(held: &Held, due: &[Place], limit: usize, now: Timestamp) -> Result<Vec<StoredHead>, Fault> {
+async fn lock(
+    held: &HeldConnection,
+    due: &[Place],
+    limit: usize,
+    now: Timestamp,
+) -> Result<Vec<StoredHead>, Fault> {
     let n: Vec<i32> = (0..due.len() as i32).collect();
     let workspaces: Vec<i32> = due.iter().map(|(workspace, _)| workspace.0).collect();
     let ids: Vec<Uuid> = due.iter().map(|(_, run)| uuid(*run)).collect();
@@ -239,7 +244,11 @@ fn decide(locked: &[StoredHead], grant: &Grant, now: Timestamp) -> (Vec<Granted>
     (granted, put_aside)
 }
 
-async fn write(held: &Held, granted: impl Iterator<Item = &Granted>, now: Timestamp) -> Result<(), Fault> {
+async fn write(
+    held: &HeldConnection,
+    granted: impl Iterator<Item = &Granted>,
+    now: Timestamp,
+) -> Result<(), Fault> {
     let granted: Vec<&Granted> = granted.collect();
     if granted.is_empty() {
         return Ok(());
@@ -272,7 +281,7 @@ async fn write(held: &Held, granted: impl Iterator<Item = &Granted>, now: Timest
     Ok(())
 }
 
-async fn find_next_wake(held: &Held, served: &Served) -> Result<Option<Timestamp>, Fault> {
+async fn find_next_wake(held: &HeldConnection, served: &Served) -> Result<Option<Timestamp>, Fault> {
     let statement = held.prepare_cached(include_str!("../sql/find_next_wake.sql")).await?;
     let Served { workflows, versions, is_for_all, only } = served;
     let found = held
@@ -285,7 +294,10 @@ async fn find_next_wake(held: &Held, served: &Served) -> Result<Option<Timestamp
 }
 
 /// Since when the run that has been due the longest is due.
-pub(crate) async fn find_longest_due(held: Arc<Held>, now: Timestamp) -> Result<Option<Timestamp>, Fault> {
+pub(crate) async fn find_longest_due(
+    held: Arc<HeldConnection>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Fault> {
     let statement = held.prepare_cached(include_str!("../sql/find_longest_due.sql")).await?;
     let found = held.query(&statement, &[&(MAX_WORKFLOWS_LOOKED_AT as i64)]).await?;
     let first = rows::at_most_one(&found, |mut row| row.maybe_at())?.flatten();
@@ -297,7 +309,7 @@ mod tests {
     use super::*;
 
     fn places(ids: &[u128]) -> Vec<Place> {
-        ids.iter().map(|id| (WorkspaceNo(1), RunId::from_u128(*id))).collect()
+        ids.iter().map(|id| (WorkspaceRowId(1), RunId::from_u128(*id))).collect()
     }
 
     #[test]

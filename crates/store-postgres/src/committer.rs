@@ -8,23 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use hapax_engine::clock::Clock;
-use hapax_engine::model::{Advance, Drive, RunState, Timestamp, decide_start};
-use hapax_engine::store::{AdvanceOutcome, StartOutcome, StoreError};
+use hapax_engine::model::{Drive, RunCommit, RunState, Timestamp, decide_start};
+use hapax_engine::store::{CommitOutcome, StartOutcome, StoreError};
 use tokio::sync::{Mutex, mpsc};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use crate::advance_run::refuse;
-use crate::advance_runs::AdvanceColumns;
+use crate::advance_runs::CommitColumns;
 use crate::batch::{Batch, HotOp, Move, Start};
-use crate::brought::Brought;
-use crate::considered::pause;
+use crate::batch_outbox::BatchOutbox;
 use crate::fault::Fault;
 use crate::hints::Hints;
+use crate::interned_names::{InternedNames, WorkspaceRowId};
 use crate::job::{Job, Task};
 use crate::limits::{MAX_BATCH, MAX_TRIES};
-use crate::numbers::{Numbers, WorkspaceNo};
-use crate::pools::{Held, Pools};
+use crate::pools::{HeldConnection, Pools};
+use crate::rmw_lane::pause;
 use crate::rows::{self, Columns, StoredHead, uuid};
 use crate::start_runs::{Begun, Obstacle, StartColumns, read_obstacle};
 
@@ -34,7 +34,7 @@ pub(crate) type Inbox = Arc<Mutex<mpsc::Receiver<HotOp>>>;
 /// One of the connections that commit.
 pub(crate) struct Committer {
     pub(crate) pools: Arc<Pools>,
-    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) numbers: Arc<InternedNames>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
     /// Takes what turns out not to be plain.
@@ -49,8 +49,8 @@ struct Written {
     /// By place in the batch: whether the run is due at once.
     moved: HashMap<usize, bool>,
     /// By place in the batch.
-    workspaces_of_starts: Vec<WorkspaceNo>,
-    workspaces_of_moves: Vec<Option<WorkspaceNo>>,
+    workspaces_of_starts: Vec<WorkspaceRowId>,
+    workspaces_of_moves: Vec<Option<WorkspaceRowId>>,
 }
 
 impl Committer {
@@ -124,7 +124,11 @@ impl Committer {
         }
     }
 
-    async fn commit(&self, batch: &Batch, is_committing: &AtomicBool) -> Result<(Written, Held), Fault> {
+    async fn commit(
+        &self,
+        batch: &Batch,
+        is_committing: &AtomicBool,
+    ) -> Result<(Written, HeldConnection), Fault> {
         let held = self.pools.commits.get().await?;
         let work = self.transact(&held, batch, is_committing);
         let deadline = self.pools.commits.deadline();
@@ -143,7 +147,7 @@ impl Committer {
 
     async fn transact(
         &self,
-        held: &Held,
+        held: &HeldConnection,
         batch: &Batch,
         is_committing: &AtomicBool,
     ) -> Result<Written, Fault> {
@@ -157,7 +161,7 @@ impl Committer {
             numbered
                 .push((workspace, self.numbers.give_workflow(held.link(), &new.facts.workflow.name).await?));
         }
-        let brought = Brought::by(&batch.moves, &workspaces_of_moves, held, &self.numbers).await?;
+        let brought = BatchOutbox::by(&batch.moves, &workspaces_of_moves, held, &self.numbers).await?;
         // Read after the batch was taken, so that no operation is judged by an instant before it was sent.
         let now = self.clock.now();
         let starts: Vec<Begun<'_>> = numbered
@@ -195,7 +199,7 @@ impl Committer {
     }
 
     /// Tells those whose write took effect; finds out about the others.
-    async fn answer(&self, batch: Batch, mut written: Written, held: Held) {
+    async fn answer(&self, batch: Batch, mut written: Written, held: HeldConnection) {
         let (mut starts, mut moves) = (Vec::new(), Vec::new());
         let mut has_woken = false;
         for (n, start) in batch.starts.into_iter().enumerate() {
@@ -215,10 +219,10 @@ impl Committer {
                     let is_ready = matches!(moved.advance.head.state, RunState::Running(Drive::Ready { .. }));
                     has_woken |= *is_due || is_ready;
                     let woken = if *is_due { vec![moved.advance.run()] } else { Vec::new() };
-                    let _ = moved.reply.send(Ok(AdvanceOutcome::Advanced { woken, opened: Vec::new() }));
+                    let _ = moved.reply.send(Ok(CommitOutcome::Advanced { woken, opened: Vec::new() }));
                 }
                 (None, Some(workspace)) => moves.push((workspace, moved)),
-                (None, None) => drop(moved.reply.send(Ok(AdvanceOutcome::LeaseLost))),
+                (None, None) => drop(moved.reply.send(Ok(CommitOutcome::LeaseLost))),
             }
         }
         if has_woken {
@@ -245,7 +249,7 @@ impl Committer {
         }
     }
 
-    async fn answer_starts(&self, starts: Vec<(WorkspaceNo, Start)>, found: &[Row], now: Timestamp) {
+    async fn answer_starts(&self, starts: Vec<(WorkspaceRowId, Start)>, found: &[Row], now: Timestamp) {
         let mut obstacles = HashMap::new();
         for row in found {
             if let Ok(n) = Columns::of(row).get::<i32>() {
@@ -268,13 +272,13 @@ impl Committer {
         }
     }
 
-    async fn answer_moves(&self, moves: Vec<(WorkspaceNo, Move)>, heads: HashMap<Uuid, StoredHead>) {
+    async fn answer_moves(&self, moves: Vec<(WorkspaceRowId, Move)>, heads: HashMap<Uuid, StoredHead>) {
         for (_, Move { advance, reply, entered }) in moves {
             match heads.get(&uuid(advance.run())) {
-                None => drop(reply.send(Ok(AdvanceOutcome::LeaseLost))),
+                None => drop(reply.send(Ok(CommitOutcome::LeaseLost))),
                 Some(stored) => match refuse(&advance, stored) {
                     // There may be something to know now about the promises it opened then.
-                    Some(AdvanceOutcome::Advanced { .. }) if !advance.promises.is_empty() => {
+                    Some(CommitOutcome::Advanced { .. }) if !advance.promises.is_empty() => {
                         self.consider(Job::boxed(*advance, reply, entered)).await;
                     }
                     Some(outcome) => drop(reply.send(Ok(outcome))),
@@ -324,15 +328,15 @@ async fn gather(inbox: &Inbox, waiting: &mut VecDeque<HotOp>) {
 
 /// One statement per kind; all in one transaction if there are several. Answers with those that took effect.
 async fn send(
-    held: &Held,
+    held: &HeldConnection,
     starts: &[Begun<'_>],
-    moves: &[(i32, WorkspaceNo, &Advance)],
-    brought: &Brought,
+    moves: &[(i32, WorkspaceRowId, &RunCommit)],
+    brought: &BatchOutbox,
     now: Timestamp,
     is_committing: &AtomicBool,
 ) -> Result<(Vec<Row>, Vec<Row>), Fault> {
     let start_columns = StartColumns::new(starts, now);
-    let move_columns = AdvanceColumns::new(moves, now)?;
+    let move_columns = CommitColumns::new(moves, now)?;
     let start = async || -> Result<Vec<Row>, Error> {
         let statement = held.prepare_cached(include_str!("../sql/start_runs.sql")).await?;
         held.query(&statement, &start_columns.params()).await
@@ -379,9 +383,9 @@ async fn send(
 
 /// What stands against starts, by their place; and the runs of writes that did not take effect.
 async fn explain(
-    held: &Held,
-    starts: &[(WorkspaceNo, Start)],
-    moves: &[(WorkspaceNo, Move)],
+    held: &HeldConnection,
+    starts: &[(WorkspaceRowId, Start)],
+    moves: &[(WorkspaceRowId, Move)],
 ) -> Result<(Vec<Row>, HashMap<Uuid, StoredHead>), Fault> {
     let mut obstacles = Vec::new();
     if !starts.is_empty() {

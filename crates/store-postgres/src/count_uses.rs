@@ -8,9 +8,9 @@ use hapax_engine::store::{KeyPlace, KeyUse, Uses};
 
 use crate::codes::{Code, count};
 use crate::fault::Fault;
+use crate::interned_names::{InternedNames, WorkspaceRowId};
 use crate::job::{Needs, Verb};
-use crate::numbers::{Numbers, WorkspaceNo};
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows;
 use crate::session::{Session, params};
@@ -39,7 +39,7 @@ impl Verb for CountUses {
 pub(crate) async fn promise_keys(
     session: &mut Session<'_>,
     uses: &BTreeMap<KeyPlace, Uses>,
-) -> Result<Vec<(WorkspaceNo, IdempotencyKey)>, Fault> {
+) -> Result<Vec<(WorkspaceRowId, IdempotencyKey)>, Fault> {
     let mut keys = Vec::new();
     for place in uses.keys() {
         if let KeyPlace::Promise { workspace, key } = place {
@@ -79,8 +79,8 @@ pub(crate) async fn add(session: &mut Session<'_>, uses: &BTreeMap<KeyPlace, Use
 }
 
 pub(crate) async fn find_uses(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     place: KeyPlace,
 ) -> Result<Uses, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), place.workspace()).await? else {

@@ -4,8 +4,8 @@ use hapax_engine::model::{PromiseState, WriteToken};
 use hapax_engine::store::{CreateOutcome, CreatePromise};
 
 use crate::fault::Fault;
+use crate::interned_names::WorkspaceRowId;
 use crate::job::{Needs, Verb};
-use crate::numbers::WorkspaceNo;
 use crate::open_promise::{decide_open, write_opening};
 use crate::rows;
 use crate::session::{Session, params};
@@ -42,7 +42,7 @@ impl Verb for CreatePromise {
 /// What marks the making of the promise that is there.
 async fn find_token(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     request: &CreatePromise,
 ) -> Result<Option<WriteToken>, Fault> {
     let place = params![workspace.0, request.promise.id.as_str().to_owned()];

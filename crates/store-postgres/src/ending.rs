@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 
 use hapax_engine::model::{
-    Drive, KeyKind, RunHead, RunId, RunResult, RunState, Steer, Subscribers, decide_key_expiry, decide_steer,
+    Drive, KeyKind, RunCommand, RunHead, RunId, RunResult, RunState, Subscribers, decide_command,
+    decide_key_expiry,
 };
 
 use crate::arrival::arrive;
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
+use crate::interned_names::WorkspaceRowId;
 use crate::outbox::insert_posts;
 use crate::rows::{self, StoredHead, uuid};
 use crate::session::{Session, params};
@@ -67,7 +68,7 @@ pub(crate) async fn announce_ending(
     insert_posts(session, &told).await
 }
 
-fn expire_key(session: &mut Session<'_>, workspace: WorkspaceNo, head: &RunHead) {
+fn expire_key(session: &mut Session<'_>, workspace: WorkspaceRowId, head: &RunHead) {
     let (Some(key), RunState::Closed { at, ending }) = (&head.facts.key, head.state) else { return };
     // The key of an open run has no end, so one that is kept for ever needs no write.
     let Some(expires_at) = decide_key_expiry(head.facts.retention, ending, at) else { return };
@@ -83,7 +84,7 @@ fn expire_key(session: &mut Session<'_>, workspace: WorkspaceNo, head: &RunHead)
 
 async fn release_subject(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     head: &RunHead,
 ) -> Result<(), Fault> {
     let Some(subject) = &head.facts.subject else { return Ok(()) };
@@ -95,13 +96,13 @@ async fn release_subject(
 
 async fn lock_children_to_cancel(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     parent: RunId,
 ) -> Result<Vec<RunId>, Fault> {
     let of_parent = params![workspace.0, uuid(parent)];
     let found = session.query(include_str!("../sql/list_children_to_cancel.sql"), of_parent).await?;
     let children = rows::collect(&found, |mut row| row.run())?;
-    let places: Vec<(WorkspaceNo, RunId)> = children.iter().map(|child| (workspace, *child)).collect();
+    let places: Vec<(WorkspaceRowId, RunId)> = children.iter().map(|child| (workspace, *child)).collect();
     session.lock(&places).await?;
     Ok(children)
 }
@@ -109,13 +110,13 @@ async fn lock_children_to_cancel(
 /// The child, if the end of its parent changed it.
 async fn cancel_child(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     parent: RunId,
     child: RunId,
 ) -> Result<Option<StoredHead>, Fault> {
     let Some(stored) = session.find_head(workspace, child).await? else { return Ok(None) };
-    let command = Steer::parent_ended(parent);
-    let Ok(steered) = decide_steer(&stored.head, &command, &[], session.now) else { return Ok(None) };
+    let command = RunCommand::parent_ended(parent);
+    let Ok(steered) = decide_command(&stored.head, &command, &[], session.now) else { return Ok(None) };
     let steered_head = StoredHead { head: steered.head, ..stored };
     session.write_head(steered_head.clone());
     session.insert_event(workspace, child, &steered.event);
@@ -127,7 +128,7 @@ async fn cancel_child(
 
 pub(crate) fn insert_result(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
     result: &RunResult,
 ) -> Result<(), Fault> {

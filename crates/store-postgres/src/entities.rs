@@ -7,16 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use hapax_engine::model::{
-    Entity, EntityId, EntityNote, EntityRef, Home, IdempotencyKey, ItemKind, Name, Note, Operation,
-    OperationId, Payload, Post, TableRef, Version, WorkspaceId,
+    CatalogKind, Entity, EntityId, EntityNote, EntityRef, Home, IdempotencyKey, JournalEntry, Name,
+    Operation, OperationId, OutboxMessage, Payload, TableRef, Version, WorkspaceId,
 };
 
 use crate::codes::{Code, count, millis};
 use crate::entity_notes::insert_entity_notes;
 use crate::fault::Fault;
+use crate::interned_names::WorkspaceRowId;
 use crate::journal::insert_notes;
 use crate::link::Sql;
-use crate::numbers::WorkspaceNo;
 use crate::operations::{OperationColumns, home, operation, operation_id, operation_uuid};
 use crate::outbox::insert_posts;
 use crate::rows::{Columns, broken};
@@ -57,12 +57,12 @@ impl EntityNeeds {
 /// Where an entity lies; the order is that of the locks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    Own(WorkspaceNo, EntityRef),
+    Own(WorkspaceRowId, EntityRef),
     Row(TableRef, EntityId),
 }
 
 impl Place {
-    pub(crate) fn new(workspace: WorkspaceNo, entity: &EntityRef, home: &Home) -> Self {
+    pub(crate) fn new(workspace: WorkspaceRowId, entity: &EntityRef, home: &Home) -> Self {
         match home {
             Home::Own => Place::Own(workspace, entity.clone()),
             Home::Table(table) => Place::Row(table.clone(), entity.id.clone()),
@@ -86,21 +86,21 @@ enum Change {
     Finished,
 }
 
-type OperationPlace = (WorkspaceNo, OperationId);
+type OperationPlace = (WorkspaceRowId, OperationId);
 
 /// What a transaction knows; `None` if there is none.
 #[derive(Debug, Default)]
 pub(crate) struct KnownEntities {
     entities: BTreeMap<Place, KnownEntity>,
     operations: BTreeMap<OperationPlace, Option<(Operation, Change)>>,
-    keys: BTreeMap<(WorkspaceNo, IdempotencyKey), Option<OperationId>>,
-    holders: BTreeMap<(WorkspaceNo, EntityRef), Option<OperationId>>,
-    lasts: BTreeMap<(WorkspaceNo, EntityRef, Name), Option<OperationId>>,
+    keys: BTreeMap<(WorkspaceRowId, IdempotencyKey), Option<OperationId>>,
+    holders: BTreeMap<(WorkspaceRowId, EntityRef), Option<OperationId>>,
+    lasts: BTreeMap<(WorkspaceRowId, EntityRef, Name), Option<OperationId>>,
     documents: BTreeMap<Name, Option<Version>>,
     /// To be written at the end.
     notes: Vec<EntityNote>,
-    evidence: Vec<Note>,
-    posts: Vec<Post>,
+    evidence: Vec<JournalEntry>,
+    posts: Vec<OutboxMessage>,
 }
 
 impl KnownEntities {
@@ -114,21 +114,26 @@ impl KnownEntities {
         self.entities.entry(place).or_default().is = Some(entity);
     }
 
-    pub(crate) fn operation(&self, workspace: WorkspaceNo, id: OperationId) -> Option<&Operation> {
+    pub(crate) fn operation(&self, workspace: WorkspaceRowId, id: OperationId) -> Option<&Operation> {
         self.operations.get(&(workspace, id))?.as_ref().map(|(operation, _)| operation)
     }
 
-    pub(crate) fn keyed(&self, workspace: WorkspaceNo, key: &IdempotencyKey) -> Option<&Operation> {
+    pub(crate) fn keyed(&self, workspace: WorkspaceRowId, key: &IdempotencyKey) -> Option<&Operation> {
         let id = self.keys.get(&(workspace, key.clone())).copied().flatten()?;
         self.operation(workspace, id)
     }
 
-    pub(crate) fn holder(&self, workspace: WorkspaceNo, entity: &EntityRef) -> Option<&Operation> {
+    pub(crate) fn holder(&self, workspace: WorkspaceRowId, entity: &EntityRef) -> Option<&Operation> {
         let id = self.holders.get(&(workspace, entity.clone())).copied().flatten()?;
         self.operation(workspace, id)
     }
 
-    pub(crate) fn last(&self, workspace: WorkspaceNo, entity: &EntityRef, step: &Name) -> Option<&Operation> {
+    pub(crate) fn last(
+        &self,
+        workspace: WorkspaceRowId,
+        entity: &EntityRef,
+        step: &Name,
+    ) -> Option<&Operation> {
         let id = self.lasts.get(&(workspace, entity.clone(), step.clone())).copied().flatten()?;
         self.operation(workspace, id)
     }
@@ -139,7 +144,7 @@ impl KnownEntities {
     }
 
     /// An operation that begins, perhaps not for the first time.
-    pub(crate) fn begin(&mut self, workspace: WorkspaceNo, operation: Operation) {
+    pub(crate) fn begin(&mut self, workspace: WorkspaceRowId, operation: Operation) {
         let place = (workspace, operation.id);
         let change = match self.operations.get(&place).and_then(Option::as_ref) {
             None | Some((_, Change::Inserted)) => Change::Inserted,
@@ -161,7 +166,7 @@ impl KnownEntities {
     }
 
     /// An operation that is no longer pending.
-    pub(crate) fn finish(&mut self, workspace: WorkspaceNo, operation: Operation) {
+    pub(crate) fn finish(&mut self, workspace: WorkspaceRowId, operation: Operation) {
         let place = (workspace, operation.id);
         let change = match self.operations.get(&place).and_then(Option::as_ref) {
             None | Some((_, Change::Nothing | Change::Finished)) => Change::Finished,
@@ -178,11 +183,11 @@ impl KnownEntities {
         self.notes.extend(notes);
     }
 
-    pub(crate) fn prove(&mut self, evidence: &[Note]) {
+    pub(crate) fn prove(&mut self, evidence: &[JournalEntry]) {
         self.evidence.extend_from_slice(evidence);
     }
 
-    pub(crate) fn post(&mut self, posts: &[Post]) {
+    pub(crate) fn post(&mut self, posts: &[OutboxMessage]) {
         self.posts.extend_from_slice(posts);
     }
 
@@ -191,7 +196,7 @@ impl KnownEntities {
         self.entities.retain(|place, _| matches!(place, Place::Own(..)));
     }
 
-    fn found(&mut self, workspace: WorkspaceNo, operation: Operation) -> OperationId {
+    fn found(&mut self, workspace: WorkspaceRowId, operation: Operation) -> OperationId {
         let id = operation.id;
         let known = self.operations.entry((workspace, id)).or_default();
         known.get_or_insert((operation, Change::Nothing));
@@ -200,13 +205,13 @@ impl KnownEntities {
 }
 
 /// Names of workspaces by their numbers.
-type Names = HashMap<WorkspaceNo, WorkspaceId>;
+type Names = HashMap<WorkspaceRowId, WorkspaceId>;
 
 async fn number(
     session: &Session<'_>,
     names: &mut Names,
     name: &WorkspaceId,
-) -> Result<Option<WorkspaceNo>, Fault> {
+) -> Result<Option<WorkspaceRowId>, Fault> {
     let found = session.find_workspace(name).await?;
     names.extend(found.map(|number| (number, name.clone())));
     Ok(found)
@@ -270,7 +275,7 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
         let items: Vec<String> = documents.iter().map(Name::to_string).collect();
         let share = include_str!("../sql/share_documents.sql").into();
         queries.push((Asked::SharedDocuments, share, params![items.clone()]));
-        let asked = params![ItemKind::EntityWorkflow.code(), items];
+        let asked = params![CatalogKind::EntityWorkflow.code(), items];
         queries.push((Asked::Documents, include_str!("../sql/find_document_versions.sql").into(), asked));
     }
     let places = ask_for_entities(session, places, &mut queries).await?;
@@ -325,7 +330,7 @@ pub(crate) async fn prepare(session: &mut Session<'_>, needs: &EntityNeeds) -> R
 /// Where the entities of operations lie.
 async fn find_places(
     session: &mut Session<'_>,
-    operations: &BTreeSet<(OperationId, WorkspaceNo)>,
+    operations: &BTreeSet<(OperationId, WorkspaceRowId)>,
 ) -> Result<Vec<Place>, Fault> {
     if operations.is_empty() {
         return Ok(Vec::new());
@@ -335,7 +340,7 @@ async fn find_places(
     let asked = params![operations.len() as i64, workspaces, ids];
     let found = session.query(include_str!("../sql/find_homes.sql"), asked).await?;
     let place = |mut row: Columns<'_>| {
-        let workspace = WorkspaceNo(row.get()?);
+        let workspace = WorkspaceRowId(row.get()?);
         operation_id(&mut row)?;
         let entity = entity_ref(&mut row)?;
         Ok(Place::new(workspace, &entity, &home(&mut row)?))
@@ -349,7 +354,7 @@ async fn ask_for_entities(
     places: BTreeSet<Place>,
     queries: &mut Vec<(Asked, Sql, Params)>,
 ) -> Result<Vec<Place>, Fault> {
-    let mut own: Vec<(WorkspaceNo, EntityRef)> = Vec::new();
+    let mut own: Vec<(WorkspaceRowId, EntityRef)> = Vec::new();
     let mut tables: BTreeMap<TableRef, Vec<EntityId>> = BTreeMap::new();
     for place in places {
         match place {
@@ -411,7 +416,7 @@ fn take_in(
         known.entities.insert(Place::Row(table.clone(), entity.entity.id.clone()), known_entity(entity));
         return Ok(());
     }
-    let workspace = WorkspaceNo(row.get()?);
+    let workspace = WorkspaceRowId(row.get()?);
     if let Asked::Entities = asked {
         let entity = entity(row)?;
         known.entities.insert(Place::Own(workspace, entity.entity.clone()), known_entity(entity));
@@ -551,7 +556,7 @@ struct EntityColumns {
 }
 
 impl EntityColumns {
-    fn push(&mut self, workspace: WorkspaceNo, entity: &Entity) {
+    fn push(&mut self, workspace: WorkspaceRowId, entity: &Entity) {
         self.workspace.push(workspace.0);
         self.kind.push(entity.entity.kind.to_string());
         self.id.push(entity.entity.id.to_string());

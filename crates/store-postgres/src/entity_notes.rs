@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{EntityNote, Note};
+use hapax_engine::model::{EntityNote, JournalEntry};
 use hapax_engine::store::{ListEntityNotes, PlacedEntityNote};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::codes::{Code, count, millis};
 use crate::fault::Fault;
+use crate::interned_names::InternedNames;
 use crate::job::{Needs, Verb};
 use crate::journal::{insert_notes, origin_text, person};
-use crate::numbers::Numbers;
 use crate::operations::operation_uuid;
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows::{self, broken};
 use crate::session::{Session, params};
@@ -43,7 +43,7 @@ pub(crate) async fn insert_entity_notes(
     if notes.is_empty() {
         return Ok(());
     }
-    let journalled: Vec<Note> = notes.iter().filter_map(EntityNote::journalled).collect();
+    let journalled: Vec<JournalEntry> = notes.iter().filter_map(EntityNote::journalled).collect();
     insert_notes(session, &journalled).await?;
     let notes: Vec<&EntityNote> = notes.iter().filter(|note| !note.is_for_audit_only()).collect();
     if notes.is_empty() {
@@ -70,8 +70,8 @@ pub(crate) async fn insert_entity_notes(
 }
 
 pub(crate) async fn list_entity_notes(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     request: ListEntityNotes,
 ) -> Result<Vec<PlacedEntityNote>, Fault> {
     let ListEntityNotes { workspace: name, entity, operation, after, limit } = request;

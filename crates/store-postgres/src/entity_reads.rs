@@ -17,9 +17,9 @@ use uuid::Uuid;
 use crate::codes::{Code, millis};
 use crate::entities::entity;
 use crate::fault::Fault;
-use crate::numbers::Numbers;
+use crate::interned_names::InternedNames;
 use crate::operations::{operation, operation_id, operation_uuid};
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows::{self, owner_uuid};
 use crate::user_tables::{self, UserTables};
@@ -28,8 +28,8 @@ use crate::user_tables::{self, UserTables};
 const DATA_EXCEPTION: &str = "22";
 
 pub(crate) async fn find_entity(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     tables: Arc<UserTables>,
     (workspace, entity_ref, home): (WorkspaceId, EntityRef, Home),
 ) -> Result<Option<Entity>, Fault> {
@@ -53,7 +53,7 @@ pub(crate) async fn find_entity(
 
 /// Can a row of the table have this id?
 pub(crate) async fn may_have(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     tables: Arc<UserTables>,
     table: TableRef,
     id: hapax_engine::model::EntityId,
@@ -76,8 +76,8 @@ fn is_about_values(fault: &Fault) -> bool {
 }
 
 pub(crate) async fn list_entities(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     tables: Arc<UserTables>,
     request: ListEntities,
 ) -> Result<Vec<Entity>, Fault> {
@@ -111,7 +111,7 @@ pub(crate) async fn list_entities(
 }
 
 pub(crate) async fn check_table(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     tables: Arc<UserTables>,
     table: TableRef,
 ) -> Result<(), Fault> {
@@ -119,8 +119,8 @@ pub(crate) async fn check_table(
 }
 
 pub(crate) async fn find_operation(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     name: WorkspaceId,
     id: OperationId,
 ) -> Result<Option<Operation>, Fault> {
@@ -131,8 +131,8 @@ pub(crate) async fn find_operation(
 }
 
 pub(crate) async fn find_keyed_operation(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     name: WorkspaceId,
     key: IdempotencyKey,
 ) -> Result<Option<Operation>, Fault> {
@@ -143,8 +143,8 @@ pub(crate) async fn find_keyed_operation(
 }
 
 pub(crate) async fn list_operations(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     request: ListOperations,
 ) -> Result<Vec<Operation>, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
@@ -176,7 +176,7 @@ pub(crate) async fn list_operations(
 }
 
 pub(crate) async fn list_stale_operations(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     module: Name,
     unheard_since: Timestamp,
     limit: usize,
@@ -191,7 +191,7 @@ pub(crate) async fn list_stale_operations(
 }
 
 pub(crate) async fn list_doubted_operations(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     module: Name,
     after: Option<(Timestamp, OperationId)>,
     limit: usize,
@@ -206,7 +206,10 @@ pub(crate) async fn list_doubted_operations(
     })
 }
 
-pub(crate) async fn list_open_claims(held: Arc<Held>, limit: usize) -> Result<Vec<OpenClaim>, Fault> {
+pub(crate) async fn list_open_claims(
+    held: Arc<HeldConnection>,
+    limit: usize,
+) -> Result<Vec<OpenClaim>, Fault> {
     let limit = limit.clamp(1, MAX_PAGE) as i64;
     let found = query(&held, include_str!("../sql/list_open_claims.sql"), &[&limit]).await?;
     rows::collect(&found, |mut row| {
@@ -219,8 +222,8 @@ pub(crate) async fn list_open_claims(held: Arc<Held>, limit: usize) -> Result<Ve
 }
 
 pub(crate) async fn find_latest_operations(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     request: FindLatest,
 ) -> Result<LatestOperations, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
@@ -253,8 +256,8 @@ pub(crate) fn check_heard(held: &[HeldOperation]) -> Result<(), Fault> {
 
 /// Answers with those that are lost, in the order they were asked for.
 pub(crate) async fn hear_of_operations(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     owner: OwnerId,
     operations: Vec<HeldOperation>,
     now: Timestamp,

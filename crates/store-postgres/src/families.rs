@@ -6,30 +6,30 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hapax_engine::limits::MAX_SWEEP;
 use hapax_engine::model::{
-    Advance, CancelledFamily, ChildrenRefused, Family, RunHead, RunId, Steer, Subscribers, WorkspaceId,
-    decide_births, decide_steer,
+    CancelledFamily, ChildrenRefused, Family, RunCommand, RunCommit, RunHead, RunId, Subscribers,
+    WorkspaceId, decide_births, decide_command,
 };
 use hapax_engine::store::{
-    CancelFamily, CancelFamilyOutcome, FamilyBook, StoreResult, SweepFamily, SweptFamily,
+    CancelFamily, CancelFamilyOutcome, FamilyStore, StoreResult, SweepFamily, SweptFamily,
 };
 use uuid::Uuid;
 
 use crate::codes::{count, millis_of};
 use crate::ending::{announce_ending, follow_ending, insert_result};
 use crate::fault::Fault;
+use crate::interned_names::WorkspaceRowId;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
-use crate::numbers::WorkspaceNo;
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::rows::{self, Columns, StoredHead, uuid};
 use crate::session::{Session, params};
 use crate::store::PostgresStore;
 
 /// Families that are locked, as they are with the writes of a session; `None` if there is no row.
-pub(crate) type KnownFamilies = HashMap<(WorkspaceNo, RunId), Option<Family>>;
+pub(crate) type KnownFamilies = HashMap<(WorkspaceRowId, RunId), Option<Family>>;
 
 #[async_trait]
-impl FamilyBook for PostgresStore {
+impl FamilyStore for PostgresStore {
     async fn cancel_family(&self, request: CancelFamily) -> StoreResult<CancelFamilyOutcome> {
         self.consider(request).await
     }
@@ -43,7 +43,7 @@ impl FamilyBook for PostgresStore {
     }
 }
 
-async fn list_unswept(held: Arc<Held>, limit: usize) -> Result<Vec<(WorkspaceId, RunId)>, Fault> {
+async fn list_unswept(held: Arc<HeldConnection>, limit: usize) -> Result<Vec<(WorkspaceId, RunId)>, Fault> {
     let list = held.prepare_cached(include_str!("../sql/list_unswept_families.sql")).await?;
     let found = held.query(&list, &[&(limit.min(MAX_SWEEP) as i64)]).await?;
     rows::collect(&found, |mut row| Ok((WorkspaceId::new(row.text()?).map_err(rows::broken)?, row.run()?)))
@@ -53,9 +53,9 @@ async fn list_unswept(held: Arc<Held>, limit: usize) -> Result<Vec<(WorkspaceId,
 /// own lock is enough.
 pub(crate) async fn lock(
     session: &mut Session<'_>,
-    wanted: &BTreeSet<(RunId, WorkspaceNo)>,
+    wanted: &BTreeSet<(RunId, WorkspaceRowId)>,
 ) -> Result<(), Fault> {
-    let new: Vec<(WorkspaceNo, RunId)> = wanted
+    let new: Vec<(WorkspaceRowId, RunId)> = wanted
         .iter()
         .map(|(root, workspace)| (*workspace, *root))
         .filter(|place| !session.families.contains_key(place))
@@ -70,7 +70,7 @@ pub(crate) async fn lock(
     session.families.extend(new.into_iter().map(|place| (place, None)));
     for row in &found {
         let mut row = Columns::of(row);
-        let place = (WorkspaceNo(row.get()?), row.run()?);
+        let place = (WorkspaceRowId(row.get()?), row.run()?);
         let born = row.count()?;
         let (at, reason) = (row.maybe_at()?, row.maybe_text()?.map(str::to_owned));
         let is_swept: bool = row.get()?;
@@ -82,14 +82,14 @@ pub(crate) async fn lock(
 
 async fn find_family(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     root: RunId,
 ) -> Result<Option<Family>, Fault> {
     lock(session, &BTreeSet::from([(root, workspace)])).await?;
     Ok(session.families.get(&(workspace, root)).cloned().flatten())
 }
 
-pub(crate) fn put_family(session: &mut Session<'_>, workspace: WorkspaceNo, root: RunId, family: Family) {
+pub(crate) fn put_family(session: &mut Session<'_>, workspace: WorkspaceRowId, root: RunId, family: Family) {
     let cancelled = family.cancelled.as_ref();
     let written = params![
         workspace.0,
@@ -104,15 +104,15 @@ pub(crate) fn put_family(session: &mut Session<'_>, workspace: WorkspaceNo, root
 }
 
 /// Does the write change what is known of its family?
-pub(crate) fn concerns_family(advance: &Advance) -> bool {
+pub(crate) fn concerns_family(advance: &RunCommit) -> bool {
     !advance.children.is_empty() || (advance.input.is_some() && advance.head.facts.parent.is_none())
 }
 
 /// The family of a run after this write starts `born` children that are not there yet, if that changes it.
 pub(crate) async fn family_after(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
     born: usize,
 ) -> Result<Result<Option<Family>, ChildrenRefused>, Fault> {
     if !concerns_family(advance) {
@@ -136,7 +136,7 @@ pub(crate) async fn family_after(
 /// Counts a run that is started with a parent, but not by its parent's own write.
 pub(crate) async fn count_start(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     root: RunId,
 ) -> Result<(), Fault> {
     let family = find_family(session, workspace, root).await?.unwrap_or_default();
@@ -210,7 +210,7 @@ impl Verb for SweepFamily {
 
 async fn list_open_descendants(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     sweep: &SweepFamily,
     limit: usize,
 ) -> Result<Vec<RunId>, Fault> {
@@ -223,14 +223,14 @@ async fn list_open_descendants(
 /// The member, if it was asked to cancel, or ended by it.
 async fn cancel_member(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
     reason: &str,
     announce: &Subscribers,
 ) -> Result<Option<RunHead>, Fault> {
     let Some(stored) = session.find_head(workspace, run).await? else { return Ok(None) };
-    let command = Steer::Cancel { reason: reason.to_owned() };
-    let Ok(steered) = decide_steer(&stored.head, &command, &[], session.now) else { return Ok(None) };
+    let command = RunCommand::Cancel { reason: reason.to_owned() };
+    let Ok(steered) = decide_command(&stored.head, &command, &[], session.now) else { return Ok(None) };
     let written = StoredHead { head: steered.head.clone(), ..stored };
     session.write_head(written.clone());
     session.insert_event(workspace, run, &steered.event);

@@ -3,26 +3,30 @@
 use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{Item, ItemKind, Name, Payload, Version, WorkspaceId};
-use hapax_engine::store::ListItems;
+use hapax_engine::model::{CatalogKind, Item, Name, Payload, Version, WorkspaceId};
+use hapax_engine::store::ListCatalogItems;
 
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
-use crate::numbers::Numbers;
-use crate::pools::Held;
+use crate::interned_names::InternedNames;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows::{self, Columns, broken};
 
-pub(crate) async fn find_item(held: Arc<Held>, kind: ItemKind, id: Name) -> Result<Option<Item>, Fault> {
+pub(crate) async fn find_item(
+    held: Arc<HeldConnection>,
+    kind: CatalogKind,
+    id: Name,
+) -> Result<Option<Item>, Fault> {
     let found = query(&held, include_str!("../sql/find_item.sql"), &[&kind.code(), &id.as_str()]).await?;
     rows::at_most_one(&found, item)
 }
 
 pub(crate) async fn find_named_item(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     workspace: WorkspaceId,
-    kind: ItemKind,
+    kind: CatalogKind,
     name: String,
 ) -> Result<Option<Item>, Fault> {
     // No item has a name with this character, and the server would not understand it.
@@ -36,9 +40,9 @@ pub(crate) async fn find_named_item(
 }
 
 pub(crate) async fn list_items(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
-    request: ListItems,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
+    request: ListCatalogItems,
 ) -> Result<Vec<Item>, Fault> {
     let workspace = match &request.workspace {
         None => None,

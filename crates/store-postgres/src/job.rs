@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hapax_engine::model::{
-    BeginRequest, IdempotencyKey, Name, Note, PromiseId, RunId, SignalId, WorkspaceId,
+    BeginRequest, IdempotencyKey, JournalEntry, Name, PromiseId, RunId, SignalId, WorkspaceId,
 };
 use hapax_engine::store::{KeyPlace, StoreError, StoreResult, Uses};
 use tokio::sync::oneshot;
@@ -45,7 +45,7 @@ pub(crate) struct Needs {
 
 impl Needs {
     /// Entries of the journal that a write on a run of the workspace `here` brings; nearly always of that workspace.
-    pub(crate) fn bring(&mut self, here: &WorkspaceId, notes: &[Note]) {
+    pub(crate) fn bring(&mut self, here: &WorkspaceId, notes: &[JournalEntry]) {
         let elsewhere = notes.iter().map(|note| &note.workspace).filter(|workspace| *workspace != here);
         self.workspaces.extend(elsewhere.cloned());
     }

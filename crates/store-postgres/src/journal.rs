@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use hapax_engine::model::{
-    Actor, EffectKey, EffectTally, Evidence, Fence, Generation, Note, StepId, TallyCount, WorkspaceId,
+    Actor, EffectKey, EffectTally, Evidence, Fence, Generation, JournalEntry, StepId, TallyCount, WorkspaceId,
 };
-use hapax_engine::store::PlacedNote;
+use hapax_engine::store::PlacedEntry;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::codes::{Code, count, millis};
 use crate::fault::Fault;
-use crate::numbers::{Numbers, WorkspaceNo};
+use crate::interned_names::{InternedNames, WorkspaceRowId};
 use crate::operations::actor;
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows::{self, Columns, broken, owner_uuid, uuid};
 use crate::session::{Session, params};
 
 /// Entries, each column a list with one entry per row.
 #[derive(Debug, Default)]
-pub(crate) struct NoteColumns {
+pub(crate) struct JournalColumns {
     workspace: Vec<i32>,
     run: Vec<Uuid>,
     generation: Vec<i32>,
@@ -39,8 +39,8 @@ pub(crate) struct NoteColumns {
     is_rerun: Vec<bool>,
 }
 
-impl NoteColumns {
-    pub(crate) fn push(&mut self, workspace: WorkspaceNo, note: &Note) -> Result<(), Fault> {
+impl JournalColumns {
+    pub(crate) fn push(&mut self, workspace: WorkspaceRowId, note: &JournalEntry) -> Result<(), Fault> {
         let body = serde_json::to_string(&note.what)
             .map_err(|error| Fault::Broken(format!("an entry of the journal cannot be kept: {error}")))?;
         self.workspace.push(workspace.0);
@@ -87,17 +87,18 @@ impl NoteColumns {
 }
 
 /// Appends entries, in their order.
-pub(crate) async fn insert_notes(session: &mut Session<'_>, notes: &[Note]) -> Result<(), Fault> {
+pub(crate) async fn insert_notes(session: &mut Session<'_>, notes: &[JournalEntry]) -> Result<(), Fault> {
     if notes.is_empty() {
         return Ok(());
     }
-    let mut columns = NoteColumns::default();
+    let mut columns = JournalColumns::default();
     for note in notes {
         columns.push(session.get_workspace(&note.workspace).await?, note)?;
     }
-    let NoteColumns { workspace, run, generation, step, at, fence, owner, actor, role, origin, body, .. } =
-        columns;
-    let NoteColumns { effect, effect_class, attempt, occurrence, is_rerun, .. } = columns;
+    let JournalColumns {
+        workspace, run, generation, step, at, fence, owner, actor, role, origin, body, ..
+    } = columns;
+    let JournalColumns { effect, effect_class, attempt, occurrence, is_rerun, .. } = columns;
     let entries = params![
         workspace,
         run,
@@ -121,7 +122,7 @@ pub(crate) async fn insert_notes(session: &mut Session<'_>, notes: &[Note]) -> R
 }
 
 /// A row of the journal of `workspace`.
-pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<PlacedNote, Fault> {
+pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<PlacedEntry, Fault> {
     let place = row.count()?;
     let run = row.run()?;
     let generation = Generation::new(row.small()?);
@@ -133,8 +134,8 @@ pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<Plac
     let what = serde_json::from_str(row.text()?).map_err(broken)?;
     let evidence = evidence(&mut row)?;
     let workspace = workspace.clone();
-    let note = Note { workspace, run, generation, step, at, fence, owner, by, what, evidence };
-    Ok(PlacedNote { place, note })
+    let note = JournalEntry { workspace, run, generation, step, at, fence, owner, by, what, evidence };
+    Ok(PlacedEntry { place, note })
 }
 
 /// Whence a person acted, as JSON.
@@ -167,8 +168,8 @@ fn evidence(row: &mut Columns<'_>) -> Result<Option<Evidence>, Fault> {
 
 /// Effects that happened more than once, or may have.
 pub(crate) async fn count_tallies(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     workspace: Option<WorkspaceId>,
 ) -> Result<Vec<TallyCount>, Fault> {
     let workspace = match &workspace {

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::store::{AuditFilter, ListAudit, PlacedNote};
+use hapax_engine::store::{AuditFilter, ListAudit, PlacedEntry};
 
 use crate::codes::{count, millis};
 use crate::fault::Fault;
+use crate::interned_names::InternedNames;
 use crate::journal;
-use crate::numbers::Numbers;
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows::{self, uuid};
 
 pub(crate) async fn list_audit(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     request: ListAudit,
-) -> Result<Vec<PlacedNote>, Fault> {
+) -> Result<Vec<PlacedEntry>, Fault> {
     let Some(workspace) = numbers.find_workspace(held.link(), &request.workspace).await? else {
         return Ok(Vec::new());
     };

@@ -8,14 +8,14 @@ use uuid::Uuid;
 
 use crate::codes::millis;
 use crate::fault::Fault;
-use crate::numbers::Numbers;
-use crate::pools::Held;
+use crate::interned_names::InternedNames;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows::{self, uuid};
 
 pub(crate) async fn list_doubts(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     request: ListDoubts,
 ) -> Result<Vec<StoredDoubt>, Fault> {
     let workspace = match &request.workspace {

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use crate::codes::Code;
 use crate::fault::Fault;
-use crate::numbers::{Numbers, WorkflowNo, WorkspaceNo};
-use crate::pools::Held;
+use crate::interned_names::{InternedNames, WorkflowRowId, WorkspaceRowId};
+use crate::pools::HeldConnection;
 use crate::read::{BEGIN_SNAPSHOT, query};
 use crate::rows::{self, uuid};
 
@@ -24,11 +24,11 @@ struct Wanted {
 }
 
 /// A run on the page; the order of the fields is the order of the page.
-type Place = (RunId, WorkspaceNo);
+type Place = (RunId, WorkspaceRowId);
 
 pub(crate) async fn list_runs(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     request: ListRuns,
 ) -> Result<RunPage, Fault> {
     let limit = request.limit.clamp(1, MAX_PAGE);
@@ -36,7 +36,7 @@ pub(crate) async fn list_runs(
         None => None,
         Some(name) => match numbers.find_workflow(held.link(), name).await? {
             None => return Ok(RunPage::default()),
-            Some(WorkflowNo(number)) => Some(number),
+            Some(WorkflowRowId(number)) => Some(number),
         },
     };
     let workspace = match &request.workspace {
@@ -64,8 +64,8 @@ pub(crate) async fn list_runs(
 
 /// One query per status, merged.
 async fn list_in(
-    held: &Held,
-    workspace: WorkspaceNo,
+    held: &HeldConnection,
+    workspace: WorkspaceRowId,
     statuses: &[RunStatus],
     wanted: &Wanted,
 ) -> Result<Vec<Place>, Fault> {
@@ -92,7 +92,11 @@ async fn list_in(
     Ok(found)
 }
 
-async fn list_everywhere(held: &Held, statuses: &[RunStatus], wanted: &Wanted) -> Result<Vec<Place>, Fault> {
+async fn list_everywhere(
+    held: &HeldConnection,
+    statuses: &[RunStatus],
+    wanted: &Wanted,
+) -> Result<Vec<Place>, Fault> {
     let all = if statuses.is_empty() { &RunStatus::ALL[..] } else { statuses };
     let codes: Vec<i16> = all.iter().map(|status| status.code()).collect();
     let sql = include_str!("../sql/list_runs_of_all_workspaces.sql");
@@ -101,13 +105,13 @@ async fn list_everywhere(held: &Held, statuses: &[RunStatus], wanted: &Wanted) -
 
 fn places(found: &[tokio_postgres::Row]) -> Result<Vec<Place>, Fault> {
     rows::collect(found, |mut row| {
-        let workspace = WorkspaceNo(row.get()?);
+        let workspace = WorkspaceRowId(row.get()?);
         Ok((row.run()?, workspace))
     })
 }
 
 /// The runs of a page, in its order.
-async fn read_all(held: &Held, places: &[Place]) -> Result<Vec<RunView>, Fault> {
+async fn read_all(held: &HeldConnection, places: &[Place]) -> Result<Vec<RunView>, Fault> {
     let workspaces: Vec<i32> = places.iter().map(|(_, workspace)| workspace.0).collect();
     let ids: Vec<Uuid> = places.iter().map(|(run, _)| uuid(*run)).collect();
     let sql = include_str!("../sql/find_runs.sql");

@@ -2,17 +2,17 @@
 
 use hapax_engine::model::{Opening, Promise, PromiseState, RunId, WriteToken, decide_open as decide};
 
-use crate::alone::wait_for;
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
+use crate::interned_names::WorkspaceRowId;
 use crate::promise_keys::{self, delete_early, write_key};
 use crate::promises::new_promise;
 use crate::session::Session;
+use crate::standalone_promises::wait_for;
 
 /// Opens a promise of `run`, or one that it waits for; answers with it as it is.
 pub(crate) async fn open_promise(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
     promise: &Promise,
 ) -> Result<Promise, Fault> {
@@ -34,7 +34,7 @@ pub(crate) async fn open_promise(
 /// How a promise is opened, given what its key stands for; the key is locked then.
 pub(crate) async fn decide_open(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     promise: Promise,
 ) -> Result<Opening, Fault> {
     let known = match &promise.key {
@@ -47,7 +47,7 @@ pub(crate) async fn decide_open(
 /// Writes a promise as it is opened, with its key; answers with it.
 pub(crate) fn write_opening(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     opening: Opening,
     token: Option<WriteToken>,
 ) -> Result<Promise, Fault> {

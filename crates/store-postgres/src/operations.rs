@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::codes::{Code, count, millis};
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
+use crate::interned_names::WorkspaceRowId;
 use crate::rows::{self, Columns, broken, failure_text, owner_uuid};
 use crate::session::{Params, params};
 
@@ -61,7 +61,7 @@ pub(crate) struct OperationColumns {
 }
 
 impl OperationColumns {
-    pub(crate) fn push(&mut self, workspace: WorkspaceNo, operation: &Operation) -> Result<(), Fault> {
+    pub(crate) fn push(&mut self, workspace: WorkspaceRowId, operation: &Operation) -> Result<(), Fault> {
         let text = |name: &Name| name.as_str().to_owned();
         let home = operation.home.table().map(serde_json::to_string).transpose();
         let home = home.map_err(|error| Fault::Refused(format!("a table cannot be kept: {error}")))?;

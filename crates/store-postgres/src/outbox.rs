@@ -1,18 +1,18 @@
 //! After-effects as rows.
 
-use hapax_engine::model::{EffectKey, Name, Payload, Post, PostState, PostStatus, WorkspaceId};
+use hapax_engine::model::{EffectKey, Name, OutboxMessage, OutboxState, OutboxStatus, Payload, WorkspaceId};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
+use crate::interned_names::WorkspaceRowId;
 use crate::rows::{self, Columns, broken, failure_text, owner_uuid, uuid};
 use crate::session::{Session, params};
 
 /// After-effects, each column a list with one entry per row.
 #[derive(Debug, Default)]
-pub(crate) struct PostColumns {
+pub(crate) struct OutboxColumns {
     workspace: Vec<i32>,
     id: Vec<String>,
     run: Vec<Uuid>,
@@ -26,8 +26,8 @@ pub(crate) struct PostColumns {
     payload: Vec<String>,
 }
 
-impl PostColumns {
-    pub(crate) fn push(&mut self, workspace: WorkspaceNo, post: &Post) -> Result<(), Fault> {
+impl OutboxColumns {
+    pub(crate) fn push(&mut self, workspace: WorkspaceRowId, post: &OutboxMessage) -> Result<(), Fault> {
         let (at, owner) = state_columns(post.state);
         let failure = post.failure.as_ref().map(failure_text).transpose()?;
         self.workspace.push(workspace.0);
@@ -63,16 +63,16 @@ impl PostColumns {
 }
 
 /// Keeps after-effects; those that are there already stay as they are.
-pub(crate) async fn insert_posts(session: &mut Session<'_>, posts: &[Post]) -> Result<(), Fault> {
+pub(crate) async fn insert_posts(session: &mut Session<'_>, posts: &[OutboxMessage]) -> Result<(), Fault> {
     if posts.is_empty() {
         return Ok(());
     }
-    let mut columns = PostColumns::default();
+    let mut columns = OutboxColumns::default();
     for post in posts {
         columns.push(session.get_workspace(&post.workspace).await?, post)?;
     }
-    let PostColumns { workspace, id, run, target, created_at, .. } = columns;
-    let PostColumns { attempts, status, at, owner, failure, payload, .. } = columns;
+    let OutboxColumns { workspace, id, run, target, created_at, .. } = columns;
+    let OutboxColumns { attempts, status, at, owner, failure, payload, .. } = columns;
     let posts =
         params![workspace, id, run, target, created_at, attempts, status, at, owner, failure, payload];
     session.keep_back(include_str!("../sql/insert_posts.sql"), posts);
@@ -82,8 +82,8 @@ pub(crate) async fn insert_posts(session: &mut Session<'_>, posts: &[Post]) -> R
 /// Writes all of a locked after-effect that can change.
 pub(crate) fn write_post(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    post: &Post,
+    workspace: WorkspaceRowId,
+    post: &OutboxMessage,
 ) -> Result<(), Fault> {
     let (at, owner) = state_columns(post.state);
     let failure = post.failure.as_ref().map(failure_text).transpose()?;
@@ -103,8 +103,8 @@ pub(crate) fn write_post(
 /// Deletes a locked after-effect.
 pub(crate) fn delete_post(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    post: &Post,
+    workspace: WorkspaceRowId,
+    post: &OutboxMessage,
 ) -> Result<(), Fault> {
     let place = params![workspace.0, post.id.as_str().to_owned()];
     session.keep_back(include_str!("../sql/delete_post.sql"), place);
@@ -112,32 +112,34 @@ pub(crate) fn delete_post(
 }
 
 /// The instant of a state, and who has it in hand.
-pub(crate) fn state_columns(state: PostState) -> (i64, Option<Uuid>) {
+pub(crate) fn state_columns(state: OutboxState) -> (i64, Option<Uuid>) {
     match state {
-        PostState::Due { at } | PostState::Delivered { at } | PostState::Dead { at } => (millis(at), None),
-        PostState::Claimed { owner, until } => (millis(until), Some(owner_uuid(owner))),
+        OutboxState::Due { at } | OutboxState::Delivered { at } | OutboxState::Dead { at } => {
+            (millis(at), None)
+        }
+        OutboxState::Claimed { owner, until } => (millis(until), Some(owner_uuid(owner))),
     }
 }
 
 /// An after-effect of `workspace`, from where the row stands.
-pub(crate) fn post(workspace: WorkspaceId, row: &mut Columns<'_>) -> Result<Post, Fault> {
+pub(crate) fn post(workspace: WorkspaceId, row: &mut Columns<'_>) -> Result<OutboxMessage, Fault> {
     let id = EffectKey::from_stored(row.text()?);
     let run = row.run()?;
     let target = Name::new("target", row.text()?).map_err(broken)?;
     let created_at = row.at()?;
     let attempts = row.small()?;
-    let status: PostStatus = row.code()?;
+    let status: OutboxStatus = row.code()?;
     let at = row.at()?;
     let owner = row.maybe_owner()?;
     let failure = row.maybe_text()?.map(rows::failure).transpose()?;
     let payload = Payload::from_stored(row.text()?);
     let state = match (status, owner) {
-        (PostStatus::Due, None) => PostState::Due { at },
-        (PostStatus::Delivered, None) => PostState::Delivered { at },
-        (PostStatus::Dead, None) => PostState::Dead { at },
-        (PostStatus::Claimed, Some(owner)) => PostState::Claimed { owner, until: at },
-        (PostStatus::Claimed, None) => return Err(broken("an after-effect claimed by nobody")),
+        (OutboxStatus::Due, None) => OutboxState::Due { at },
+        (OutboxStatus::Delivered, None) => OutboxState::Delivered { at },
+        (OutboxStatus::Dead, None) => OutboxState::Dead { at },
+        (OutboxStatus::Claimed, Some(owner)) => OutboxState::Claimed { owner, until: at },
+        (OutboxStatus::Claimed, None) => return Err(broken("an after-effect claimed by nobody")),
         (_, Some(_)) => return Err(broken("an after-effect in hand that is not claimed")),
     };
-    Ok(Post { workspace, id, run, target, payload, created_at, attempts, failure, state })
+    Ok(OutboxMessage { workspace, id, run, target, payload, created_at, attempts, failure, state })
 }

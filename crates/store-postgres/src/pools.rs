@@ -165,12 +165,12 @@ impl Connections {
     }
 
     /// A connection; an error means that nothing was sent.
-    pub(crate) async fn get(&self) -> Result<Held, Fault> {
+    pub(crate) async fn get(&self) -> Result<HeldConnection, Fault> {
         if let Some(why) = self.failed_just_now() {
             return Err(Fault::NotSent(why));
         }
         match self.pool.get().await {
-            Ok(object) => Ok(Held(Some(object))),
+            Ok(object) => Ok(HeldConnection(Some(object))),
             Err(error) => {
                 let is_down = !matches!(error, PoolError::Timeout(deadpool_postgres::TimeoutType::Wait));
                 let why = format!("no connection to {}: {}", self.place, explain(&error));
@@ -198,7 +198,7 @@ impl Connections {
     pub(crate) async fn run<T, F>(
         &self,
         deadline: Duration,
-        work: impl FnOnce(Arc<Held>) -> F,
+        work: impl FnOnce(Arc<HeldConnection>) -> F,
     ) -> Result<T, Fault>
     where
         T: Send + 'static,
@@ -218,12 +218,12 @@ impl Connections {
     }
 }
 
-/// A connection in use. Dropped, it is closed and its server process told to go; only [`Held::give_back`] keeps it. So a call that
+/// A connection in use. Dropped, it is closed and its server process told to go; only [`HeldConnection::give_back`] keeps it. So a call that
 /// panics, fails half way or runs out of time can never leave a transaction behind.
 #[derive(Debug)]
-pub(crate) struct Held(Option<Object>);
+pub(crate) struct HeldConnection(Option<Object>);
 
-impl Held {
+impl HeldConnection {
     /// For statements that need not care what they go through.
     pub(crate) fn link(&self) -> Link<'_> {
         Link::Own(self)
@@ -235,7 +235,7 @@ impl Held {
     }
 }
 
-impl std::ops::Deref for Held {
+impl std::ops::Deref for HeldConnection {
     type Target = Object;
 
     fn deref(&self) -> &Object {
@@ -243,13 +243,13 @@ impl std::ops::Deref for Held {
     }
 }
 
-impl std::ops::DerefMut for Held {
+impl std::ops::DerefMut for HeldConnection {
     fn deref_mut(&mut self) -> &mut Object {
         self.0.as_mut().expect("only give_back and drop take it")
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldConnection {
     fn drop(&mut self) {
         if let Some(object) = self.0.take() {
             // Ends the task behind the connection, and with it the socket.

@@ -11,13 +11,13 @@ use hapax_engine::model::{
 
 use crate::codes::{millis, millis_of};
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
+use crate::interned_names::WorkspaceRowId;
 use crate::promises::{maybe_early, new_early};
 use crate::rows::{self, Columns};
 use crate::session::{Params, Session, params};
 
 /// Where the key of a promise is kept.
-pub(crate) type KeyPlace = (WorkspaceNo, IdempotencyKey);
+pub(crate) type KeyPlace = (WorkspaceRowId, IdempotencyKey);
 
 /// Locked keys, as they are with the writes of the transaction.
 pub(crate) type KnownKeys = HashMap<KeyPlace, KnownKey>;
@@ -47,14 +47,14 @@ fn asked(places: &[KeyPlace]) -> Params {
 pub(crate) async fn find_named(
     session: &mut Session<'_>,
     places: &BTreeSet<KeyPlace>,
-) -> Result<Vec<(WorkspaceNo, PromiseId)>, Fault> {
+) -> Result<Vec<(WorkspaceRowId, PromiseId)>, Fault> {
     if places.is_empty() {
         return Ok(Vec::new());
     }
     let places: Vec<KeyPlace> = places.iter().cloned().collect();
     let found = session.query(include_str!("../sql/find_promises_of_keys.sql"), asked(&places)).await?;
     let named = rows::collect(&found, |mut row| {
-        let workspace = WorkspaceNo(row.get()?);
+        let workspace = WorkspaceRowId(row.get()?);
         Ok(row.maybe_text()?.map(|id| (workspace, PromiseId::from_stored(id))))
     })?;
     Ok(named.into_iter().flatten().collect())
@@ -73,7 +73,7 @@ pub(crate) async fn lock(session: &mut Session<'_>, wanted: &BTreeSet<KeyPlace>)
     session.promise_keys.extend(new.into_iter().map(|place| (place, KnownKey::default())));
     for row in &found {
         let mut row = Columns::of(row);
-        let place = (WorkspaceNo(row.get()?), rows::key_text(&mut row)?);
+        let place = (WorkspaceRowId(row.get()?), rows::key_text(&mut row)?);
         let record = Some(rows::key_record(&mut row)?);
         session.promise_keys.insert(place, KnownKey { record, early: maybe_early(&mut row)? });
     }
@@ -83,7 +83,7 @@ pub(crate) async fn lock(session: &mut Session<'_>, wanted: &BTreeSet<KeyPlace>)
 /// A key, locked if it is there.
 pub(crate) async fn find_key(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     key: &IdempotencyKey,
 ) -> Result<KnownKey, Fault> {
     let place = (workspace, key.clone());
@@ -94,7 +94,7 @@ pub(crate) async fn find_key(
 /// Writes what a locked key, or one that is not there, stands for.
 pub(crate) fn write_key(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     key: &IdempotencyKey,
     record: KeyRecord,
 ) {
@@ -113,7 +113,7 @@ pub(crate) fn write_key(
 /// Keeps a settlement for the promise that a key will name.
 pub(crate) fn keep_early(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     key: &IdempotencyKey,
     early: EarlySettlement,
 ) -> Result<(), Fault> {
@@ -129,7 +129,7 @@ pub(crate) fn keep_early(
 }
 
 /// No settlement is kept for a locked key any more.
-pub(crate) fn delete_early(session: &mut Session<'_>, workspace: WorkspaceNo, key: &IdempotencyKey) {
+pub(crate) fn delete_early(session: &mut Session<'_>, workspace: WorkspaceRowId, key: &IdempotencyKey) {
     let Some(known) = session.promise_keys.get_mut(&(workspace, key.clone())) else { return };
     if known.early.take().is_some() {
         let gone = params![workspace.0, key.as_str().to_owned()];
@@ -140,7 +140,7 @@ pub(crate) fn delete_early(session: &mut Session<'_>, workspace: WorkspaceNo, ke
 /// The key of a promise that is over lives for as long as its maker asked.
 pub(crate) async fn age_key(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     promise: &Promise,
 ) -> Result<(), Fault> {
     let Some(key) = &promise.key else { return Ok(()) };

@@ -10,7 +10,7 @@ use hapax_engine::model::{
 
 use crate::codes::{Code, millis, millis_of};
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
+use crate::interned_names::WorkspaceRowId;
 use crate::rows::{Columns, broken, failure, failure_text, uuid};
 use crate::session::{Params, params};
 
@@ -86,7 +86,7 @@ fn state_columns(state: &PromiseState) -> Result<(i16, Option<i64>, Option<Strin
 
 /// A new promise, in the order of `open_promise.sql` and `insert_promise.sql`.
 pub(crate) fn new_promise(
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     promise: &Promise,
     token: Option<WriteToken>,
 ) -> Result<Params, Fault> {
@@ -112,7 +112,7 @@ pub(crate) fn new_promise(
 }
 
 /// A promise that is over, in the order of `settle_promise.sql`.
-pub(crate) fn settled_promise(workspace: WorkspaceNo, promise: &Promise) -> Result<Params, Fault> {
+pub(crate) fn settled_promise(workspace: WorkspaceRowId, promise: &Promise) -> Result<Params, Fault> {
     let (status, settled_at, value) = state_columns(&promise.state)?;
     Ok(params![
         workspace.0,
@@ -126,7 +126,11 @@ pub(crate) fn settled_promise(workspace: WorkspaceNo, promise: &Promise) -> Resu
 }
 
 /// A settlement that is kept for its promise, in the order of `keep_early.sql`.
-pub(crate) fn new_early(workspace: WorkspaceNo, key: &str, early: &EarlySettlement) -> Result<Params, Fault> {
+pub(crate) fn new_early(
+    workspace: WorkspaceRowId,
+    key: &str,
+    early: &EarlySettlement,
+) -> Result<Params, Fault> {
     Ok(params![
         workspace.0,
         key.to_owned(),

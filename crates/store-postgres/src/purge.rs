@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::codes::millis;
 use crate::fault::Fault;
 use crate::limits::PURGE_AT_ONCE;
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::rows::{self, uuid};
 
 /// A run that was looked at.
@@ -37,7 +37,7 @@ const DELETE_RUNS: [&str; 10] = [
 
 /// One bounded pass, on a connection of its own: a few runs at a time, and no more once `until` is reached.
 pub(crate) async fn purge(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     request: Purge,
     now: Timestamp,
     until: Instant,
@@ -73,7 +73,7 @@ pub(crate) async fn purge(
 }
 
 /// Answers how many were deleted.
-async fn delete_runs(held: &Held, old: &[&Seen], closed_before: Timestamp) -> Result<usize, Fault> {
+async fn delete_runs(held: &HeldConnection, old: &[&Seen], closed_before: Timestamp) -> Result<usize, Fault> {
     if old.is_empty() {
         return Ok(0);
     }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::codes::millis;
 use crate::fault::Fault;
 use crate::limits::PURGE_AT_ONCE;
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows;
 
@@ -28,7 +28,7 @@ type Key = (i32, Uuid);
 
 /// One bounded pass, on a connection of its own: a few at a time, and no more once `until` is reached.
 pub(crate) async fn purge_operations(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     request: PurgeOperations,
     until: Instant,
 ) -> Result<PurgedOperations, Fault> {
@@ -67,7 +67,11 @@ pub(crate) async fn purge_operations(
 }
 
 /// Answers how many operations and after-effects were deleted.
-async fn delete(held: &Held, old: Vec<Key>, ended_before: Timestamp) -> Result<(usize, usize), Fault> {
+async fn delete(
+    held: &HeldConnection,
+    old: Vec<Key>,
+    ended_before: Timestamp,
+) -> Result<(usize, usize), Fault> {
     if old.is_empty() {
         return Ok((0, 0));
     }

@@ -7,13 +7,13 @@ use hapax_engine::model::Timestamp;
 
 use crate::codes::millis;
 use crate::fault::Fault;
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows;
 
 /// Deletes those that were over before an instant, with all that belongs to them; answers how many.
 pub(crate) async fn purge_promises(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     over_before: Timestamp,
     limit: usize,
 ) -> Result<usize, Fault> {

@@ -1,18 +1,18 @@
 //! Writing what is set up.
 
-use hapax_engine::model::{Item, ItemKind, Version};
-use hapax_engine::store::{PutItem, PutOutcome};
+use hapax_engine::model::{CatalogKind, Item, Version};
+use hapax_engine::store::{PutCatalogItem, PutOutcome};
 
 use crate::codes::{Code, count, millis};
 use crate::fault::Fault;
+use crate::interned_names::WorkspaceRowId;
 use crate::items::item;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
-use crate::numbers::WorkspaceNo;
 use crate::rows;
 use crate::session::{Session, params};
 
-impl Verb for PutItem {
+impl Verb for PutCatalogItem {
     type Outcome = PutOutcome;
 
     fn foresee(&self, needs: &mut Needs) {
@@ -23,7 +23,7 @@ impl Verb for PutItem {
     }
 
     async fn apply(&self, session: &mut Session<'_>) -> Result<PutOutcome, Fault> {
-        if self.kind == ItemKind::EntityWorkflow {
+        if self.kind == CatalogKind::EntityWorkflow {
             let item = params![self.id.as_str().to_owned()];
             let _ = session.query(include_str!("../sql/lock_document.sql"), item).await?;
         }
@@ -45,8 +45,8 @@ impl Verb for PutItem {
 
 async fn find_namesake(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    request: &PutItem,
+    workspace: WorkspaceRowId,
+    request: &PutCatalogItem,
 ) -> Result<Option<Item>, Fault> {
     let named = params![workspace.0, request.kind.code(), request.name.clone()];
     let found = session.query(include_str!("../sql/find_named_item.sql"), named).await?;

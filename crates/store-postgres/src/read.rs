@@ -13,20 +13,24 @@ use tokio_postgres::types::ToSql;
 
 use crate::codes::{Code, count};
 use crate::fault::Fault;
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::promises::promise;
 use crate::rows::{self, uuid};
 
 /// Several statements that see the same; read-only, so that the server need not keep anything of it.
 pub(crate) const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-pub(crate) async fn query(held: &Held, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Fault> {
+pub(crate) async fn query(
+    held: &HeldConnection,
+    sql: &str,
+    params: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, Fault> {
     let statement = held.prepare_cached(sql).await?;
     Ok(held.query(&statement, params).await?)
 }
 
 pub(crate) async fn find_run(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     workspace: WorkspaceId,
     run: RunId,
 ) -> Result<Option<RunView>, Fault> {
@@ -35,7 +39,7 @@ pub(crate) async fn find_run(
 }
 
 pub(crate) async fn find_log(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     workspace: WorkspaceId,
     run: RunId,
 ) -> Result<Option<RunLog>, Fault> {
@@ -82,7 +86,7 @@ pub(crate) async fn find_log(
 }
 
 pub(crate) async fn list_events(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     workspace: WorkspaceId,
     run: RunId,
     after: Version,
@@ -94,7 +98,7 @@ pub(crate) async fn list_events(
 }
 
 pub(crate) async fn find_key(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     workspace: WorkspaceId,
     kind: KeyKind,
     key: IdempotencyKey,
@@ -106,7 +110,7 @@ pub(crate) async fn find_key(
 
 /// Keys in the order of workspace names, not of their numbers.
 pub(crate) async fn list_keys(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     after: Option<StoredKey>,
 ) -> Result<Vec<(StoredKey, KeyRecord)>, Fault> {
     // No name is empty and no kind is below zero, so without a place to go on from every key counts.
@@ -124,7 +128,7 @@ pub(crate) async fn list_keys(
 }
 
 pub(crate) async fn find_promise(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     workspace: WorkspaceId,
     id: PromiseId,
     now: Timestamp,

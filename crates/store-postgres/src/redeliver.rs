@@ -1,12 +1,12 @@
 //! Delivering once more what is delivered or given up, or never.
 
-use hapax_engine::model::{Post, PostState};
-use hapax_engine::store::{PostWish, Redeliver, RedeliverOutcome};
+use hapax_engine::model::{OutboxMessage, OutboxState};
+use hapax_engine::store::{OutboxCommand, Redeliver, RedeliverOutcome};
 
 use crate::fault::Fault;
+use crate::interned_names::WorkspaceRowId;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
-use crate::numbers::WorkspaceNo;
 use crate::outbox::{delete_post, post, write_post};
 use crate::rows;
 use crate::session::{Session, params};
@@ -30,13 +30,17 @@ impl Verb for Redeliver {
         }
         insert_notes(session, self.note.as_slice()).await?;
         match self.wish {
-            PostWish::Again => {
-                let due =
-                    Post { state: PostState::Due { at: session.now }, attempts: 0, failure: None, ..post };
+            OutboxCommand::Again => {
+                let due = OutboxMessage {
+                    state: OutboxState::Due { at: session.now },
+                    attempts: 0,
+                    failure: None,
+                    ..post
+                };
                 write_post(session, workspace, &due)?;
                 Ok(RedeliverOutcome::Due(due))
             }
-            PostWish::Never => {
+            OutboxCommand::Never => {
                 delete_post(session, workspace, &post)?;
                 Ok(RedeliverOutcome::Forgotten(post))
             }
@@ -48,8 +52,8 @@ impl Verb for Redeliver {
 async fn lock_post(
     request: &Redeliver,
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-) -> Result<Option<Post>, Fault> {
+    workspace: WorkspaceRowId,
+) -> Result<Option<OutboxMessage>, Fault> {
     let place = || params![workspace.0, request.id.as_str().to_owned()];
     let read = |mut row: rows::Columns<'_>| post(request.workspace.clone(), &mut row);
     let found = session.query(include_str!("../sql/find_post.sql"), place()).await?;

@@ -1,7 +1,7 @@
 //! Freeing keys before their time.
 
 use hapax_engine::model::{
-    IdempotencyKey, KeyKind, KeyRecord, Note, PromiseState, RequestScope, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, PromiseState, RequestScope, WorkspaceId,
 };
 use hapax_engine::store::ReleaseOutcome;
 
@@ -19,14 +19,14 @@ use crate::start_run::run_key;
 pub(crate) struct ReleaseRunKey {
     pub(crate) workspace: WorkspaceId,
     pub(crate) key: IdempotencyKey,
-    pub(crate) note: Note,
+    pub(crate) note: JournalEntry,
 }
 
 /// The key of a request is to be freed.
 pub(crate) struct ReleaseRequestKey {
     pub(crate) scope: RequestScope,
     pub(crate) key: IdempotencyKey,
-    pub(crate) note: Note,
+    pub(crate) note: JournalEntry,
 }
 
 impl Verb for ReleaseRunKey {
@@ -64,7 +64,7 @@ impl Verb for ReleaseRunKey {
 pub(crate) struct ReleasePromiseKey {
     pub(crate) workspace: WorkspaceId,
     pub(crate) key: IdempotencyKey,
-    pub(crate) note: Note,
+    pub(crate) note: JournalEntry,
 }
 
 impl Verb for ReleasePromiseKey {

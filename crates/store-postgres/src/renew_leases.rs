@@ -10,18 +10,18 @@ use uuid::Uuid;
 
 use crate::codes::{count, millis};
 use crate::fault::Fault;
-use crate::numbers::{Numbers, WorkspaceNo};
-use crate::pools::Held;
+use crate::interned_names::{InternedNames, WorkspaceRowId};
+use crate::pools::HeldConnection;
 use crate::rows::{self, uuid};
 
 /// Answers with the leases that are lost, in the order they were asked for.
 pub(crate) async fn renew_leases(
-    held: Arc<Held>,
-    numbers: Arc<Numbers>,
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
     request: RenewLeases,
     now: Timestamp,
 ) -> Result<Vec<RunId>, Fault> {
-    let mut known: Vec<(WorkspaceNo, &HeldLease)> = Vec::with_capacity(request.leases.len());
+    let mut known: Vec<(WorkspaceRowId, &HeldLease)> = Vec::with_capacity(request.leases.len());
     for lease in &request.leases {
         known.extend(
             numbers.find_workspace(held.link(), &lease.workspace).await?.map(|number| (number, lease)),

@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use crate::codes::{Code, RequestStatus, millis};
 use crate::fault::Fault;
+use crate::interned_names::WorkspaceRowId;
 use crate::job::Needs;
-use crate::numbers::WorkspaceNo;
 use crate::rows::{Columns, broken};
 use crate::session::{Params, Session, params};
 
@@ -82,7 +82,7 @@ struct NewRequests {
 }
 
 impl NewRequests {
-    fn push(&mut self, workspace: WorkspaceNo, record: &RequestRecord) -> Result<(), Fault> {
+    fn push(&mut self, workspace: WorkspaceRowId, record: &RequestRecord) -> Result<(), Fault> {
         let (token, until) = hold(record)?;
         self.workspace.push(workspace.0);
         self.caller.push(record.scope.caller.as_str().to_owned());

@@ -1,7 +1,7 @@
 //! Giving back rows in a transient status that no operation holds.
 
 use hapax_engine::limits::MAX_STALE_CLAIMS;
-use hapax_engine::model::{Entity, EntityId, EntityNote, EntityRef, Noted, Payload, Version};
+use hapax_engine::model::{Entity, EntityId, EntityNote, EntityRef, JournalEvent, Payload, Version};
 use hapax_engine::store::RevertStrays;
 
 use crate::codes::millis;
@@ -53,7 +53,7 @@ impl Verb for RevertStrays {
             operation: None,
             at: now,
             by: None,
-            what: Noted::StrayReverted { status: self.claim.revert_to.to_string() },
+            what: JournalEvent::StrayReverted { status: self.claim.revert_to.to_string() },
             evidence: None,
         }));
         Ok(strays.into_iter().map(|(id, _)| id).collect())

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::codes::{Code, ending_of};
 use crate::fault::Fault;
-use crate::numbers::WorkspaceNo;
+use crate::interned_names::WorkspaceRowId;
 
 /// A run id as it is kept; it sorts like the id.
 pub(crate) fn uuid(run: RunId) -> Uuid {
@@ -155,7 +155,7 @@ pub(crate) struct StoredHead {
     pub(crate) token: Option<WriteToken>,
     /// Did it ever start children?
     pub(crate) has_children: bool,
-    pub(crate) workspace: WorkspaceNo,
+    pub(crate) workspace: WorkspaceRowId,
 }
 
 /// The last columns of a row, those of the view `heads`, all empty if there is no run.
@@ -172,7 +172,7 @@ pub(crate) fn stored_head(row: &mut Columns<'_>) -> Result<StoredHead, Fault> {
         head: head(row)?,
         token: row.get::<Option<i64>>()?.map(WriteToken::from_stored),
         has_children: row.get()?,
-        workspace: WorkspaceNo(row.get()?),
+        workspace: WorkspaceRowId(row.get()?),
     })
 }
 

@@ -6,9 +6,9 @@ use hapax_engine::store::{SendSignal, SignalOutcome};
 use crate::arrival::arrive;
 use crate::codes::{count, millis};
 use crate::fault::Fault;
+use crate::interned_names::WorkspaceRowId;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
-use crate::numbers::WorkspaceNo;
 use crate::rows::{self, uuid};
 use crate::session::{Session, params};
 
@@ -66,7 +66,7 @@ impl Verb for SendSignal {
 
 async fn count_signals(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     request: &SendSignal,
 ) -> Result<u64, Fault> {
     let of_run = params![workspace.0, uuid(request.run)];

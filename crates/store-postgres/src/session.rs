@@ -13,19 +13,19 @@ use hapax_engine::model::{
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::alone::{self, KnownAlone, PromisePlace};
 use crate::codes::{Code, count, millis, millis_of};
 use crate::count_uses;
 use crate::entities::{self, KnownEntities};
 use crate::families::{self, KnownFamilies};
 use crate::fault::Fault;
+use crate::interned_names::{InternedNames, WorkflowRowId, WorkspaceRowId};
 use crate::job::Needs;
 use crate::link::{Link, Sql};
-use crate::numbers::{Numbers, WorkflowNo, WorkspaceNo};
 use crate::promise_keys::{self, KnownKeys};
 use crate::promises::promise;
 use crate::requests::{self, KnownRequests};
 use crate::rows::{self, Columns, StoredHead, uuid};
+use crate::standalone_promises::{self, KnownAlone, PromisePlace};
 use crate::user_tables::{UserTable, UserTables};
 
 /// The parameters of a statement.
@@ -45,14 +45,14 @@ pub(crate) use params;
 /// Whatever is written to a run, or to its promises and signals, is written under the lock of the run.
 pub(crate) struct Session<'c> {
     client: Link<'c>,
-    numbers: &'c Numbers,
+    numbers: &'c InternedNames,
     /// The instant everything is judged by.
     pub(crate) now: Timestamp,
     /// Has anything become due for whoever claims it first?
     pub(crate) has_woken: bool,
     is_begun: bool,
     /// Runs locked so far, as they are with the writes of this session; `None` if there is none.
-    runs: HashMap<(WorkspaceNo, RunId), Option<StoredHead>>,
+    runs: HashMap<(WorkspaceRowId, RunId), Option<StoredHead>>,
     /// Families that are locked.
     pub(crate) families: KnownFamilies,
     /// Promises of locked runs, or locked themselves, as they are with the writes of this session; `None` if there is none.
@@ -62,7 +62,7 @@ pub(crate) struct Session<'c> {
     /// Keys of promises.
     pub(crate) promise_keys: KnownKeys,
     /// Whether locked runs have seen these ids.
-    signal_ids: HashMap<(WorkspaceNo, RunId, SignalId), bool>,
+    signal_ids: HashMap<(WorkspaceRowId, RunId, SignalId), bool>,
     /// Requests that were foreseen.
     pub(crate) requests: KnownRequests,
     /// Entities and operations.
@@ -83,7 +83,7 @@ type Request<'a> = BoxFuture<'a, Result<Answer, Error>>;
 impl<'c> Session<'c> {
     pub(crate) fn new(
         client: Link<'c>,
-        numbers: &'c Numbers,
+        numbers: &'c InternedNames,
         tables: &'c UserTables,
         now: Timestamp,
     ) -> Self {
@@ -107,22 +107,22 @@ impl<'c> Session<'c> {
         }
     }
 
-    pub(crate) async fn find_workspace(&self, name: &WorkspaceId) -> Result<Option<WorkspaceNo>, Fault> {
+    pub(crate) async fn find_workspace(&self, name: &WorkspaceId) -> Result<Option<WorkspaceRowId>, Fault> {
         self.numbers.find_workspace(self.client, name).await
     }
 
-    pub(crate) async fn find_workflow(&self, name: &Name) -> Result<Option<WorkflowNo>, Fault> {
+    pub(crate) async fn find_workflow(&self, name: &Name) -> Result<Option<WorkflowRowId>, Fault> {
         self.numbers.find_workflow(self.client, name).await
     }
 
     /// The number of a workspace that [`crate::job::Verb::names`] named.
-    pub(crate) async fn get_workspace(&self, name: &WorkspaceId) -> Result<WorkspaceNo, Fault> {
+    pub(crate) async fn get_workspace(&self, name: &WorkspaceId) -> Result<WorkspaceRowId, Fault> {
         let found = self.find_workspace(name).await?;
         found.ok_or_else(|| Fault::Broken(format!("workspace {name} has no number")))
     }
 
     /// The number of a workflow that [`crate::job::Verb::names`] named.
-    pub(crate) async fn get_workflow(&self, name: &Name) -> Result<WorkflowNo, Fault> {
+    pub(crate) async fn get_workflow(&self, name: &Name) -> Result<WorkflowRowId, Fault> {
         let found = self.find_workflow(name).await?;
         found.ok_or_else(|| Fault::Broken(format!("workflow {name} has no number")))
     }
@@ -154,7 +154,7 @@ impl<'c> Session<'c> {
         let mut alone = Vec::new();
         for row in &self.read_promises(&promises).await? {
             let mut row = Columns::of(row);
-            let workspace = WorkspaceNo(row.get()?);
+            let workspace = WorkspaceRowId(row.get()?);
             let promise = promise(row)?;
             match promise.stands_alone() {
                 true => alone.push((workspace, promise.id)),
@@ -163,7 +163,7 @@ impl<'c> Session<'c> {
             keys.extend(promise.key.map(|key| (workspace, key.key)));
         }
         if !alone.is_empty() {
-            alone::lock(self, alone).await?;
+            standalone_promises::lock(self, alone).await?;
             let waiters = self.alone.iter();
             runs.extend(waiters.flat_map(|((workspace, _), runs)| runs.iter().map(|run| (*workspace, *run))));
         }
@@ -173,7 +173,7 @@ impl<'c> Session<'c> {
         self.promises.extend(promises.into_iter().map(|place| (place, None)));
         for row in &found {
             let mut row = Columns::of(row);
-            let workspace = WorkspaceNo(row.get()?);
+            let workspace = WorkspaceRowId(row.get()?);
             let promise = promise(row)?;
             if self.is_locked(workspace, &promise) {
                 self.note_promise(workspace, promise);
@@ -199,14 +199,14 @@ impl<'c> Session<'c> {
     }
 
     /// Does what a promise lies under, its run or its own row, belong to this session?
-    fn is_locked(&self, workspace: WorkspaceNo, promise: &Promise) -> bool {
+    fn is_locked(&self, workspace: WorkspaceRowId, promise: &Promise) -> bool {
         match promise.stands_alone() {
             true => self.alone.contains_key(&(workspace, promise.id.clone())),
             false => self.runs.contains_key(&(workspace, promise.run)),
         }
     }
 
-    async fn read_promises(&mut self, places: &[(WorkspaceNo, PromiseId)]) -> Result<Vec<Row>, Fault> {
+    async fn read_promises(&mut self, places: &[(WorkspaceRowId, PromiseId)]) -> Result<Vec<Row>, Fault> {
         if places.is_empty() {
             return Ok(Vec::new());
         }
@@ -233,7 +233,7 @@ impl<'c> Session<'c> {
         self.signal_ids.extend(places.into_iter().map(|place| (place, false)));
         for row in &found {
             let mut row = Columns::of(row);
-            let (workspace, run) = (WorkspaceNo(row.get()?), row.run()?);
+            let (workspace, run) = (WorkspaceRowId(row.get()?), row.run()?);
             self.signal_ids.insert((workspace, run, rows::signal_id(&mut row)?), true);
         }
         Ok(())
@@ -242,7 +242,7 @@ impl<'c> Session<'c> {
     /// A promise, with its run or itself locked, as it is with the writes of this session.
     pub(crate) async fn find_promise(
         &mut self,
-        workspace: WorkspaceNo,
+        workspace: WorkspaceRowId,
         id: &PromiseId,
     ) -> Result<Option<Promise>, Fault> {
         let place = (workspace, id.clone());
@@ -258,7 +258,7 @@ impl<'c> Session<'c> {
             match promise {
                 // Only under the lock does it stay as it is.
                 Some(promise) if !self.is_locked(workspace, &promise) => match promise.stands_alone() {
-                    true => alone::lock(self, vec![place.clone()]).await?,
+                    true => standalone_promises::lock(self, vec![place.clone()]).await?,
                     false => self.lock(&[(workspace, promise.run)]).await?,
                 },
                 known => drop(self.promises.insert(place.clone(), known)),
@@ -267,12 +267,12 @@ impl<'c> Session<'c> {
     }
 
     /// A promise that this session has just written.
-    pub(crate) fn note_promise(&mut self, workspace: WorkspaceNo, promise: Promise) {
+    pub(crate) fn note_promise(&mut self, workspace: WorkspaceRowId, promise: Promise) {
         self.promises.insert((workspace, promise.id.clone()), Some(promise));
     }
 
     /// What this session knows of a promise no longer holds.
-    pub(crate) fn forget_promise(&mut self, workspace: WorkspaceNo, id: &PromiseId) {
+    pub(crate) fn forget_promise(&mut self, workspace: WorkspaceRowId, id: &PromiseId) {
         self.promises.remove(&(workspace, id.clone()));
     }
 
@@ -285,7 +285,7 @@ impl<'c> Session<'c> {
     /// Has a locked run seen a signal with this id?
     pub(crate) async fn has_signal_id(
         &mut self,
-        workspace: WorkspaceNo,
+        workspace: WorkspaceRowId,
         run: RunId,
         id: &SignalId,
     ) -> Result<bool, Fault> {
@@ -297,15 +297,15 @@ impl<'c> Session<'c> {
         Ok(!found.is_empty())
     }
 
-    pub(crate) fn insert_signal_id(&mut self, workspace: WorkspaceNo, run: RunId, id: &SignalId) {
+    pub(crate) fn insert_signal_id(&mut self, workspace: WorkspaceRowId, run: RunId, id: &SignalId) {
         let seen = params![workspace.0, uuid(run), id.as_str().to_owned()];
         self.keep_back(include_str!("../sql/insert_signal_id.sql"), seen);
         self.signal_ids.insert((workspace, run, id.clone()), true);
     }
 
     /// Locks runs in the order of their ids and reads them; those that are locked already stay as they are.
-    pub(crate) async fn lock(&mut self, wanted: &[(WorkspaceNo, RunId)]) -> Result<(), Fault> {
-        let mut new: Vec<(WorkspaceNo, RunId)> =
+    pub(crate) async fn lock(&mut self, wanted: &[(WorkspaceRowId, RunId)]) -> Result<(), Fault> {
+        let mut new: Vec<(WorkspaceRowId, RunId)> =
             wanted.iter().filter(|place| !self.runs.contains_key(place)).copied().collect();
         new.sort_unstable_by_key(|(workspace, run)| (*run, *workspace));
         new.dedup();
@@ -333,7 +333,7 @@ impl<'c> Session<'c> {
     /// A run, locked, as it is with the writes of this session.
     pub(crate) async fn find_head(
         &mut self,
-        workspace: WorkspaceNo,
+        workspace: WorkspaceRowId,
         run: RunId,
     ) -> Result<Option<StoredHead>, Fault> {
         self.lock(&[(workspace, run)]).await?;
@@ -372,7 +372,7 @@ impl<'c> Session<'c> {
         self.runs.insert((stored.workspace, stored.head.id()), Some(stored));
     }
 
-    pub(crate) fn insert_event(&mut self, workspace: WorkspaceNo, run: RunId, event: &RunEvent) {
+    pub(crate) fn insert_event(&mut self, workspace: WorkspaceRowId, run: RunId, event: &RunEvent) {
         self.keep_back(
             include_str!("../sql/insert_event.sql"),
             params![

@@ -7,9 +7,9 @@ use hapax_engine::store::{SettleOutcome, SettlePromise};
 
 use crate::arrival::arrive;
 use crate::fault::Fault;
+use crate::interned_names::WorkspaceRowId;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
-use crate::numbers::WorkspaceNo;
 use crate::promise_keys::{self, KnownKey, age_key};
 use crate::promises::settled_promise;
 use crate::session::Session;
@@ -63,7 +63,7 @@ impl Verb for SettlePromise {
 /// Writes a settled promise, and wakes those who wait for it.
 async fn settle(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     promise: Box<Promise>,
     request: &SettlePromise,
 ) -> Result<SettleOutcome, Fault> {
@@ -85,7 +85,7 @@ async fn settle(
 /// Keeps a settlement whose promise is still to be made.
 async fn keep_early(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     key: &IdempotencyKey,
     known: KnownKey,
     request: &SettlePromise,
@@ -109,7 +109,7 @@ async fn keep_early(
 /// Moves a pending promise to where it stays.
 pub(crate) fn write_promise(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     promise: Promise,
 ) -> Result<(), Fault> {
     let settled = settled_promise(workspace, &promise)?;

@@ -9,7 +9,7 @@ use crate::codes::millis;
 use crate::fault::Fault;
 use crate::job::{Needs, Verb};
 use crate::journal::insert_notes;
-use crate::pools::Held;
+use crate::pools::HeldConnection;
 use crate::read::query;
 use crate::rows;
 use crate::session::{Session, params};
@@ -42,7 +42,7 @@ impl Verb for PutSettleToken {
 }
 
 pub(crate) async fn find_settle_token(
-    held: Arc<Held>,
+    held: Arc<HeldConnection>,
     digest: TokenDigest,
 ) -> Result<Option<SettleToken>, Fault> {
     let found = query(&held, include_str!("../sql/find_settle_token.sql"), &[&&digest[..]]).await?;

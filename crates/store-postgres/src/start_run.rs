@@ -8,8 +8,8 @@ use hapax_engine::store::StartOutcome;
 use crate::codes::{Code, count, millis, millis_of};
 use crate::families::count_start;
 use crate::fault::Fault;
+use crate::interned_names::{WorkflowRowId, WorkspaceRowId};
 use crate::job::{Needs, Verb};
-use crate::numbers::{WorkflowNo, WorkspaceNo};
 use crate::rows::{self, RunKey, StoredHead, uuid};
 use crate::session::{Session, params};
 
@@ -66,12 +66,12 @@ pub(crate) fn refuse_id(run: RunId) -> Fault {
 /// The workspace in which a run has this id: `own` before any other.
 pub(crate) async fn find_taken(
     session: &mut Session<'_>,
-    own: WorkspaceNo,
+    own: WorkspaceRowId,
     run: RunId,
-) -> Result<Option<WorkspaceNo>, Fault> {
+) -> Result<Option<WorkspaceRowId>, Fault> {
     let place = params![uuid(run), own.0];
     let found = session.query(include_str!("../sql/find_run_workspace.sql"), place).await?;
-    rows::at_most_one(&found, |mut row| row.get().map(WorkspaceNo))
+    rows::at_most_one(&found, |mut row| row.get().map(WorkspaceRowId))
 }
 
 /// What a live key says to a start with these facts.
@@ -92,7 +92,7 @@ pub(crate) fn ask_key(record: RunKey, facts: &RunFacts) -> KeySays {
 
 async fn same_key(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     facts: &RunFacts,
 ) -> Result<Option<StartOutcome>, Fault> {
     let Some(record) = key_record(session, workspace, facts).await? else { return Ok(None) };
@@ -110,7 +110,7 @@ async fn same_key(
 
 async fn key_record(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     facts: &RunFacts,
 ) -> Result<Option<RunKey>, Fault> {
     let Some(key) = &facts.key else { return Ok(None) };
@@ -132,7 +132,7 @@ pub(crate) fn run_key(record: KeyRecord) -> Result<RunKey, Fault> {
 /// Another run that the key of these facts names and still protects.
 pub(crate) async fn key_holder(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     facts: &RunFacts,
 ) -> Result<Option<RunId>, Fault> {
     let record = key_record(session, workspace, facts).await?;
@@ -143,8 +143,8 @@ pub(crate) async fn key_holder(
 /// The open run that holds the subject of these facts.
 pub(crate) async fn subject_holder(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    workflow: WorkflowNo,
+    workspace: WorkspaceRowId,
+    workflow: WorkflowRowId,
     facts: &RunFacts,
 ) -> Result<Option<RunId>, Fault> {
     let Some(subject) = &facts.subject else { return Ok(None) };
@@ -156,7 +156,7 @@ pub(crate) async fn subject_holder(
 /// The end of a run looks for children only if it is marked as having some.
 async fn mark_parent(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     facts: &RunFacts,
 ) -> Result<(), Fault> {
     let Some(parent) = &facts.parent else { return Ok(()) };
@@ -171,8 +171,8 @@ async fn mark_parent(
 /// Inserts a run that nothing stands against.
 pub(crate) async fn insert_new(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    workflow: WorkflowNo,
+    workspace: WorkspaceRowId,
+    workflow: WorkflowRowId,
     new: &NewRun,
 ) -> Result<StoredHead, Fault> {
     let facts = &*new.facts;
@@ -232,7 +232,7 @@ pub(crate) async fn insert_new(
 /// Makes the key of a run name it for as long as it is open.
 pub(crate) async fn take_key(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     facts: &RunFacts,
 ) -> Result<(), Fault> {
     let (Some(key), Some(fingerprint)) = (&facts.key, &facts.fingerprint) else { return Ok(()) };
@@ -249,8 +249,8 @@ pub(crate) async fn take_key(
 
 pub(crate) async fn take_subject(
     session: &mut Session<'_>,
-    workspace: WorkspaceNo,
-    workflow: WorkflowNo,
+    workspace: WorkspaceRowId,
+    workflow: WorkflowRowId,
     facts: &RunFacts,
 ) -> Result<(), Fault> {
     let Some(subject) = &facts.subject else { return Ok(()) };

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::codes::{Code, count, millis, millis_of};
 use crate::fault::Fault;
-use crate::numbers::{WorkflowNo, WorkspaceNo};
+use crate::interned_names::{WorkflowRowId, WorkspaceRowId};
 use crate::rows::{self, Columns, uuid};
 use crate::start_run::{KeySays, ask_key, refuse_id};
 
@@ -21,8 +21,8 @@ pub(crate) fn is_plain(new: &NewRun) -> bool {
 /// A start with what was decided about it.
 pub(crate) struct Begun<'a> {
     pub(crate) n: i32,
-    pub(crate) workspace: WorkspaceNo,
-    pub(crate) workflow: WorkflowNo,
+    pub(crate) workspace: WorkspaceRowId,
+    pub(crate) workflow: WorkflowRowId,
     pub(crate) new: &'a NewRun,
     pub(crate) head: RunHead,
     pub(crate) started: RunEvent,
@@ -137,13 +137,13 @@ pub(crate) enum Obstacle {
 
 pub(crate) fn read_obstacle(
     row: &Row,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     new: &NewRun,
     now: Timestamp,
 ) -> Result<Obstacle, Fault> {
     let mut row = Columns::of(row);
     row.get::<i32>()?;
-    let taken_in = row.get::<Option<i32>>()?.map(WorkspaceNo);
+    let taken_in = row.get::<Option<i32>>()?.map(WorkspaceRowId);
     let record = rows::maybe_run_key(&mut row)?;
     let head = rows::maybe_stored_head(&mut row)?.map(|stored| stored.head);
     Ok(match (taken_in, record) {

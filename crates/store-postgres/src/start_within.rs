@@ -14,12 +14,12 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Row, Transaction};
 use uuid::Uuid;
 
-use crate::considered::pause;
 use crate::fault::{Fault, describe};
+use crate::interned_names::{InternedNames, WorkflowRowId, WorkspaceRowId};
 use crate::limits::MAX_TRIES;
 use crate::link::Link;
-use crate::numbers::{Numbers, WorkflowNo, WorkspaceNo};
 use crate::pools::Pools;
+use crate::rmw_lane::pause;
 use crate::rows::uuid;
 use crate::session::{Session, params};
 use crate::start_run::{check_key, insert_new, subject_holder};
@@ -61,7 +61,7 @@ impl StartWithin for Start {
 #[derive(Debug)]
 pub(crate) struct Guests {
     pub(crate) pools: Arc<Pools>,
-    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) numbers: Arc<InternedNames>,
     pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Where our tables are, as `search_path` says it.
@@ -108,7 +108,7 @@ impl Guests {
     }
 
     /// On a connection of ours, because a number that was once seen must not be taken back by a rollback.
-    async fn give_numbers(&self, new: &NewRun) -> Result<(WorkspaceNo, WorkflowNo), Fault> {
+    async fn give_numbers(&self, new: &NewRun) -> Result<(WorkspaceRowId, WorkflowRowId), Fault> {
         let held = self.pools.considered.get().await?;
         let workspace = self.numbers.give_workspace(held.link(), &new.facts.workspace).await?;
         let workflow = self.numbers.give_workflow(held.link(), &new.facts.workflow.name).await?;
@@ -122,7 +122,7 @@ impl Guests {
         &self,
         savepoint: &Transaction<'_>,
         new: &NewRun,
-        (workspace, workflow): (WorkspaceNo, WorkflowNo),
+        (workspace, workflow): (WorkspaceRowId, WorkflowRowId),
     ) -> Result<StartOutcome, Fault> {
         let link = Link::Foreign(savepoint);
         let before = only_row(link, include_str!("../sql/find_session_settings.sql"), &[]).await?;
@@ -170,8 +170,8 @@ fn check(new: &NewRun) -> Result<(), Fault> {
 async fn start(
     session: &mut Session<'_>,
     new: &NewRun,
-    workspace: WorkspaceNo,
-    workflow: WorkflowNo,
+    workspace: WorkspaceRowId,
+    workflow: WorkflowRowId,
 ) -> Result<StartOutcome, Fault> {
     let facts = &*new.facts;
     let key = facts.key.as_ref().map(|key| key.as_str().to_owned());

@@ -6,35 +6,36 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    TallyCount, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, Promise, PromiseId, RunCommit,
+    RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
-    FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth,
-    PlacedNote, PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage,
-    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
+    Catalog, ClaimOutbox, ClaimRuns, Claimed, ClaimedOutbox, CommandRun, CommitOutcome, EntityStore,
+    FamilyStore, FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, OutboxDepth,
+    PlacedEntry, PromiseStore, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore,
+    RunCommandOutcome, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
+    StartOutcome, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
+    WebhookStore,
 };
 use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_postgres::Transaction;
 
 use crate::advance_runs;
-use crate::append_notes::AppendNotes;
+use crate::append_journal::AppendJournal;
 use crate::batch::{HotOp, Move, Start, size_of_write};
 use crate::claim_runs::{self, Rotation};
 use crate::committer::Committer;
-use crate::considered::Considered;
 use crate::fault::Fault;
 use crate::hints::Hints;
+use crate::interned_names::InternedNames;
 use crate::job::{Entered, Job, Reply, Task, Verb};
 use crate::limits::{MAX_OPERATION_BYTES, MAX_QUEUED, READ_CLOCK_EVERY};
-use crate::numbers::Numbers;
 use crate::open::{Opened, open};
 use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
 use crate::pools::Pools;
+use crate::rmw_lane::RmwLane;
 use crate::server_clock::ServerClock;
 use crate::settings::{lock_timeout, search_path};
 use crate::start_runs;
@@ -42,8 +43,8 @@ use crate::start_within::Guests;
 use crate::transact::{Record, Works};
 use crate::user_tables::UserTables;
 use crate::{
-    claim_posts, finish_post, journal, list_audit, list_doubts, list_notes, list_posts, list_runs, purge,
-    read, renew_leases,
+    claim_outbox, finish_outbox_message, journal, list_audit, list_doubts, list_journal, list_outbox,
+    list_runs, purge, read, renew_leases,
 };
 
 /// Keeps everything in one schema of a PostgreSQL database, for any number of nodes.
@@ -54,7 +55,7 @@ pub struct PostgresStore {
     /// `None` if the options named a clock.
     server_clock: Option<Arc<ServerClock>>,
     pools: Arc<Pools>,
-    numbers: Arc<Numbers>,
+    numbers: Arc<InternedNames>,
     tables: Arc<UserTables>,
     rotation: Arc<Rotation>,
     hints: Arc<Hints>,
@@ -86,7 +87,7 @@ impl PostgresStore {
     pub async fn open(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
         let Opened { address, place, clock, server_clock } = open(url, &options).await?;
         let pools = Arc::new(Pools::new(&address, &options));
-        let (numbers, tables) = (Arc::new(Numbers::default()), Arc::new(UserTables::default()));
+        let (numbers, tables) = (Arc::new(InternedNames::default()), Arc::new(UserTables::default()));
         let hints = Hints::new(&options.schema);
         let (hot, hot_inbox) = mpsc::channel(MAX_QUEUED);
         let (considered, considered_inbox) = mpsc::channel(MAX_QUEUED);
@@ -106,7 +107,7 @@ impl PostgresStore {
                 considered: considered.clone(),
             };
             workers.spawn(committer.run(hot_inbox.clone()));
-            let lane = |connections| Considered {
+            let lane = |connections| RmwLane {
                 pools: pools.clone(),
                 connections,
                 numbers: numbers.clone(),
@@ -250,7 +251,7 @@ impl PostgresStore {
 
     pub(crate) async fn read<T: Send + 'static, F>(
         &self,
-        read: impl FnOnce(Arc<crate::pools::Held>) -> F,
+        read: impl FnOnce(Arc<crate::pools::HeldConnection>) -> F,
     ) -> StoreResult<T>
     where
         F: Future<Output = Result<T, Fault>> + Send + 'static,
@@ -261,7 +262,7 @@ impl PostgresStore {
     /// Writes what one statement can write, on a connection of its own.
     pub(crate) async fn write_at_once<T: Send + 'static, F>(
         &self,
-        work: impl FnOnce(Arc<crate::pools::Held>) -> F,
+        work: impl FnOnce(Arc<crate::pools::HeldConnection>) -> F,
     ) -> StoreResult<T>
     where
         F: Future<Output = Result<T, Fault>> + Send + 'static,
@@ -277,7 +278,7 @@ impl PostgresStore {
     /// Deletes what need not be kept.
     pub(crate) async fn maintain<T: Send + 'static, F>(
         &self,
-        work: impl FnOnce(Arc<crate::pools::Held>) -> F,
+        work: impl FnOnce(Arc<crate::pools::HeldConnection>) -> F,
     ) -> StoreResult<T>
     where
         F: Future<Output = Result<T, Fault>> + Send + 'static,
@@ -288,7 +289,7 @@ impl PostgresStore {
     /// Says that somebody lives, on connections that nothing else keeps busy.
     pub(crate) async fn renew<T: Send + 'static, F>(
         &self,
-        work: impl FnOnce(Arc<crate::pools::Held>) -> F,
+        work: impl FnOnce(Arc<crate::pools::HeldConnection>) -> F,
     ) -> StoreResult<T>
     where
         F: Future<Output = Result<T, Fault>> + Send + 'static,
@@ -317,7 +318,7 @@ impl PostgresStore {
         working.await.unwrap_or_else(ended)
     }
 
-    pub(crate) fn numbers(&self) -> Arc<Numbers> {
+    pub(crate) fn numbers(&self) -> Arc<InternedNames> {
         self.numbers.clone()
     }
 
@@ -356,7 +357,7 @@ impl Store for PostgresStore {
         self.clock.now()
     }
 
-    fn key_book(&self) -> Option<&dyn KeyBook> {
+    fn request_key_store(&self) -> Option<&dyn RequestKeyStore> {
         Some(self)
     }
 
@@ -364,19 +365,19 @@ impl Store for PostgresStore {
         Some(self)
     }
 
-    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+    fn promise_store(&self) -> Option<&dyn PromiseStore> {
         Some(self)
     }
 
-    fn hook_book(&self) -> Option<&dyn HookBook> {
+    fn webhook_store(&self) -> Option<&dyn WebhookStore> {
         Some(self)
     }
 
-    fn family_book(&self) -> Option<&dyn FamilyBook> {
+    fn family_store(&self) -> Option<&dyn FamilyStore> {
         Some(self)
     }
 
-    fn entity_book(&self) -> Option<&dyn EntityBook> {
+    fn entity_store(&self) -> Option<&dyn EntityStore> {
         Some(self)
     }
 
@@ -414,14 +415,15 @@ impl Store for PostgresStore {
         renewed.await.map_err(Fault::into_commit_error)
     }
 
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         if size_of_write(&advance) > MAX_OPERATION_BYTES {
             return Err(StoreError::Refused(format!("a write of more than {MAX_OPERATION_BYTES} bytes")));
         }
         match advance_runs::is_plain(&advance) {
             true => {
                 let advance = Box::new(advance);
-                self.write_hot(|reply| HotOp::Advance(Move { advance, reply, entered: Entered::now() })).await
+                self.write_hot(|reply| HotOp::RunCommit(Move { advance, reply, entered: Entered::now() }))
+                    .await
             }
             false => self.consider(advance).await,
         }
@@ -431,7 +433,7 @@ impl Store for PostgresStore {
         self.work(request).await
     }
 
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
         self.consider(request).await
     }
 
@@ -496,16 +498,16 @@ impl Store for PostgresStore {
         self.read(|held| read::find_promise(held, workspace, id, now)).await
     }
 
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
-        self.consider(AppendNotes(notes)).await
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
+        self.consider(AppendJournal(notes)).await
     }
 
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
         let numbers = self.numbers.clone();
-        self.read(|held| list_notes::list_notes(held, numbers, request)).await
+        self.read(|held| list_journal::list_journal(held, numbers, request)).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
         let numbers = self.numbers.clone();
         self.read(|held| list_audit::list_audit(held, numbers, request)).await
     }
@@ -520,17 +522,19 @@ impl Store for PostgresStore {
         self.read(|held| list_doubts::list_doubts(held, numbers, request)).await
     }
 
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
         let now = self.now();
         let claimed =
-            self.pools.deliveries.run(self.deadline, |held| claim_posts::claim_posts(held, request, now));
+            self.pools.deliveries.run(self.deadline, |held| claim_outbox::claim_outbox(held, request, now));
         claimed.await.map_err(Fault::into_commit_error)
     }
 
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
         let numbers = self.numbers.clone();
-        let finished =
-            self.pools.deliveries.run(self.deadline, |held| finish_post::finish_post(held, numbers, request));
+        let finished = self
+            .pools
+            .deliveries
+            .run(self.deadline, |held| finish_outbox_message::finish_outbox_message(held, numbers, request));
         finished.await.map_err(Fault::into_commit_error)
     }
 
@@ -538,13 +542,13 @@ impl Store for PostgresStore {
         self.consider(request).await
     }
 
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
         let numbers = self.numbers.clone();
-        self.read(|held| list_posts::list_posts(held, numbers, request)).await
+        self.read(|held| list_outbox::list_outbox(held, numbers, request)).await
     }
 
     async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
-        self.read(list_posts::measure_outbox).await
+        self.read(list_outbox::measure_outbox).await
     }
 
     async fn find_longest_due(&self) -> StoreResult<Option<Timestamp>> {

@@ -8,19 +8,18 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{Failure, Finished, Payload};
 use hapax_engine::store::{
-    AdvanceOutcome, StoreError, StoreResult, Transact, TransactOperation, TransactOutcome,
-    TransactedOperation,
+    CommitOutcome, StoreError, StoreResult, Transact, TransactOperation, TransactOutcome, TransactedOperation,
 };
 use tokio_postgres::error::SqlState;
 
-use crate::considered::pause;
 use crate::fault::{Fault, Verdict, describe, judge};
 use crate::hints::Hints;
+use crate::interned_names::InternedNames;
 use crate::job::{Entered, Needs, Verb};
 use crate::limits::{MAX_TRIES, RECONNECT_PAUSE};
 use crate::link::Link;
-use crate::numbers::Numbers;
-use crate::pools::{Held, Pools};
+use crate::pools::{HeldConnection, Pools};
+use crate::rmw_lane::pause;
 use crate::session::Session;
 use crate::user_tables::UserTables;
 use crate::user_work::PostgresWork;
@@ -64,7 +63,7 @@ pub(crate) struct Recorded<T> {
 #[derive(Debug)]
 pub(crate) struct Works {
     pub(crate) pools: Arc<Pools>,
-    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) numbers: Arc<InternedNames>,
     pub(crate) tables: Arc<UserTables>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hints: Arc<Hints>,
@@ -134,7 +133,7 @@ impl Works {
 
     async fn attempt<R: Record>(
         &self,
-        held: &mut Held,
+        held: &mut HeldConnection,
         work: &PostgresWork,
         request: &R,
         progress: &Progress,
@@ -253,14 +252,14 @@ impl Record for Transact {
         };
         let (outcome, has_woken) = works.write(transaction, &advance).await?;
         let (outcome, stands) = match outcome {
-            AdvanceOutcome::Advanced { woken, .. } => {
+            CommitOutcome::Advanced { woken, .. } => {
                 (TransactOutcome::Done { output, advance: Box::new(advance), woken }, true)
             }
-            AdvanceOutcome::Stale(head) => (TransactOutcome::Stale(Box::new(head)), false),
-            AdvanceOutcome::ChildrenRefused(refused) => {
+            CommitOutcome::Stale(head) => (TransactOutcome::Stale(Box::new(head)), false),
+            CommitOutcome::ChildrenRefused(refused) => {
                 (TransactOutcome::WorkFailed(refused.failure()), false)
             }
-            AdvanceOutcome::LeaseLost => (TransactOutcome::LeaseLost, false),
+            CommitOutcome::LeaseLost => (TransactOutcome::LeaseLost, false),
         };
         Ok(Recorded { outcome, stands, has_woken })
     }

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use hapax_engine::model::{
-    Advance, Drive, EventKind, Promise, PromiseState, RunState, StepRecord, StepState, Timestamp, WriteToken,
+    Drive, EventKind, Promise, PromiseState, RunCommit, RunState, StepRecord, StepState, Timestamp,
+    WriteToken,
 };
-use hapax_engine::store::AdvanceOutcome;
+use hapax_engine::store::CommitOutcome;
 use rusqlite::{OptionalExtension, params};
 
 use crate::codes::{Code, count, millis, millis_of};
@@ -20,16 +21,16 @@ use crate::open_promises::{open_promises, opened_since};
 use crate::outbox::insert_posts;
 use crate::promises::time_out_promise;
 use crate::rows::{bytes, failure_text};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 use crate::start_run::{find_own, insert_new};
 
-impl Verb for Advance {
-    type Outcome = AdvanceOutcome;
+impl Verb for RunCommit {
+    type Outcome = CommitOutcome;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<AdvanceOutcome, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<CommitOutcome, Fault> {
         check_children(self)?;
         let Some(workspace) = session.find_workspace(self.workspace())? else {
-            return Ok(AdvanceOutcome::LeaseLost);
+            return Ok(CommitOutcome::LeaseLost);
         };
         let mut children = Vec::new();
         for child in &self.children {
@@ -43,7 +44,7 @@ impl Verb for Advance {
         let family = match family_after(session, workspace, self, children.len())? {
             Ok(family) => family,
             Err(refused) if holds(session, workspace, self)? => {
-                return Ok(AdvanceOutcome::ChildrenRefused(refused));
+                return Ok(CommitOutcome::ChildrenRefused(refused));
             }
             Err(_) => return refuse(session, workspace, self),
         };
@@ -70,12 +71,12 @@ impl Verb for Advance {
         if let RunState::Closed { .. } = self.head.state {
             follow_ending(session, workspace, self.head.clone(), &self.announce, &mut woken)?;
         }
-        Ok(AdvanceOutcome::Advanced { woken, opened })
+        Ok(CommitOutcome::Advanced { woken, opened })
     }
 }
 
 /// A child is named by the step that waits for it, so it has no key and no subject that could stand against it.
-fn check_children(advance: &Advance) -> Result<(), Fault> {
+fn check_children(advance: &RunCommit) -> Result<(), Fault> {
     for child in &advance.children {
         if child.facts.workspace != *advance.workspace() {
             return Err(Fault::Refused("a child belongs to the workspace of its parent".into()));
@@ -88,7 +89,11 @@ fn check_children(advance: &Advance) -> Result<(), Fault> {
 }
 
 /// Can every promise that is to time out still do so?
-fn all_pending(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Advance) -> Result<bool, Fault> {
+fn all_pending(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
+) -> Result<bool, Fault> {
     for id in &advance.timed_out {
         let pending = match find::promise(session.connection(), workspace, id)? {
             Some(promise) => promise.state == PromiseState::Pending,
@@ -102,7 +107,7 @@ fn all_pending(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Adva
 }
 
 /// Does the run still have the expected version, and its holder the lease?
-fn holds(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Advance) -> Result<bool, Fault> {
+fn holds(session: &Session<'_, '_>, workspace: WorkspaceRowId, advance: &RunCommit) -> Result<bool, Fault> {
     let head = session.find_head(workspace, advance.run())?;
     Ok(head.is_some_and(|head| {
         head.state.lease().is_some() && head.fence == advance.fence && head.version == advance.expected
@@ -112,21 +117,21 @@ fn holds(session: &Session<'_, '_>, workspace: WorkspaceNo, advance: &Advance) -
 /// Why the write does not take effect: it did before, or the run moved on, or it is somebody else's.
 fn refuse(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
-) -> Result<AdvanceOutcome, Fault> {
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
+) -> Result<CommitOutcome, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_token.sql"))?;
     let token: Option<Option<i64>> =
         find.query_row(params![workspace.0, bytes(advance.run())], |row| row.get(0)).optional()?;
     if token.flatten().map(WriteToken::from_stored) == Some(advance.token) {
         let opened = opened_since(session, workspace, advance)?;
-        return Ok(AdvanceOutcome::Advanced { woken: Vec::new(), opened });
+        return Ok(CommitOutcome::Advanced { woken: Vec::new(), opened });
     }
     Ok(match session.find_head(workspace, advance.run())? {
         Some(head) if head.state.lease().is_some() && head.fence == advance.fence => {
-            AdvanceOutcome::Stale(head)
+            CommitOutcome::Stale(head)
         }
-        Some(_) | None => AdvanceOutcome::LeaseLost,
+        Some(_) | None => CommitOutcome::LeaseLost,
     })
 }
 
@@ -140,7 +145,7 @@ enum Guarded {
 }
 
 /// How many arrivals a run that parks has seen; only a run that waits looks at what has arrived.
-fn arrivals_seen(advance: &Advance) -> i64 {
+fn arrivals_seen(advance: &RunCommit) -> i64 {
     match advance.head.state {
         RunState::Waiting { .. } => count(advance.head.arrivals),
         RunState::Pending { .. } | RunState::Running(_) | RunState::Paused | RunState::Closed { .. } => {
@@ -152,8 +157,8 @@ fn arrivals_seen(advance: &Advance) -> i64 {
 /// What this write itself opened has arrived as well; is the run that parked due by it?
 fn count_opened(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
     opened: usize,
 ) -> Result<bool, Fault> {
     let seen = arrivals_seen(advance);
@@ -168,8 +173,8 @@ fn count_opened(
 /// The run row, if version and fence hold. No read comes before it: in the usual case this is all that guards.
 fn write_guarded(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
 ) -> Result<Guarded, Fault> {
     let head = &advance.head;
     let run = bytes(advance.run());
@@ -248,8 +253,8 @@ fn write_guarded(
 /// something to know about.
 fn write_parts(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
 ) -> Result<Vec<Promise>, Fault> {
     let run = advance.run();
     let continued = advance.events.iter().rfind(|event| event.kind == EventKind::ContinuedAsNew);
@@ -288,8 +293,8 @@ fn write_parts(
 
 fn record_step(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
     step: &StepRecord,
 ) -> Result<(), Fault> {
     let (at, value) = step_columns(&step.state)?;

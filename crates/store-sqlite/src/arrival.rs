@@ -6,12 +6,12 @@ use rusqlite::params;
 use crate::codes::{count, millis_of};
 use crate::fault::Fault;
 use crate::rows::bytes;
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// Counts an arrival and wakes the run; `None` if it is gone.
 pub(crate) fn arrive(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
     grant: Option<&Grant>,
 ) -> Result<Option<Arrival>, Fault> {

@@ -1,7 +1,8 @@
 //! Beginning an operation: it and the entity's claim are one write.
 
 use hapax_engine::model::{
-    BeginFacts, BeginOperation, ItemKind, Operation, OperationBegun, OperationStatus, decide_begin_operation,
+    BeginFacts, BeginOperation, CatalogKind, Operation, OperationBegun, OperationStatus,
+    decide_begin_operation,
 };
 
 use crate::entities::{find_entity_in, write_entity};
@@ -25,7 +26,7 @@ impl Verb for BeginOperation {
         let entity = found.as_ref().map(|found| found.entity.clone());
         let mut facts = BeginFacts { entity, ..BeginFacts::default() };
         if let Some(document) = &self.document {
-            facts.document = find_item_version(connection, ItemKind::EntityWorkflow, &document.item)?;
+            facts.document = find_item_version(connection, CatalogKind::EntityWorkflow, &document.item)?;
         }
         if let Some(number) = number {
             let workspace = Workspace { number, name: &self.workspace };

@@ -1,8 +1,8 @@
 //! The catalog of the store.
 
 use async_trait::async_trait;
-use hapax_engine::model::{Item, ItemKind, Name, WorkspaceId};
-use hapax_engine::store::{Catalog, ListItems, PutItem, PutOutcome, StoreResult};
+use hapax_engine::model::{CatalogKind, Item, Name, WorkspaceId};
+use hapax_engine::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, StoreResult};
 
 use crate::items;
 use crate::read::find_workspace;
@@ -10,12 +10,12 @@ use crate::store::SqliteStore;
 
 #[async_trait]
 impl Catalog for SqliteStore {
-    async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome> {
+    async fn put_item(&self, request: PutCatalogItem) -> StoreResult<PutOutcome> {
         request.check()?;
         self.write(request).await
     }
 
-    async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
         let id = id.clone();
         self.readers().find(move |connection| items::find_item(connection, kind, &id)).await
     }
@@ -23,7 +23,7 @@ impl Catalog for SqliteStore {
     async fn find_named_item(
         &self,
         workspace: &WorkspaceId,
-        kind: ItemKind,
+        kind: CatalogKind,
         name: &str,
     ) -> StoreResult<Option<Item>> {
         let (workspace, name) = (workspace.clone(), name.to_owned());
@@ -34,7 +34,7 @@ impl Catalog for SqliteStore {
         self.readers().find(find).await
     }
 
-    async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
         self.readers().read(move |connection| items::list_items(connection, &request)).await
     }
 }

@@ -11,11 +11,11 @@ use crate::codes::{Code, millis};
 use crate::fault::Fault;
 use crate::job::Verb;
 use crate::rows::Columns;
-use crate::session::{Session, WorkflowNo, WorkspaceNo};
+use crate::session::{Session, WorkflowRowId, WorkspaceRowId};
 
 /// A workflow the caller serves, as this file knows it.
 struct Served {
-    workflow: WorkflowNo,
+    workflow: WorkflowRowId,
     version: u32,
     /// For these workspaces only; `None` for all.
     only: Option<HashSet<i64>>,
@@ -59,7 +59,7 @@ impl Verb for ClaimRuns {
         }
         let mut runs = Vec::new();
         for due in list_due(session, &served, self.limit.min(MAX_CLAIM))? {
-            let workspace = WorkspaceNo(due.workspace);
+            let workspace = WorkspaceRowId(due.workspace);
             let Some(head) = session.find_head(workspace, due.run)? else {
                 return Err(Fault::Broken(format!("{} is due but has no facts", due.run)));
             };

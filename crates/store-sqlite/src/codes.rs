@@ -1,8 +1,9 @@
 //! The numbers that stand for enums in columns. They are on disk: never change one, only add.
 
 use hapax_engine::model::{
-    Asked, EffectClass, Ending, EventKind, HookStatus, ItemKind, KeyKind, Occurrence, OperationStatus,
-    PostStatus, Priority, PromiseStatus, Recovery, Role, RunStatus, StepKind, StepStatus, Timestamp,
+    CatalogKind, EffectClass, Ending, EventKind, InboundEventStatus, KeyKind, Occurrence, OperationStatus,
+    OutboxStatus, PendingRequest, Priority, PromiseStatus, Recovery, Role, RunStatus, StepKind, StepStatus,
+    Timestamp,
 };
 
 use crate::fault::Fault;
@@ -52,15 +53,15 @@ pub(crate) fn ending_of(status: RunStatus) -> Option<Ending> {
     }
 }
 
-impl Code for Asked {
+impl Code for PendingRequest {
     const WHAT: &'static str = "what was asked of a run";
-    const ALL: &'static [Self] = &[Asked::Nothing, Asked::Pause, Asked::Cancel];
+    const ALL: &'static [Self] = &[PendingRequest::Nothing, PendingRequest::Pause, PendingRequest::Cancel];
 
     fn code(self) -> i64 {
         match self {
-            Asked::Nothing => 0,
-            Asked::Pause => 1,
-            Asked::Cancel => 2,
+            PendingRequest::Nothing => 0,
+            PendingRequest::Pause => 1,
+            PendingRequest::Cancel => 2,
         }
     }
 }
@@ -154,16 +155,16 @@ impl Code for KeyKind {
     }
 }
 
-impl Code for PostStatus {
+impl Code for OutboxStatus {
     const WHAT: &'static str = "the status of an after-effect";
-    const ALL: &'static [Self] = &PostStatus::ALL;
+    const ALL: &'static [Self] = &OutboxStatus::ALL;
 
     fn code(self) -> i64 {
         match self {
-            PostStatus::Due => 0,
-            PostStatus::Claimed => 1,
-            PostStatus::Delivered => 2,
-            PostStatus::Dead => 3,
+            OutboxStatus::Due => 0,
+            OutboxStatus::Claimed => 1,
+            OutboxStatus::Delivered => 2,
+            OutboxStatus::Dead => 3,
         }
     }
 }
@@ -223,17 +224,17 @@ impl Code for PromiseStatus {
     }
 }
 
-impl Code for HookStatus {
+impl Code for InboundEventStatus {
     const WHAT: &'static str = "the status of a webhook";
-    const ALL: &'static [Self] = &HookStatus::ALL;
+    const ALL: &'static [Self] = &InboundEventStatus::ALL;
 
     fn code(self) -> i64 {
         match self {
-            HookStatus::Received => 0,
-            HookStatus::Applied => 1,
-            HookStatus::Ignored => 2,
-            HookStatus::Unmatched => 3,
-            HookStatus::Failed => 4,
+            InboundEventStatus::Received => 0,
+            InboundEventStatus::Applied => 1,
+            InboundEventStatus::Ignored => 2,
+            InboundEventStatus::Unmatched => 3,
+            InboundEventStatus::Failed => 4,
         }
     }
 }
@@ -257,19 +258,19 @@ impl Code for RequestStatus {
     }
 }
 
-impl Code for ItemKind {
+impl Code for CatalogKind {
     const WHAT: &'static str = "the kind of an item";
-    const ALL: &'static [Self] = &ItemKind::ALL;
+    const ALL: &'static [Self] = &CatalogKind::ALL;
 
     fn code(self) -> i64 {
         match self {
-            ItemKind::Workspace => 0,
-            ItemKind::Credential => 1,
-            ItemKind::Definition => 2,
-            ItemKind::Setting => 3,
-            ItemKind::Source => 4,
-            ItemKind::Subscription => 5,
-            ItemKind::EntityWorkflow => 6,
+            CatalogKind::Workspace => 0,
+            CatalogKind::Credential => 1,
+            CatalogKind::Definition => 2,
+            CatalogKind::Setting => 3,
+            CatalogKind::Source => 4,
+            CatalogKind::Subscription => 5,
+            CatalogKind::EntityWorkflow => 6,
         }
     }
 }
@@ -335,20 +336,20 @@ mod tests {
     #[test]
     fn every_number_reads_back_as_its_variant() {
         check::<RunStatus>();
-        check::<Asked>();
+        check::<PendingRequest>();
         check::<Priority>();
         check::<StepKind>();
         check::<StepStatus>();
         check::<EventKind>();
         check::<KeyKind>();
         check::<PromiseStatus>();
-        check::<HookStatus>();
-        check::<PostStatus>();
+        check::<InboundEventStatus>();
+        check::<OutboxStatus>();
         check::<EffectClass>();
         check::<Occurrence>();
         check::<Role>();
         check::<RequestStatus>();
-        check::<ItemKind>();
+        check::<CatalogKind>();
         check::<OperationStatus>();
         check::<Recovery>();
     }

@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::find;
 use crate::job::Verb;
 use crate::open_promises::{decide, write_opening};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 impl Verb for CreatePromise {
     type Outcome = CreateOutcome;
@@ -34,7 +34,7 @@ impl Verb for CreatePromise {
 /// What marks the making of the one that is there.
 fn find_token(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     request: &CreatePromise,
 ) -> Result<Option<WriteToken>, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_promise_token.sql"))?;

@@ -7,11 +7,11 @@ use crate::codes::{Code, millis};
 use crate::fault::Fault;
 use crate::promises::{settlement, settlement_value};
 use crate::rows::{self, Columns};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 pub(crate) fn find_early(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     key: &IdempotencyKey,
 ) -> Result<Option<EarlySettlement>, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_early.sql"))?;
@@ -31,7 +31,7 @@ pub(crate) fn early(row: &mut Columns<'_>) -> Result<EarlySettlement, Fault> {
 
 pub(crate) fn put_early(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     key: &IdempotencyKey,
     early: &EarlySettlement,
 ) -> Result<(), Fault> {
@@ -50,7 +50,7 @@ pub(crate) fn put_early(
 
 pub(crate) fn delete_early(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     key: &IdempotencyKey,
 ) -> Result<(), Fault> {
     let mut delete = session.prepare(include_str!("../sql/delete_early.sql"))?;

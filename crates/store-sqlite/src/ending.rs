@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 
 use hapax_engine::model::{
-    Drive, KeyKind, RunHead, RunId, RunResult, RunState, Steer, Subscribers, decide_key_expiry, decide_steer,
+    Drive, KeyKind, RunCommand, RunHead, RunId, RunResult, RunState, Subscribers, decide_command,
+    decide_key_expiry,
 };
 use rusqlite::params;
 
@@ -13,12 +14,12 @@ use crate::codes::{Code, millis};
 use crate::fault::Fault;
 use crate::outbox::insert_posts;
 use crate::rows::{self, bytes, failure_text};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// Carries out the consequences of the end of a run, also of those that end by it; adds the runs made due to `woken`.
 pub(crate) fn follow_ending(
     session: &mut Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     ended: RunHead,
     announce: &Subscribers,
     woken: &mut Vec<RunId>,
@@ -61,7 +62,7 @@ pub(crate) fn announce_ending(
     insert_posts(session, &announce.tell_ending(&head.facts, head.generation, ending, session.now))
 }
 
-fn expire_key(session: &Session<'_, '_>, workspace: WorkspaceNo, head: &RunHead) -> Result<(), Fault> {
+fn expire_key(session: &Session<'_, '_>, workspace: WorkspaceRowId, head: &RunHead) -> Result<(), Fault> {
     let (Some(key), RunState::Closed { at, ending }) = (&head.facts.key, head.state) else { return Ok(()) };
     // The key of an open run has no end, so one that is kept for ever needs no write.
     let Some(expires_at) = decide_key_expiry(head.facts.retention, ending, at) else { return Ok(()) };
@@ -77,7 +78,7 @@ fn expire_key(session: &Session<'_, '_>, workspace: WorkspaceNo, head: &RunHead)
 
 fn release_subject(
     session: &mut Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     head: &RunHead,
 ) -> Result<(), Fault> {
     let Some(subject) = &head.facts.subject else { return Ok(()) };
@@ -89,7 +90,7 @@ fn release_subject(
 
 fn list_children_to_cancel(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     parent: RunId,
 ) -> Result<Vec<RunId>, Fault> {
     let mut list = session.prepare(include_str!("../sql/list_children_to_cancel.sql"))?;
@@ -99,13 +100,13 @@ fn list_children_to_cancel(
 /// The child, if the end of its parent changed it.
 fn cancel_child(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     parent: RunId,
     child: RunId,
 ) -> Result<Option<RunHead>, Fault> {
     let Some(head) = session.find_head(workspace, child)? else { return Ok(None) };
-    let command = Steer::parent_ended(parent);
-    let Ok(steered) = decide_steer(&head, &command, &[], session.now) else { return Ok(None) };
+    let command = RunCommand::parent_ended(parent);
+    let Ok(steered) = decide_command(&head, &command, &[], session.now) else { return Ok(None) };
     session.write_head(workspace, &steered.head)?;
     session.insert_event(workspace, child, &steered.event)?;
     if let Some(result) = &steered.result {
@@ -116,7 +117,7 @@ fn cancel_child(
 
 pub(crate) fn insert_result(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
     result: &RunResult,
 ) -> Result<(), Fault> {

@@ -9,7 +9,7 @@ use crate::codes::{count, millis};
 use crate::fault::Fault;
 use crate::read::find_workspace;
 use crate::rows::{self, Columns, broken};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 use crate::user_tables::{self, InstantAs};
 
 /// An entity, and what is needed to write it back.
@@ -32,7 +32,7 @@ pub(crate) fn find_entity(
 /// The same, where the workspace is known by its number; one that has none has no entities here.
 pub(crate) fn find_entity_in(
     connection: &Connection,
-    workspace: Option<WorkspaceNo>,
+    workspace: Option<WorkspaceRowId>,
     entity: &EntityRef,
     home: &Home,
 ) -> Result<Option<FoundEntity>, Fault> {
@@ -51,7 +51,7 @@ pub(crate) fn find_entity_in(
 /// Writes how an entity is now, if it still is as it was found.
 pub(crate) fn write_entity(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     home: &Home,
     found: &FoundEntity,
     entity: &Entity,

@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use hapax_engine::limits::MAX_SWEEP;
 use hapax_engine::model::{
-    Advance, CancelledFamily, ChildrenRefused, Family, RunHead, RunId, Steer, Subscribers, WorkspaceId,
-    decide_births, decide_steer,
+    CancelledFamily, ChildrenRefused, Family, RunCommand, RunCommit, RunHead, RunId, Subscribers,
+    WorkspaceId, decide_births, decide_command,
 };
 use hapax_engine::store::{
-    CancelFamily, CancelFamilyOutcome, FamilyBook, StoreResult, SweepFamily, SweptFamily,
+    CancelFamily, CancelFamilyOutcome, FamilyStore, StoreResult, SweepFamily, SweptFamily,
 };
 use rusqlite::{Connection, params};
 
@@ -17,11 +17,11 @@ use crate::fault::Fault;
 use crate::job::Verb;
 use crate::journal::insert_notes;
 use crate::rows::{self, bytes};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 use crate::store::SqliteStore;
 
 #[async_trait]
-impl FamilyBook for SqliteStore {
+impl FamilyStore for SqliteStore {
     async fn cancel_family(&self, request: CancelFamily) -> StoreResult<CancelFamilyOutcome> {
         self.write(request).await
     }
@@ -44,7 +44,7 @@ fn list_unswept(connection: &Connection, limit: usize) -> Result<Vec<(WorkspaceI
 
 fn find_family(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     root: RunId,
 ) -> Result<Option<Family>, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_family.sql"))?;
@@ -59,7 +59,7 @@ fn find_family(
 
 pub(crate) fn put_family(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     root: RunId,
     family: &Family,
 ) -> Result<(), Fault> {
@@ -78,8 +78,8 @@ pub(crate) fn put_family(
 /// The family of a run after this write starts `born` children that are not there yet, if that changes it.
 pub(crate) fn family_after(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
     born: usize,
 ) -> Result<Result<Option<Family>, ChildrenRefused>, Fault> {
     let facts = &advance.head.facts;
@@ -104,7 +104,7 @@ pub(crate) fn family_after(
 /// Counts a run that is started with a parent, but not by its parent's own write.
 pub(crate) fn count_start(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     root: RunId,
 ) -> Result<(), Fault> {
     let family = find_family(session, workspace, root)?.unwrap_or_default();
@@ -165,7 +165,7 @@ impl Verb for SweepFamily {
 
 fn list_open_descendants(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     sweep: &SweepFamily,
     limit: usize,
 ) -> Result<Vec<RunId>, Fault> {
@@ -179,14 +179,14 @@ fn list_open_descendants(
 /// The member, if it was asked to cancel, or ended by it.
 fn cancel_member(
     session: &mut Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
     reason: &str,
     announce: &Subscribers,
 ) -> Result<Option<RunHead>, Fault> {
     let Some(head) = session.find_head(workspace, run)? else { return Ok(None) };
-    let command = Steer::Cancel { reason: reason.to_owned() };
-    let Ok(steered) = decide_steer(&head, &command, &[], session.now) else { return Ok(None) };
+    let command = RunCommand::Cancel { reason: reason.to_owned() };
+    let Ok(steered) = decide_command(&head, &command, &[], session.now) else { return Ok(None) };
     session.write_head(workspace, &steered.head)?;
     session.insert_event(workspace, run, &steered.event)?;
     if let Some(result) = &steered.result {
@@ -201,7 +201,7 @@ fn cancel_member(
 /// Forgets the family of runs that are deleted, if nobody is left of it.
 pub(crate) fn forget_family(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     root: RunId,
 ) -> Result<(), Fault> {
     session.prepare(include_str!("../sql/delete_family.sql"))?.execute(params![workspace.0, bytes(root)])?;
@@ -211,7 +211,7 @@ pub(crate) fn forget_family(
 /// The root of the family that a stored run belongs to.
 pub(crate) fn find_root(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
 ) -> Result<RunId, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_root.sql"))?;

@@ -10,11 +10,11 @@ use crate::codes::{Code, millis};
 use crate::fault::Fault;
 use crate::promises;
 use crate::rows::{self, bytes};
-use crate::session::WorkspaceNo;
+use crate::session::WorkspaceRowId;
 
 pub(crate) fn head(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
 ) -> Result<Option<RunHead>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_head.sql"))?;
@@ -24,7 +24,7 @@ pub(crate) fn head(
 /// A run with its input and result.
 pub(crate) fn view(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
 ) -> Result<Option<RunView>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_run.sql"))?;
@@ -34,7 +34,7 @@ pub(crate) fn view(
 /// The records of a run's current generation, in the order they started.
 pub(crate) fn steps(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     head: &RunHead,
 ) -> Result<Vec<StepRecord>, Fault> {
     let mut list = connection.prepare_cached(include_str!("../sql/list_steps_of_run.sql"))?;
@@ -44,7 +44,7 @@ pub(crate) fn steps(
 /// A promise as it was last written.
 pub(crate) fn promise(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     id: &PromiseId,
 ) -> Result<Option<Promise>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_promise.sql"))?;
@@ -54,7 +54,7 @@ pub(crate) fn promise(
 /// The promise that a live key names, as it was last written.
 pub(crate) fn promise_by_key(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     key: &IdempotencyKey,
     now: Timestamp,
 ) -> Result<Option<Promise>, Fault> {
@@ -65,7 +65,7 @@ pub(crate) fn promise_by_key(
 /// What a key stands for, expired or not.
 pub(crate) fn key(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     kind: KeyKind,
     key: &IdempotencyKey,
 ) -> Result<Option<KeyRecord>, Fault> {

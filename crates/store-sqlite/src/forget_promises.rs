@@ -5,12 +5,12 @@ use rusqlite::params;
 
 use crate::fault::Fault;
 use crate::rows::{self, bytes};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// Deletes the promises of a run, and what it waits for.
 pub(crate) fn forget_promises_of_run(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
 ) -> Result<(), Fault> {
     let of_run = params![workspace.0, bytes(run)];
@@ -29,7 +29,7 @@ pub(crate) fn forget_promises_of_run(
 /// Deletes one that stands alone.
 pub(crate) fn forget_promise(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     id: &PromiseId,
 ) -> Result<(), Fault> {
     forget_names(session, workspace, id)?;
@@ -42,7 +42,7 @@ pub(crate) fn forget_promise(
 }
 
 /// The key that names a promise and the tokens for it.
-fn forget_names(session: &Session<'_, '_>, workspace: WorkspaceNo, id: &PromiseId) -> Result<(), Fault> {
+fn forget_names(session: &Session<'_, '_>, workspace: WorkspaceRowId, id: &PromiseId) -> Result<(), Fault> {
     for sql in [
         include_str!("../sql/delete_keys_of_promise.sql"),
         include_str!("../sql/delete_tokens_of_promise.sql"),

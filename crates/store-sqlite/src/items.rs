@@ -1,17 +1,21 @@
 //! What is set up, as rows.
 
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{Item, ItemKind, Name, Payload, Version};
-use hapax_engine::store::ListItems;
+use hapax_engine::model::{CatalogKind, Item, Name, Payload, Version};
+use hapax_engine::store::ListCatalogItems;
 use rusqlite::{Connection, params};
 
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
 use crate::read::find_workspace;
 use crate::rows::{self, Columns, broken};
-use crate::session::WorkspaceNo;
+use crate::session::WorkspaceRowId;
 
-pub(crate) fn find_item(connection: &Connection, kind: ItemKind, id: &Name) -> Result<Option<Item>, Fault> {
+pub(crate) fn find_item(
+    connection: &Connection,
+    kind: CatalogKind,
+    id: &Name,
+) -> Result<Option<Item>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_item.sql"))?;
     rows::at_most_one(find.query(params![kind.code(), id.as_str()])?, item)
 }
@@ -19,7 +23,7 @@ pub(crate) fn find_item(connection: &Connection, kind: ItemKind, id: &Name) -> R
 /// Only the version: what an item says may be long.
 pub(crate) fn find_item_version(
     connection: &Connection,
-    kind: ItemKind,
+    kind: CatalogKind,
     id: &Name,
 ) -> Result<Option<Version>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_item_version.sql"))?;
@@ -30,15 +34,15 @@ pub(crate) fn find_item_version(
 
 pub(crate) fn find_named_item(
     connection: &Connection,
-    workspace: WorkspaceNo,
-    kind: ItemKind,
+    workspace: WorkspaceRowId,
+    kind: CatalogKind,
     name: &str,
 ) -> Result<Option<Item>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_named_item.sql"))?;
     rows::at_most_one(find.query(params![workspace.0, kind.code(), name])?, item)
 }
 
-pub(crate) fn list_items(connection: &Connection, request: &ListItems) -> Result<Vec<Item>, Fault> {
+pub(crate) fn list_items(connection: &Connection, request: &ListCatalogItems) -> Result<Vec<Item>, Fault> {
     let workspace = match &request.workspace {
         None => None,
         Some(name) => match find_workspace(connection, name)? {

@@ -1,10 +1,10 @@
 //! Entries of the journal as rows.
 
 use hapax_engine::model::{
-    Actor, EffectKey, EffectTally, Evidence, Fence, Generation, Note, OwnerId, StepId, TallyCount,
+    Actor, EffectKey, EffectTally, Evidence, Fence, Generation, JournalEntry, OwnerId, StepId, TallyCount,
     WorkspaceId,
 };
-use hapax_engine::store::PlacedNote;
+use hapax_engine::store::PlacedEntry;
 use rusqlite::{Connection, params};
 
 use crate::codes::{Code, count, millis};
@@ -15,7 +15,7 @@ use crate::rows::{self, Columns, broken, bytes};
 use crate::session::Session;
 
 /// Appends entries, in their order.
-pub(crate) fn insert_notes(session: &mut Session<'_, '_>, notes: &[Note]) -> Result<(), Fault> {
+pub(crate) fn insert_notes(session: &mut Session<'_, '_>, notes: &[JournalEntry]) -> Result<(), Fault> {
     for note in notes {
         let workspace = session.number_workspace(&note.workspace)?;
         let body = serde_json::to_string(&note.what)
@@ -43,7 +43,7 @@ pub(crate) fn insert_notes(session: &mut Session<'_, '_>, notes: &[Note]) -> Res
 }
 
 /// A row of the journal of `workspace`.
-pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<PlacedNote, Fault> {
+pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<PlacedEntry, Fault> {
     let place = row.count()?;
     let run = row.run()?;
     let generation = Generation::new(row.get()?);
@@ -56,8 +56,8 @@ pub(crate) fn note(workspace: &WorkspaceId, mut row: Columns<'_>) -> Result<Plac
     let what = serde_json::from_str(row.text()?).map_err(broken)?;
     let evidence = evidence(&mut row)?;
     let workspace = workspace.clone();
-    let note = Note { workspace, run, generation, step, at, fence, owner, by, what, evidence };
-    Ok(PlacedNote { place, note })
+    let note = JournalEntry { workspace, run, generation, step, at, fence, owner, by, what, evidence };
+    Ok(PlacedEntry { place, note })
 }
 
 /// Whence a person acted, as JSON.

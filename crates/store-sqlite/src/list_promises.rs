@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::promises::promise;
 use crate::read::{find_workspace, list_workspaces};
 use crate::rows::{self, bytes};
-use crate::session::WorkspaceNo;
+use crate::session::WorkspaceRowId;
 
 pub(crate) fn list_promises(
     connection: &Connection,
@@ -52,7 +52,7 @@ pub(crate) fn list_promises(
 /// The last promise that is looked at for a page; `None` if that reaches to the end.
 fn find_ahead(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: Option<RunId>,
     after: &str,
 ) -> Result<Option<String>, Fault> {

@@ -10,13 +10,13 @@ use crate::fault::Fault;
 use crate::find;
 use crate::read::{find_workflow, find_workspace};
 use crate::rows::{self, bytes};
-use crate::session::{WorkflowNo, WorkspaceNo};
+use crate::session::{WorkflowRowId, WorkspaceRowId};
 
 /// What every query of a page has in common.
 struct Wanted {
     /// Only ids below this one; longer than any id if all are wanted.
     below: Vec<u8>,
-    workflow: Option<WorkflowNo>,
+    workflow: Option<WorkflowRowId>,
     limit: i64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn list_runs(connection: &Connection, request: &ListRuns) -> Result<R
     let next = places.last().filter(|_| more).map(|(run, _)| *run);
     let mut runs = Vec::with_capacity(places.len());
     for (run, workspace) in places {
-        let view = find::view(connection, WorkspaceNo(workspace), run)?;
+        let view = find::view(connection, WorkspaceRowId(workspace), run)?;
         runs.push(view.ok_or_else(|| Fault::Broken(format!("{run} is listed but has no facts")))?);
     }
     Ok(RunPage { runs, next })
@@ -55,7 +55,7 @@ pub(crate) fn list_runs(connection: &Connection, request: &ListRuns) -> Result<R
 /// One query per status, merged.
 fn list_in(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     statuses: &[RunStatus],
     wanted: &Wanted,
 ) -> Result<Vec<Place>, Fault> {

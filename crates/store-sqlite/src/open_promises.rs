@@ -1,6 +1,8 @@
 //! Promises that a write under a lease opens, or begins to wait for.
 
-use hapax_engine::model::{Advance, KeyKind, Opening, Promise, PromiseState, RunId, WriteToken, decide_open};
+use hapax_engine::model::{
+    KeyKind, Opening, Promise, PromiseState, RunCommit, RunId, WriteToken, decide_open,
+};
 use rusqlite::params;
 
 use crate::early::{delete_early, find_early};
@@ -9,13 +11,13 @@ use crate::find;
 use crate::promise_keys::put_promise_key;
 use crate::promises::insert_promise;
 use crate::rows::bytes;
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// Opens the promises of a write; answers with those that there is more to know about than that they are open.
 pub(crate) fn open_promises(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
 ) -> Result<Vec<Promise>, Fault> {
     let mut opened = Vec::new();
     for promise in &advance.promises {
@@ -28,8 +30,8 @@ pub(crate) fn open_promises(
 /// What there is to know now about the promises of a write that took effect before.
 pub(crate) fn opened_since(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    advance: &Advance,
+    workspace: WorkspaceRowId,
+    advance: &RunCommit,
 ) -> Result<Vec<Promise>, Fault> {
     let mut opened = Vec::new();
     for promise in &advance.promises {
@@ -42,7 +44,7 @@ pub(crate) fn opened_since(
 /// Opens a promise of `run`, or one that it waits for; answers with it as it is, unless there is nothing to know about it.
 fn open_promise(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
     promise: &Promise,
 ) -> Result<Option<Promise>, Fault> {
@@ -73,7 +75,7 @@ fn open_promise(
 /// Decides how a promise is opened, by what its key stands for. One writer decides and writes, so nothing comes between.
 pub(crate) fn decide(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     promise: Promise,
 ) -> Result<Opening, Fault> {
     let (holder, early) = match &promise.key {
@@ -89,7 +91,7 @@ pub(crate) fn decide(
 /// Writes a promise with its key; a settlement that was kept for the key is used up.
 pub(crate) fn write_opening(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     opening: &Opening,
     token: Option<WriteToken>,
 ) -> Result<(), Fault> {

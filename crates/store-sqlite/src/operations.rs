@@ -13,7 +13,7 @@ use crate::codes::{Code, count, millis};
 use crate::fault::Fault;
 use crate::read::find_workspace;
 use crate::rows::{self, Columns, broken, failure_text};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// The id of an operation as it is kept: 16 bytes that sort like the id.
 pub(crate) fn operation_bytes(id: OperationId) -> [u8; 16] {
@@ -23,7 +23,7 @@ pub(crate) fn operation_bytes(id: OperationId) -> [u8; 16] {
 /// A workspace by its name and its number.
 #[derive(Clone, Copy)]
 pub(crate) struct Workspace<'w> {
-    pub(crate) number: WorkspaceNo,
+    pub(crate) number: WorkspaceRowId,
     pub(crate) name: &'w WorkspaceId,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn find_last_operation(
 /// Writes all of an operation, whether it is there or not.
 pub(crate) fn put_operation(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     operation: &Operation,
 ) -> Result<(), Fault> {
     let home = match operation.home.table() {
@@ -152,7 +152,7 @@ pub(crate) fn put_operation(
 /// Writes what has become of an operation.
 pub(crate) fn write_state(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     operation: &Operation,
 ) -> Result<(), Fault> {
     let changed = session.prepare(include_str!("../sql/finish_operation.sql"))?.execute(params![

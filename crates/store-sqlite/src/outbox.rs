@@ -1,17 +1,17 @@
 //! After-effects as rows.
 
 use hapax_engine::model::{
-    EffectKey, Name, OwnerId, Payload, Post, PostState, PostStatus, Timestamp, WorkspaceId,
+    EffectKey, Name, OutboxMessage, OutboxState, OutboxStatus, OwnerId, Payload, Timestamp, WorkspaceId,
 };
 use rusqlite::params;
 
 use crate::codes::{Code, millis};
 use crate::fault::Fault;
 use crate::rows::{self, Columns, broken, bytes, failure_text};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// Keeps after-effects; those that are there already stay as they are.
-pub(crate) fn insert_posts(session: &mut Session<'_, '_>, posts: &[Post]) -> Result<(), Fault> {
+pub(crate) fn insert_posts(session: &mut Session<'_, '_>, posts: &[OutboxMessage]) -> Result<(), Fault> {
     for post in posts {
         let workspace = session.number_workspace(&post.workspace)?;
         let (at, owner) = state_columns(post.state);
@@ -35,10 +35,10 @@ pub(crate) fn insert_posts(session: &mut Session<'_, '_>, posts: &[Post]) -> Res
 /// An after-effect of the workspace, if it is there.
 pub(crate) fn find_post(
     session: &Session<'_, '_>,
-    number: WorkspaceNo,
+    number: WorkspaceRowId,
     workspace: &WorkspaceId,
     id: &EffectKey,
-) -> Result<Option<Post>, Fault> {
+) -> Result<Option<OutboxMessage>, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_post.sql"))?;
     rows::at_most_one(find.query(params![number.0, id.as_str()])?, |mut row| post(workspace, &mut row))
 }
@@ -46,8 +46,8 @@ pub(crate) fn find_post(
 /// Writes all of an after-effect that can change.
 pub(crate) fn write_post(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    post: &Post,
+    workspace: WorkspaceRowId,
+    post: &OutboxMessage,
 ) -> Result<(), Fault> {
     let (at, owner) = state_columns(post.state);
     let changed = session.prepare(include_str!("../sql/write_post.sql"))?.execute(params![
@@ -68,8 +68,8 @@ pub(crate) fn write_post(
 /// Deletes an after-effect that is there.
 pub(crate) fn delete_post(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    post: &Post,
+    workspace: WorkspaceRowId,
+    post: &OutboxMessage,
 ) -> Result<(), Fault> {
     let mut delete = session.prepare(include_str!("../sql/delete_post.sql"))?;
     match delete.execute(params![workspace.0, post.id.as_str()])? {
@@ -79,35 +79,35 @@ pub(crate) fn delete_post(
 }
 
 /// The instant of a state, and who has it in hand.
-fn state_columns(state: PostState) -> (Timestamp, Option<[u8; 16]>) {
+fn state_columns(state: OutboxState) -> (Timestamp, Option<[u8; 16]>) {
     match state {
-        PostState::Due { at } | PostState::Delivered { at } | PostState::Dead { at } => (at, None),
-        PostState::Claimed { owner, until } => (until, Some(owner.as_u128().to_be_bytes())),
+        OutboxState::Due { at } | OutboxState::Delivered { at } | OutboxState::Dead { at } => (at, None),
+        OutboxState::Claimed { owner, until } => (until, Some(owner.as_u128().to_be_bytes())),
     }
 }
 
 /// An after-effect of `workspace`, from where the row stands.
-pub(crate) fn post(workspace: &WorkspaceId, row: &mut Columns<'_>) -> Result<Post, Fault> {
+pub(crate) fn post(workspace: &WorkspaceId, row: &mut Columns<'_>) -> Result<OutboxMessage, Fault> {
     let id = EffectKey::from_stored(row.text()?);
     let run = row.run()?;
     let target = Name::new("target", row.text()?).map_err(broken)?;
     let created_at = row.at()?;
     let attempts = row.get()?;
-    let status: PostStatus = row.code()?;
+    let status: OutboxStatus = row.code()?;
     let at = row.at()?;
     let owner: Option<[u8; 16]> = row.get()?;
     let failure = row.maybe_text()?.map(rows::failure).transpose()?;
     let payload = Payload::from_stored(row.text()?);
     let state = match (status, owner) {
-        (PostStatus::Due, None) => PostState::Due { at },
-        (PostStatus::Delivered, None) => PostState::Delivered { at },
-        (PostStatus::Dead, None) => PostState::Dead { at },
-        (PostStatus::Claimed, Some(owner)) => {
-            PostState::Claimed { owner: OwnerId::from_u128(u128::from_be_bytes(owner)), until: at }
+        (OutboxStatus::Due, None) => OutboxState::Due { at },
+        (OutboxStatus::Delivered, None) => OutboxState::Delivered { at },
+        (OutboxStatus::Dead, None) => OutboxState::Dead { at },
+        (OutboxStatus::Claimed, Some(owner)) => {
+            OutboxState::Claimed { owner: OwnerId::from_u128(u128::from_be_bytes(owner)), until: at }
         }
-        (PostStatus::Claimed, None) => return Err(broken("an after-effect claimed by nobody")),
+        (OutboxStatus::Claimed, None) => return Err(broken("an after-effect claimed by nobody")),
         (_, Some(_)) => return Err(broken("an after-effect in hand that is not claimed")),
     };
     let workspace = workspace.clone();
-    Ok(Post { workspace, id, run, target, payload, created_at, attempts, failure, state })
+    Ok(OutboxMessage { workspace, id, run, target, payload, created_at, attempts, failure, state })
 }

@@ -5,12 +5,12 @@ use rusqlite::params;
 
 use crate::codes::{millis, millis_of};
 use crate::fault::Fault;
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// Makes a key name a promise, or claims it for one that is still to be made.
 pub(crate) fn put_promise_key(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     key: &IdempotencyKey,
     record: &KeyRecord,
 ) -> Result<(), Fault> {
@@ -27,7 +27,7 @@ pub(crate) fn put_promise_key(
 /// The key of a promise that is over lives for as long as its maker asked.
 pub(crate) fn age_promise_key(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     promise: &Promise,
 ) -> Result<(), Fault> {
     let Some(key) = &promise.key else { return Ok(()) };

@@ -11,12 +11,12 @@ use rusqlite::params;
 use crate::codes::{Code, millis, millis_of};
 use crate::fault::Fault;
 use crate::rows::{self, Columns, broken, bytes, failure_text};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// Writes a promise that is new, or had lost its key to another; one that is there is left as it is. Answers whether it was written.
 pub(crate) fn insert_promise(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     promise: &Promise,
     token: Option<WriteToken>,
 ) -> Result<bool, Fault> {
@@ -44,7 +44,7 @@ pub(crate) fn insert_promise(
 /// Writes how a promise that was pending is settled.
 pub(crate) fn write_settled(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     promise: &Promise,
 ) -> Result<(), Fault> {
     let (settled_at, value) = state_columns(&promise.state)?;
@@ -63,7 +63,7 @@ pub(crate) fn write_settled(
 /// Writes that a pending promise has timed out.
 pub(crate) fn time_out_promise(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     id: &PromiseId,
 ) -> Result<(), Fault> {
     let nothing = None::<&str>;
@@ -76,7 +76,7 @@ pub(crate) fn time_out_promise(
 /// The runs that wait for a promise that stands alone.
 pub(crate) fn list_waiters(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     id: &PromiseId,
 ) -> Result<Vec<RunId>, Fault> {
     let mut list = session.prepare(include_str!("../sql/list_waiters.sql"))?;

@@ -11,12 +11,12 @@ use crate::fault::Fault;
 use crate::forget_promises::forget_promises_of_run;
 use crate::job::Verb;
 use crate::rows::{self, bytes};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// A run that was looked at.
 struct Seen {
     run: RunId,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     forgettable: bool,
 }
 
@@ -85,7 +85,7 @@ fn look_at(
     let after = after.map_or(Vec::new(), |run| bytes(run).to_vec());
     let mut list = session.prepare(include_str!("../sql/list_runs_to_purge.sql"))?;
     rows::collect(list.query(params![after, millis(closed_before), limit as i64])?, |mut row| {
-        let (run, workspace) = (row.run()?, WorkspaceNo(row.get()?));
+        let (run, workspace) = (row.run()?, WorkspaceRowId(row.get()?));
         Ok(Seen { run, workspace, forgettable: row.get::<Option<bool>>()?.unwrap_or(false) })
     })
 }

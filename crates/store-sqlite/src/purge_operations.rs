@@ -10,11 +10,11 @@ use crate::fault::Fault;
 use crate::job::Verb;
 use crate::operations::operation_bytes;
 use crate::rows;
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// An operation that was looked at.
 struct Seen {
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     operation: OperationId,
     forgettable: bool,
     place: OperationPlace,
@@ -51,7 +51,7 @@ fn look_at(
     let mut list = session.prepare(include_str!("../sql/list_workspaces.sql"))?;
     let from = after.map_or("", |after| after.workspace.as_str());
     let workspaces = rows::collect(list.query([from])?, |mut row| {
-        Ok((WorkspaceNo(row.get()?), rows::workspace_name(&mut row)?))
+        Ok((WorkspaceRowId(row.get()?), rows::workspace_name(&mut row)?))
     })?;
     let mut list = session.prepare(include_str!("../sql/list_operations_to_purge.sql"))?;
     let mut seen = Vec::new();

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::forget_promises::forget_promise;
 use crate::job::Verb;
 use crate::rows;
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// Deletes at most this many that were over before an instant.
 pub(crate) struct PurgePromises {
@@ -25,7 +25,7 @@ impl Verb for PurgePromises {
         let limit = self.limit.clamp(1, MAX_PURGE) as i64;
         let mut list = session.prepare(include_str!("../sql/list_promises_to_purge.sql"))?;
         let over = rows::collect(list.query(params![millis(self.over_before), limit])?, |mut row| {
-            Ok((WorkspaceNo(row.get()?), PromiseId::from_stored(row.text()?)))
+            Ok((WorkspaceRowId(row.get()?), PromiseId::from_stored(row.text()?)))
         })?;
         for (workspace, id) in &over {
             forget_promise(session, *workspace, id)?;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use crate::codes::millis;
 use crate::fault::Fault;
 use crate::job::Verb;
-use crate::requests::{RequestNo, delete_request};
+use crate::requests::{RequestRowId, delete_request};
 use crate::rows;
 use crate::session::Session;
 
@@ -39,9 +39,9 @@ fn list(
     sql: &'static str,
     until: i64,
     limit: usize,
-) -> Result<Vec<RequestNo>, Fault> {
+) -> Result<Vec<RequestRowId>, Fault> {
     let mut list = session.prepare(sql)?;
-    rows::collect(list.query(params![until, limit as i64])?, |mut row| Ok(RequestNo(row.get()?)))
+    rows::collect(list.query(params![until, limit as i64])?, |mut row| Ok(RequestRowId(row.get()?)))
 }
 
 pub(crate) fn find_oldest_request(

@@ -1,6 +1,6 @@
 //! Writing what is set up.
 
-use hapax_engine::store::{PutItem, PutOutcome};
+use hapax_engine::store::{PutCatalogItem, PutOutcome};
 use rusqlite::params;
 
 use crate::codes::{Code, count, millis};
@@ -10,7 +10,7 @@ use crate::job::Verb;
 use crate::journal::insert_notes;
 use crate::session::Session;
 
-impl Verb for PutItem {
+impl Verb for PutCatalogItem {
     type Outcome = PutOutcome;
 
     fn apply(&self, session: &mut Session<'_, '_>) -> Result<PutOutcome, Fault> {

@@ -13,14 +13,14 @@ use crate::fault::Fault;
 use crate::find;
 use crate::promises;
 use crate::rows::{self, bytes};
-use crate::session::{WorkflowNo, WorkspaceNo};
+use crate::session::{WorkflowRowId, WorkspaceRowId};
 
 pub(crate) fn find_workspace(
     connection: &Connection,
     name: &WorkspaceId,
-) -> Result<Option<WorkspaceNo>, Fault> {
+) -> Result<Option<WorkspaceRowId>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_workspace.sql"))?;
-    Ok(find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkspaceNo))
+    Ok(find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkspaceRowId))
 }
 
 /// The workspaces that may have rows of a page, in the order of their names: `wanted` or all, from where the page begins.
@@ -28,7 +28,7 @@ pub(crate) fn list_workspaces(
     connection: &Connection,
     wanted: Option<&WorkspaceId>,
     from: Option<&WorkspaceId>,
-) -> Result<Vec<(WorkspaceNo, WorkspaceId)>, Fault> {
+) -> Result<Vec<(WorkspaceRowId, WorkspaceId)>, Fault> {
     match wanted {
         Some(wanted) if from.is_some_and(|from| from > wanted) => Ok(Vec::new()),
         Some(wanted) => {
@@ -38,15 +38,15 @@ pub(crate) fn list_workspaces(
         None => {
             let mut list = connection.prepare_cached(include_str!("../sql/list_workspaces.sql"))?;
             rows::collect(list.query([from.map_or("", |from| from.as_str())])?, |mut row| {
-                Ok((WorkspaceNo(row.get()?), rows::workspace_name(&mut row)?))
+                Ok((WorkspaceRowId(row.get()?), rows::workspace_name(&mut row)?))
             })
         }
     }
 }
 
-pub(crate) fn find_workflow(connection: &Connection, name: &Name) -> Result<Option<WorkflowNo>, Fault> {
+pub(crate) fn find_workflow(connection: &Connection, name: &Name) -> Result<Option<WorkflowRowId>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_workflow.sql"))?;
-    Ok(find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkflowNo))
+    Ok(find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkflowRowId))
 }
 
 pub(crate) fn find_run(
@@ -87,7 +87,7 @@ pub(crate) fn find_log(
 
 fn find_result(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     run: RunId,
 ) -> Result<Option<RunResult>, Fault> {
     let mut find = connection.prepare_cached(include_str!("../sql/find_result.sql"))?;

@@ -1,7 +1,7 @@
 //! Delivering once more what is delivered or given up, or never.
 
-use hapax_engine::model::{Post, PostState};
-use hapax_engine::store::{PostWish, Redeliver, RedeliverOutcome};
+use hapax_engine::model::{OutboxMessage, OutboxState};
+use hapax_engine::store::{OutboxCommand, Redeliver, RedeliverOutcome};
 
 use crate::fault::Fault;
 use crate::job::Verb;
@@ -24,13 +24,17 @@ impl Verb for Redeliver {
         }
         insert_notes(session, self.note.as_slice())?;
         match self.wish {
-            PostWish::Again => {
-                let due =
-                    Post { state: PostState::Due { at: session.now }, attempts: 0, failure: None, ..post };
+            OutboxCommand::Again => {
+                let due = OutboxMessage {
+                    state: OutboxState::Due { at: session.now },
+                    attempts: 0,
+                    failure: None,
+                    ..post
+                };
                 write_post(session, workspace, &due)?;
                 Ok(RedeliverOutcome::Due(due))
             }
-            PostWish::Never => {
+            OutboxCommand::Never => {
                 delete_post(session, workspace, &post)?;
                 Ok(RedeliverOutcome::Forgotten(post))
             }

@@ -14,7 +14,7 @@ use crate::job::Verb;
 use crate::journal::insert_notes;
 use crate::requests::{delete_request, find_request};
 use crate::rows::bytes;
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 impl Verb for ReleaseKey {
     type Outcome = ReleaseOutcome;
@@ -85,7 +85,7 @@ fn release_promise_key(
 
 fn find_live(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     kind: KeyKind,
     key: &IdempotencyKey,
 ) -> Result<Option<KeyRecord>, Fault> {
@@ -93,7 +93,7 @@ fn find_live(
     Ok(found.filter(|record| record.is_live(session.now)))
 }
 
-fn is_open(session: &Session<'_, '_>, workspace: WorkspaceNo, run: RunId) -> Result<bool, Fault> {
+fn is_open(session: &Session<'_, '_>, workspace: WorkspaceRowId, run: RunId) -> Result<bool, Fault> {
     Ok(session.find_head(workspace, run)?.is_some_and(|head| !head.status().is_closed()))
 }
 

@@ -11,21 +11,21 @@ use rusqlite::{Connection, params};
 use crate::codes::{Code, RequestStatus, millis};
 use crate::fault::Fault;
 use crate::rows::{self, Columns, broken};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 /// A request as the number it has in this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RequestNo(pub(crate) i64);
+pub(crate) struct RequestRowId(pub(crate) i64);
 
 /// A request that is there.
 pub(crate) struct StoredRequest {
-    pub(crate) number: RequestNo,
+    pub(crate) number: RequestRowId,
     pub(crate) record: RequestRecord,
 }
 
 pub(crate) fn find_request(
     connection: &Connection,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     scope: &RequestScope,
     key: &IdempotencyKey,
 ) -> Result<Option<StoredRequest>, Fault> {
@@ -35,7 +35,7 @@ pub(crate) fn find_request(
 }
 
 fn request(scope: &RequestScope, key: &IdempotencyKey, mut row: Columns<'_>) -> Result<StoredRequest, Fault> {
-    let number = RequestNo(row.get()?);
+    let number = RequestRowId(row.get()?);
     let id = RequestId::from_u128(u128::from_be_bytes(row.get()?));
     let fingerprint = Fingerprint::from_bytes(row.get()?);
     let (method, path) = (row.get()?, row.get()?);
@@ -83,7 +83,7 @@ fn answer(row: &mut Columns<'_>) -> Result<StoredAnswer, Fault> {
 /// Writes a request that somebody takes in hand, in place of what `found` is.
 pub(crate) fn hold_request(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     found: Option<&StoredRequest>,
     record: &RequestRecord,
 ) -> Result<(), Fault> {
@@ -120,7 +120,7 @@ pub(crate) fn hold_request(
 /// Writes the answer of a request.
 pub(crate) fn answer_request(
     session: &Session<'_, '_>,
-    number: RequestNo,
+    number: RequestRowId,
     state: &RequestState,
 ) -> Result<(), Fault> {
     let RequestState::Answered { answer, at, expires_at, free_at } = state else {
@@ -145,12 +145,12 @@ pub(crate) fn answer_request(
 }
 
 /// Deletes a request with its answer.
-pub(crate) fn delete_request(session: &Session<'_, '_>, number: RequestNo) -> Result<(), Fault> {
+pub(crate) fn delete_request(session: &Session<'_, '_>, number: RequestRowId) -> Result<(), Fault> {
     session.prepare(include_str!("../sql/delete_request.sql"))?.execute([number.0])?;
     delete_answer(session, number)
 }
 
-fn delete_answer(session: &Session<'_, '_>, number: RequestNo) -> Result<(), Fault> {
+fn delete_answer(session: &Session<'_, '_>, number: RequestRowId) -> Result<(), Fault> {
     session.prepare(include_str!("../sql/delete_answer.sql"))?.execute([number.0])?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Giving back rows of the user's that are in a transient status although no operation holds them.
 
 use hapax_engine::limits::MAX_STALE_CLAIMS;
-use hapax_engine::model::{Entity, EntityId, EntityNote, EntityRef, Noted};
+use hapax_engine::model::{Entity, EntityId, EntityNote, EntityRef, JournalEvent};
 use hapax_engine::store::RevertStrays;
 use rusqlite::{Connection, params};
 
@@ -69,7 +69,7 @@ impl Verb for RevertRows {
                 operation: None,
                 at: session.now,
                 by: None,
-                what: Noted::StrayReverted { status: claim.revert_to.to_string() },
+                what: JournalEvent::StrayReverted { status: claim.revert_to.to_string() },
                 evidence: None,
             });
         }

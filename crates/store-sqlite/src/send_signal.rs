@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::job::Verb;
 use crate::journal::insert_notes;
 use crate::rows::bytes;
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 impl Verb for SendSignal {
     type Outcome = SignalOutcome;
@@ -58,7 +58,11 @@ impl Verb for SendSignal {
 }
 
 /// Has the run seen a signal with this id?
-fn is_known(session: &Session<'_, '_>, workspace: WorkspaceNo, request: &SendSignal) -> Result<bool, Fault> {
+fn is_known(
+    session: &Session<'_, '_>,
+    workspace: WorkspaceRowId,
+    request: &SendSignal,
+) -> Result<bool, Fault> {
     let Some(id) = &request.id else { return Ok(false) };
     let mut find = session.prepare(include_str!("../sql/find_signal_id.sql"))?;
     Ok(find.exists(params![workspace.0, bytes(request.run), id.as_str()])?)
@@ -66,7 +70,7 @@ fn is_known(session: &Session<'_, '_>, workspace: WorkspaceNo, request: &SendSig
 
 fn count_signals(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     request: &SendSignal,
 ) -> Result<u64, Fault> {
     let mut count = session.prepare(include_str!("../sql/count_signals.sql"))?;

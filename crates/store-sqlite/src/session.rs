@@ -13,20 +13,20 @@ use crate::statements::{Prepared, Statements};
 
 /// A workspace as the number it has in this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WorkspaceNo(pub(crate) i64);
+pub(crate) struct WorkspaceRowId(pub(crate) i64);
 
 /// A workflow name as the number it has in this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct WorkflowNo(pub(crate) i64);
+pub(crate) struct WorkflowRowId(pub(crate) i64);
 
-/// Numbers of names seen so far. A number never changes once it is committed, also not by another process.
+/// InternedNames of names seen so far. A number never changes once it is committed, also not by another process.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
-    workspaces: HashMap<WorkspaceId, WorkspaceNo>,
-    workflows: HashMap<Name, WorkflowNo>,
+pub(crate) struct InternedNames {
+    workspaces: HashMap<WorkspaceId, WorkspaceRowId>,
+    workflows: HashMap<Name, WorkflowRowId>,
 }
 
-impl Numbers {
+impl InternedNames {
     /// Forgets all, because a rollback may have taken back some of them.
     pub(crate) fn forget(&mut self) {
         self.workspaces.clear();
@@ -37,13 +37,17 @@ impl Numbers {
 /// One transaction, or a part of one that is judged by one instant.
 pub(crate) struct Session<'s, 'c> {
     statements: &'s Statements<'c>,
-    numbers: &'s mut Numbers,
+    numbers: &'s mut InternedNames,
     /// The instant everything is judged by.
     pub(crate) now: Timestamp,
 }
 
 impl<'s, 'c> Session<'s, 'c> {
-    pub(crate) fn new(statements: &'s Statements<'c>, numbers: &'s mut Numbers, now: Timestamp) -> Self {
+    pub(crate) fn new(
+        statements: &'s Statements<'c>,
+        numbers: &'s mut InternedNames,
+        now: Timestamp,
+    ) -> Self {
         Session { statements, numbers, now }
     }
 
@@ -56,24 +60,24 @@ impl<'s, 'c> Session<'s, 'c> {
         self.statements.take(sql)
     }
 
-    pub(crate) fn find_workspace(&mut self, name: &WorkspaceId) -> Result<Option<WorkspaceNo>, Fault> {
+    pub(crate) fn find_workspace(&mut self, name: &WorkspaceId) -> Result<Option<WorkspaceRowId>, Fault> {
         if let Some(number) = self.numbers.workspaces.get(name) {
             return Ok(Some(*number));
         }
         let mut find = self.prepare(include_str!("../sql/find_workspace.sql"))?;
-        let found = find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkspaceNo);
+        let found = find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkspaceRowId);
         if let Some(number) = found {
             self.numbers.workspaces.insert(name.clone(), number);
         }
         Ok(found)
     }
 
-    pub(crate) fn find_workflow(&mut self, name: &Name) -> Result<Option<WorkflowNo>, Fault> {
+    pub(crate) fn find_workflow(&mut self, name: &Name) -> Result<Option<WorkflowRowId>, Fault> {
         if let Some(number) = self.numbers.workflows.get(name) {
             return Ok(Some(*number));
         }
         let mut find = self.prepare(include_str!("../sql/find_workflow.sql"))?;
-        let found = find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkflowNo);
+        let found = find.query_row([name.as_str()], |row| row.get(0)).optional()?.map(WorkflowRowId);
         if let Some(number) = found {
             self.numbers.workflows.insert(name.clone(), number);
         }
@@ -81,34 +85,34 @@ impl<'s, 'c> Session<'s, 'c> {
     }
 
     /// The number of a workspace, new if need be.
-    pub(crate) fn number_workspace(&mut self, name: &WorkspaceId) -> Result<WorkspaceNo, Fault> {
+    pub(crate) fn number_workspace(&mut self, name: &WorkspaceId) -> Result<WorkspaceRowId, Fault> {
         if let Some(number) = self.find_workspace(name)? {
             return Ok(number);
         }
         let mut insert = self.prepare(include_str!("../sql/insert_workspace.sql"))?;
-        let number = WorkspaceNo(insert.query_row([name.as_str()], |row| row.get(0))?);
+        let number = WorkspaceRowId(insert.query_row([name.as_str()], |row| row.get(0))?);
         self.numbers.workspaces.insert(name.clone(), number);
         Ok(number)
     }
 
     /// The number of a workflow name, new if need be.
-    pub(crate) fn number_workflow(&mut self, name: &Name) -> Result<WorkflowNo, Fault> {
+    pub(crate) fn number_workflow(&mut self, name: &Name) -> Result<WorkflowRowId, Fault> {
         if let Some(number) = self.find_workflow(name)? {
             return Ok(number);
         }
         let mut insert = self.prepare(include_str!("../sql/insert_workflow.sql"))?;
-        let number = WorkflowNo(insert.query_row([name.as_str()], |row| row.get(0))?);
+        let number = WorkflowRowId(insert.query_row([name.as_str()], |row| row.get(0))?);
         self.numbers.workflows.insert(name.clone(), number);
         Ok(number)
     }
 
-    pub(crate) fn find_head(&self, workspace: WorkspaceNo, run: RunId) -> Result<Option<RunHead>, Fault> {
+    pub(crate) fn find_head(&self, workspace: WorkspaceRowId, run: RunId) -> Result<Option<RunHead>, Fault> {
         find::head(self.connection(), workspace, run)
     }
 
     pub(crate) fn insert_event(
         &self,
-        workspace: WorkspaceNo,
+        workspace: WorkspaceRowId,
         run: RunId,
         event: &RunEvent,
     ) -> Result<(), Fault> {
@@ -125,7 +129,7 @@ impl<'s, 'c> Session<'s, 'c> {
     }
 
     /// Writes a run that is and stays open, and whose generation and asked-for stay: a grant, or a quarantine.
-    pub(crate) fn write_open_head(&self, workspace: WorkspaceNo, head: &RunHead) -> Result<(), Fault> {
+    pub(crate) fn write_open_head(&self, workspace: WorkspaceRowId, head: &RunHead) -> Result<(), Fault> {
         let changed = self.prepare(include_str!("../sql/write_open_head.sql"))?.execute(params![
             workspace.0,
             rows::bytes(head.id()),
@@ -143,7 +147,7 @@ impl<'s, 'c> Session<'s, 'c> {
     }
 
     /// Writes all of a run that can change.
-    pub(crate) fn write_head(&self, workspace: WorkspaceNo, head: &RunHead) -> Result<(), Fault> {
+    pub(crate) fn write_head(&self, workspace: WorkspaceRowId, head: &RunHead) -> Result<(), Fault> {
         let changed = self.prepare(include_str!("../sql/write_head.sql"))?.execute(params![
             workspace.0,
             rows::bytes(head.id()),

@@ -14,7 +14,7 @@ use crate::job::Verb;
 use crate::journal::insert_notes;
 use crate::promise_keys::{age_promise_key, put_promise_key};
 use crate::promises::{list_waiters, write_settled};
-use crate::session::{Session, WorkspaceNo};
+use crate::session::{Session, WorkspaceRowId};
 
 impl Verb for SettlePromise {
     type Outcome = SettleOutcome;
@@ -38,7 +38,7 @@ impl Verb for SettlePromise {
 
 fn settle(
     session: &mut Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     request: &SettlePromise,
     promise: Promise,
 ) -> Result<SettleOutcome, Fault> {

@@ -11,7 +11,7 @@ use crate::families::count_start;
 use crate::fault::Fault;
 use crate::job::Verb;
 use crate::rows::{self, bytes};
-use crate::session::{Session, WorkflowNo, WorkspaceNo};
+use crate::session::{Session, WorkflowRowId, WorkspaceRowId};
 
 impl Verb for NewRun {
     type Outcome = StartOutcome;
@@ -41,7 +41,7 @@ impl Verb for NewRun {
 /// The run with this id, if there is one: it is the caller's own from an earlier try.
 pub(crate) fn find_own(session: &mut Session<'_, '_>, facts: &RunFacts) -> Result<Option<RunHead>, Fault> {
     let mut find = session.prepare(include_str!("../sql/find_run_workspace.sql"))?;
-    let taken_in = find.query_row([bytes(facts.id)], |row| row.get(0)).optional()?.map(WorkspaceNo);
+    let taken_in = find.query_row([bytes(facts.id)], |row| row.get(0)).optional()?.map(WorkspaceRowId);
     match (taken_in, session.find_workspace(&facts.workspace)?) {
         (None, _) => Ok(None),
         (Some(taken), Some(own)) if taken == own => session.find_head(own, facts.id),
@@ -70,7 +70,7 @@ fn same_key(session: &mut Session<'_, '_>, facts: &RunFacts) -> Result<Option<St
 fn key_record(
     session: &mut Session<'_, '_>,
     facts: &RunFacts,
-) -> Result<Option<(WorkspaceNo, KeyRecord)>, Fault> {
+) -> Result<Option<(WorkspaceRowId, KeyRecord)>, Fault> {
     let Some(key) = &facts.key else { return Ok(None) };
     let Some(workspace) = session.find_workspace(&facts.workspace)? else { return Ok(None) };
     let mut find = session.prepare(include_str!("../sql/find_key.sql"))?;
@@ -151,7 +151,7 @@ pub(crate) fn insert_new(session: &mut Session<'_, '_>, new: &NewRun) -> Result<
 /// Makes the key of a run name it for as long as it is open.
 pub(crate) fn take_key(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
+    workspace: WorkspaceRowId,
     facts: &RunFacts,
 ) -> Result<(), Fault> {
     let (Some(key), Some(fingerprint)) = (&facts.key, &facts.fingerprint) else { return Ok(()) };
@@ -168,8 +168,8 @@ pub(crate) fn take_key(
 
 pub(crate) fn take_subject(
     session: &Session<'_, '_>,
-    workspace: WorkspaceNo,
-    workflow: WorkflowNo,
+    workspace: WorkspaceRowId,
+    workflow: WorkflowRowId,
     facts: &RunFacts,
 ) -> Result<(), Fault> {
     let Some(subject) = &facts.subject else { return Ok(()) };

@@ -9,22 +9,23 @@ use std::time::Instant;
 use async_trait::async_trait;
 use hapax_engine::clock::Clock;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    TallyCount, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, Promise, PromiseId, RunCommit,
+    RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FamilyBook,
-    FinishPost, HookBook, KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, OutboxDepth,
-    PlacedNote, PromiseBook, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage,
-    RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun,
-    Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
+    Catalog, ClaimOutbox, ClaimRuns, Claimed, ClaimedOutbox, CommandRun, CommitOutcome, EntityStore,
+    FamilyStore, FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, OutboxDepth,
+    PlacedEntry, PromiseStore, Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore,
+    RunCommandOutcome, RunLog, RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome,
+    StartOutcome, Store, StoreError, StoreResult, StoredDoubt, StoredKey, Transact, TransactOutcome,
+    WebhookStore,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::coop::consume_budget;
 
-use crate::append_notes::AppendNotes;
+use crate::append_journal::AppendJournal;
 use crate::connect::open_for_reading;
 use crate::find_longest_due::find_longest_due;
 use crate::job::{Job, Task, Verb};
@@ -34,8 +35,8 @@ use crate::open_error::OpenError;
 use crate::options::SqliteOptions;
 use crate::readers::Readers;
 use crate::writer::Writer;
-use crate::writer_thread::{self, Message, Pen};
-use crate::{journal, list_audit, list_doubts, list_notes, list_posts, list_runs, read};
+use crate::writer_thread::{self, Message, WriterHandle};
+use crate::{journal, list_audit, list_doubts, list_journal, list_outbox, list_runs, read};
 
 /// Keeps everything in one SQLite file.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub struct SqliteStore {
     /// `None` if the file was opened to look only.
     inbox: Option<mpsc::Sender<Message>>,
     /// `None` if somebody else writes to the file: nobody but the thread may be kept waiting for that.
-    pen: Option<Pen>,
+    pen: Option<WriterHandle>,
     thread: Mutex<Option<JoinHandle<()>>>,
     under_way: AtomicUsize,
 }
@@ -216,7 +217,7 @@ impl Store for SqliteStore {
         self.clock.now()
     }
 
-    fn key_book(&self) -> Option<&dyn KeyBook> {
+    fn request_key_store(&self) -> Option<&dyn RequestKeyStore> {
         Some(self)
     }
 
@@ -224,19 +225,19 @@ impl Store for SqliteStore {
         Some(self)
     }
 
-    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+    fn promise_store(&self) -> Option<&dyn PromiseStore> {
         Some(self)
     }
 
-    fn hook_book(&self) -> Option<&dyn HookBook> {
+    fn webhook_store(&self) -> Option<&dyn WebhookStore> {
         Some(self)
     }
 
-    fn family_book(&self) -> Option<&dyn FamilyBook> {
+    fn family_store(&self) -> Option<&dyn FamilyStore> {
         Some(self)
     }
 
-    fn entity_book(&self) -> Option<&dyn EntityBook> {
+    fn entity_store(&self) -> Option<&dyn EntityStore> {
         Some(self)
     }
 
@@ -252,7 +253,7 @@ impl Store for SqliteStore {
         self.write(request).await
     }
 
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         self.write(advance).await
     }
 
@@ -260,7 +261,7 @@ impl Store for SqliteStore {
         self.write(request).await
     }
 
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
         self.write(request).await
     }
 
@@ -319,15 +320,15 @@ impl Store for SqliteStore {
         self.readers.find(move |connection| read::find_promise(connection, &workspace, &id, now)).await
     }
 
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
-        self.write(AppendNotes(notes)).await
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
+        self.write(AppendJournal(notes)).await
     }
 
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
-        self.readers.read(move |connection| list_notes::list_notes(connection, &request)).await
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+        self.readers.read(move |connection| list_journal::list_journal(connection, &request)).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
         self.readers.read(move |connection| list_audit::list_audit(connection, &request)).await
     }
 
@@ -340,11 +341,11 @@ impl Store for SqliteStore {
         self.readers.read(move |connection| list_doubts::list_doubts(connection, &request)).await
     }
 
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
         self.write(request).await
     }
 
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
         self.write(request).await
     }
 
@@ -352,12 +353,12 @@ impl Store for SqliteStore {
         self.write(request).await
     }
 
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
-        self.readers.read(move |connection| list_posts::list_posts(connection, &request)).await
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
+        self.readers.read(move |connection| list_outbox::list_outbox(connection, &request)).await
     }
 
     async fn measure_outbox(&self) -> StoreResult<OutboxDepth> {
-        self.readers.read(list_posts::measure_outbox).await
+        self.readers.read(list_outbox::measure_outbox).await
     }
 
     async fn find_longest_due(&self) -> StoreResult<Option<Timestamp>> {

@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use hapax_engine::model::{Failure, Payload};
-use hapax_engine::store::{AdvanceOutcome, Transact, TransactOutcome};
+use hapax_engine::store::{CommitOutcome, Transact, TransactOutcome};
 
 use crate::fault::Fault;
 use crate::job::Verb;
@@ -94,11 +94,11 @@ fn record(
     };
     Ok(match advance.apply(session)? {
         // A step in a transaction opens no promise, so there is none to tell of.
-        AdvanceOutcome::Advanced { woken, opened: _ } => {
+        CommitOutcome::Advanced { woken, opened: _ } => {
             TransactOutcome::Done { output, advance: Box::new(advance), woken }
         }
-        AdvanceOutcome::Stale(head) => TransactOutcome::Stale(Box::new(head)),
-        AdvanceOutcome::ChildrenRefused(refused) => TransactOutcome::WorkFailed(refused.failure()),
-        AdvanceOutcome::LeaseLost => TransactOutcome::LeaseLost,
+        CommitOutcome::Stale(head) => TransactOutcome::Stale(Box::new(head)),
+        CommitOutcome::ChildrenRefused(refused) => TransactOutcome::WorkFailed(refused.failure()),
+        CommitOutcome::LeaseLost => TransactOutcome::LeaseLost,
     })
 }

@@ -17,7 +17,7 @@ use crate::job::Task;
 use crate::limits::{CHECKPOINT_FRAMES, LOOK_AT_LOG_EVERY, QUICK_COMMIT, STARVED_FRAMES};
 use crate::open::Opened;
 use crate::owner_lock::OwnerLock;
-use crate::session::{Numbers, Session};
+use crate::session::{InternedNames, Session};
 use crate::statements::Statements;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Writer {
     path: PathBuf,
     identity: FileIdentity,
     clock: Arc<dyn Clock>,
-    numbers: Numbers,
+    numbers: InternedNames,
     /// `None` after an error that the connection must not outlive.
     connection: Option<Connection>,
     /// How long the last COMMIT took.
@@ -62,7 +62,7 @@ impl Writer {
     pub(crate) fn new(opened: Opened, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let Opened { path, writer, lock } = opened;
         let identity = FileIdentity::of(&path)?;
-        let (numbers, connection) = (Numbers::default(), Some(writer));
+        let (numbers, connection) = (InternedNames::default(), Some(writer));
         // Nothing is known about the disk yet.
         let (took, commits_since_look) = (Duration::MAX, 0);
         let (is_starved, is_full) = (false, false);
@@ -169,7 +169,7 @@ impl Writer {
 /// Runs the batch in one transaction, and says how long the commit took; an error comes with what SQLite called it.
 fn transact(
     connection: &Connection,
-    numbers: &mut Numbers,
+    numbers: &mut InternedNames,
     now: Timestamp,
     batch: &mut [Box<dyn Task>],
 ) -> Result<Duration, (Trouble, Option<ErrorCode>)> {

@@ -23,12 +23,14 @@ pub(crate) enum Message {
 }
 
 /// The writer, for one at a time; nothing is in it once the file is let go of.
-pub(crate) type Pen = Arc<Mutex<Option<Writer>>>;
+pub(crate) type WriterHandle = Arc<Mutex<Option<Writer>>>;
 
 /// Starts the thread.
-pub(crate) fn spawn(writer: Writer) -> std::io::Result<(mpsc::Sender<Message>, Pen, JoinHandle<()>)> {
+pub(crate) fn spawn(
+    writer: Writer,
+) -> std::io::Result<(mpsc::Sender<Message>, WriterHandle, JoinHandle<()>)> {
     let (sender, inbox) = mpsc::channel(MAX_QUEUED);
-    let pen: Pen = Arc::new(Mutex::new(Some(writer)));
+    let pen: WriterHandle = Arc::new(Mutex::new(Some(writer)));
     let shared = pen.clone();
     let thread = std::thread::Builder::new().name("hapax-sqlite-writer".into()).spawn(move || {
         let closers = run(&shared, inbox);
@@ -42,12 +44,12 @@ pub(crate) fn spawn(writer: Writer) -> std::io::Result<(mpsc::Sender<Message>, P
 }
 
 /// Whoever panicked with the pen left a transaction that nobody knows the state of: nothing is written after it.
-fn take(pen: &Pen) -> MutexGuard<'_, Option<Writer>> {
+fn take(pen: &WriterHandle) -> MutexGuard<'_, Option<Writer>> {
     pen.lock().expect("whoever writes does not panic")
 }
 
 /// Works until nobody can send any more; answers with those who wait for that.
-fn run(pen: &Pen, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::Sender<()>> {
+fn run(pen: &WriterHandle, mut inbox: mpsc::Receiver<Message>) -> Vec<oneshot::Sender<()>> {
     let mut messages = Vec::with_capacity(MAX_BATCH);
     let mut batch = Vec::with_capacity(MAX_BATCH);
     let mut closers = Vec::new();

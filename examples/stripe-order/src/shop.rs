@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use hapax::{Actor, Ctx, EngineOptions, Failure, Hapax, RetryPolicy, Role as Rank, WorkspaceId};
 use hapax_api::Role;
-use hapax_documents::{Hands, Secret, Secrets};
+use hapax_documents::{HostServices, Secret, Secrets};
 use hapax_outgoing::{Outgoing, Rules};
 use hapax_server::directory::NewCredential;
 use hapax_server::drain::{Drain, drain};
@@ -72,7 +72,7 @@ impl Shop {
             modules: Vec::new(),
             entity_tables: Default::default(),
         };
-        let hands = Hands::new().secrets(Arc::new(Safe));
+        let hands = HostServices::new().secrets(Arc::new(Safe));
         let server = Server::launch((*hapax).clone(), hands, options).await?;
         let admin = admin_key(&server).await?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

@@ -248,7 +248,7 @@ impl Client {
     }
 
     /// The journal of one run, oldest first.
-    pub async fn list_notes(&self, id: &str, paging: &Paging) -> Result<Page<JournalEntry>, ClientError> {
+    pub async fn list_journal(&self, id: &str, paging: &Paging) -> Result<Page<JournalEntry>, ClientError> {
         self.page(run_path(id, "/notes")?, paging, &[]).await
     }
 

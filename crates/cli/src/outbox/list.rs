@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use hapax::Engine;
 use hapax::limits::MAX_PAGE;
-use hapax::model::{Post, PostState, PostStatus};
+use hapax::model::{OutboxMessage, OutboxState, OutboxStatus};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -62,13 +62,13 @@ pub(super) struct Told<'a> {
     payload: Value,
 }
 
-impl From<Status> for PostStatus {
+impl From<Status> for OutboxStatus {
     fn from(status: Status) -> Self {
         match status {
-            Status::Due => PostStatus::Due,
-            Status::Claimed => PostStatus::Claimed,
-            Status::Delivered => PostStatus::Delivered,
-            Status::Dead => PostStatus::Dead,
+            Status::Due => OutboxStatus::Due,
+            Status::Claimed => OutboxStatus::Claimed,
+            Status::Delivered => OutboxStatus::Delivered,
+            Status::Dead => OutboxStatus::Dead,
         }
     }
 }
@@ -88,8 +88,8 @@ pub(super) async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-async fn read(engine: &Engine, status: Option<PostStatus>, limit: usize) -> Result<Vec<Post>> {
-    let mut posts: Vec<Post> = Vec::new();
+async fn read(engine: &Engine, status: Option<OutboxStatus>, limit: usize) -> Result<Vec<OutboxMessage>> {
+    let mut posts: Vec<OutboxMessage> = Vec::new();
     while posts.len() < limit {
         let room = MAX_PAGE.min(limit - posts.len());
         let after = posts.last().map(|last| last.id.clone());
@@ -103,7 +103,7 @@ async fn read(engine: &Engine, status: Option<PostStatus>, limit: usize) -> Resu
     Ok(posts)
 }
 
-pub(super) fn told(post: &Post) -> Result<Told<'_>> {
+pub(super) fn told(post: &OutboxMessage) -> Result<Told<'_>> {
     Ok(Told {
         id: post.id.as_str(),
         run: post.run.to_string(),
@@ -117,14 +117,14 @@ pub(super) fn told(post: &Post) -> Result<Told<'_>> {
     })
 }
 
-fn at(post: &Post) -> String {
+fn at(post: &OutboxMessage) -> String {
     match post.state {
-        PostState::Due { at } | PostState::Delivered { at } | PostState::Dead { at } => at.to_string(),
-        PostState::Claimed { until, .. } => until.to_string(),
+        OutboxState::Due { at } | OutboxState::Delivered { at } | OutboxState::Dead { at } => at.to_string(),
+        OutboxState::Claimed { until, .. } => until.to_string(),
     }
 }
 
-fn table(posts: &[Post]) -> String {
+fn table(posts: &[OutboxMessage]) -> String {
     if posts.is_empty() {
         return "there is no such after-effect\n".into();
     }

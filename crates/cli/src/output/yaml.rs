@@ -56,7 +56,7 @@ fn below(value: &Value, depth: usize, text: &mut String) {
     }
 }
 
-/// Numbers, truths and empty things are spelled as in JSON, which YAML reads, too.
+/// InternedNames, truths and empty things are spelled as in JSON, which YAML reads, too.
 fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => word(text),

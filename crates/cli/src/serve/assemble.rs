@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use hapax::{Answer, Hapax, StepCall};
-use hapax_documents::Hands;
+use hapax_documents::HostServices;
 use hapax_server::drain::Draining;
 use hapax_server::http_caller::GuardedCaller;
 use hapax_server::{Server, ServerOptions};
 use serde_json::Value;
 
+use super::egress_policy::egress_policy;
 use super::secrets::NamedSecrets;
 use super::settings::Settings;
-use super::ways_out::ways_out;
 use crate::limits::ABANDON_WITHIN;
 use crate::store_url::is_postgres;
 
@@ -32,10 +32,10 @@ pub(crate) async fn assemble(
     own: Vec<SocketAddr>,
     draining: Draining,
 ) -> Result<Assembly> {
-    let outgoing = ways_out(settings, store, own).await?;
+    let outgoing = egress_policy(settings, store, own).await?;
     let engine = Hapax::builder(store).options(settings.engine.clone()).open().await?;
     let secrets = NamedSecrets::new(settings.secrets_dir.clone());
-    let hands = Hands::new()
+    let hands = HostServices::new()
         .task("echo", |call| async move { Ok(call.input) })
         .http(Arc::new(GuardedCaller::new(outgoing.clone())))
         .secrets(Arc::new(secrets));

@@ -2,8 +2,8 @@
 
 use hapax::model::{
     BeginOperation, ClaimTo, EntityId, EntityNote, EntityRef, Fingerprint, FinishBy, FinishOperation, Home,
-    Name, Noted, OperationBegun, OperationEnd, OperationId, OwnerId, Payload, Recovery, RetryAnswer, Version,
-    WorkspaceId,
+    JournalEvent, Name, OperationBegun, OperationEnd, OperationId, OwnerId, Payload, Recovery, RetryAnswer,
+    Version, WorkspaceId,
 };
 use hapax_api::Role;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::remote::support::TestServer;
 
 /// Begins to wire the invoice as a process that then vanishes, and has the janitor see to it. Gives the operation's id.
 async fn vanish(server: &TestServer, id: &str, end: OperationEnd) -> String {
-    let book = server.store.entity_book().unwrap();
+    let book = server.store.entity_store().unwrap();
     let name = |text: &str| Name::new("name", text).unwrap();
     let workspace = WorkspaceId::new("acme").unwrap();
     let entity = EntityRef { kind: name("invoice"), id: EntityId::new(id).unwrap() };
@@ -57,7 +57,7 @@ async fn vanish(server: &TestServer, id: &str, end: OperationEnd) -> String {
         operation: Some(operation),
         at,
         by: None,
-        what: Noted::Held { attempt: 1, last_heard_at: at.to_string() },
+        what: JournalEvent::Held { attempt: 1, last_heard_at: at.to_string() },
         evidence: None,
     };
     let finish = FinishOperation {

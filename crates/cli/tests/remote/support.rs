@@ -9,7 +9,7 @@ use hapax::model::{Actor, Role as Rank};
 use hapax::store::Store;
 use hapax::{Answer, Engine, EngineOptions, Failure, WorkspaceId, open_store};
 use hapax_api::Role;
-use hapax_documents::Hands;
+use hapax_documents::HostServices;
 use hapax_outgoing::{Outgoing, Rules};
 use hapax_server::directory::NewCredential;
 use hapax_server::drain::{Drain, drain};
@@ -85,7 +85,7 @@ impl TestServer {
         let store = open_store(&url, clock.clone()).await.unwrap();
         let options = EngineOptions { poll_every: Duration::from_millis(100), ..EngineOptions::default() };
         let engine = Engine::launch(store.clone(), clock, options).unwrap();
-        let hands = Hands::new()
+        let hands = HostServices::new()
             .task("echo", |call| async move { Ok(call.input) })
             .task("fail", |_| async {
                 Err(Failure::permanent("it always fails\u{1b}[2J\u{1b}]0;owned\u{7}"))

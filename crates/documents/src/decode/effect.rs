@@ -8,7 +8,7 @@ use hapax_engine::model::{EffectClass, OnDoubt, OnExhausted};
 
 use super::{Decoder, Fields, Place};
 use crate::fields;
-use crate::hands::FENCE_HEADER;
+use crate::host_services::FENCE_HEADER;
 use crate::limits::{MAX_HEADERS, MAX_HOSTS, MAX_HTTP_TIMEOUT, MAX_KEPT_RESPONSE_CHARS};
 use crate::model::{Effect, HostFromData, KeepResponse, Probe, Request, Retry, Status, Undo};
 use crate::node::Kind;

@@ -7,7 +7,7 @@ use hapax_engine::{Failure, Hold};
 use serde_json::{Value, json};
 
 use super::{ActionRequest, AfterEffect, EntityDocument, RunOf, StepAction, Validation};
-use crate::hands::{HttpAnswer, HttpCall, HttpFault, WorkspaceHands};
+use crate::host_services::{HttpAnswer, HttpCall, HttpFault, WorkspaceServices};
 use crate::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_REJECTION_CHARS};
 use crate::model::Probe;
 use crate::run::excerpt::AnswerExcerpt;
@@ -96,7 +96,7 @@ impl EntityDocument {
         requester: Option<&Name>,
         call: &EntityCall,
         key: &str,
-        hands: WorkspaceHands<'_>,
+        hands: WorkspaceServices<'_>,
     ) -> Result<HttpCall, Failure> {
         let action = self.get_request(step, requester)?;
         prepare(hands, &action.request, &call.scope(), key, action.timeout).await
@@ -162,7 +162,7 @@ impl EntityDocument {
         requester: Option<&Name>,
         call: &EntityCall,
         key: &str,
-        hands: WorkspaceHands<'_>,
+        hands: WorkspaceServices<'_>,
     ) -> Probed<Value> {
         match self.find_probe(step, requester) {
             Some(probe) => ask_probe(hands, probe, key, &call.scope(), Hold::unlimited()).await,
@@ -182,7 +182,7 @@ impl EntityDocument {
         call: &EntityCall,
         key: &str,
         right: (Hold, u64),
-        hands: WorkspaceHands<'_>,
+        hands: WorkspaceServices<'_>,
     ) -> OperationEnd {
         match self.plan_http(step, requester, call, key, hands).await {
             Ok(sent) => {
@@ -226,7 +226,7 @@ impl EntityDocument {
         ended: Ended,
         payload: &Value,
         key: &str,
-        hands: WorkspaceHands<'_>,
+        hands: WorkspaceServices<'_>,
     ) -> Result<PlannedAfterEffect, Failure> {
         let scope = scope_of(payload, ended);
         match self.get_after_effect(step, requester, ended)? {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Runner;
 use super::http::span_of;
-use crate::hands::{Hands, TaskCall};
+use crate::host_services::{HostServices, TaskCall};
 use crate::limits::HTTP_GRACE;
 use crate::model::{Effect, Step, Task, Undo};
 use crate::scope::Scope;
@@ -116,7 +116,7 @@ pub(super) fn mapped<const N: usize>(
 #[derive(Clone)]
 struct Undoing {
     undo: Arc<Undo>,
-    hands: Arc<Hands>,
+    hands: Arc<HostServices>,
     workspace: WorkspaceId,
     scope: Arc<Scope>,
     step: Arc<str>,

@@ -2,7 +2,7 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::hands::HttpAnswer;
+use crate::host_services::HttpAnswer;
 use crate::limits::{DEFAULT_KEPT_RESPONSE_CHARS, MAX_SHOWN_URL_CHARS};
 use crate::model::Request;
 

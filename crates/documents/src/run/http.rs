@@ -14,7 +14,7 @@ use super::effect::{is_kept, mapped};
 use super::excerpt::{AnswerExcerpt, NOT_KEPT};
 use crate::decode::{KEY_HEADER, is_telling};
 use crate::expression::Failed;
-use crate::hands::{HttpAnswer, HttpCall, HttpFault, WorkspaceHands};
+use crate::host_services::{HttpAnswer, HttpCall, HttpFault, WorkspaceServices};
 use crate::limits::{DEFAULT_HTTP_TIMEOUT, HTTP_GRACE, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES};
 use crate::model::{Http, Probe, Request, Status, Step};
 use crate::scope::Scope;
@@ -53,7 +53,7 @@ impl Runner<'_> {
 
 /// Asks the provider what became of the effect with this key. What cannot be asked or understood is unknown.
 pub(crate) async fn ask_probe(
-    hands: WorkspaceHands<'_>,
+    hands: WorkspaceServices<'_>,
     probe: &Probe,
     key: &str,
     scope: &Scope,
@@ -89,7 +89,7 @@ pub(crate) fn span_of(timeout: Option<Span>) -> Duration {
 
 /// Sends a request and judges its answer.
 pub(super) async fn ask(
-    hands: WorkspaceHands<'_>,
+    hands: WorkspaceServices<'_>,
     request: &Request,
     scope: &Scope,
     attempt: &Attempt,
@@ -126,7 +126,7 @@ pub(crate) fn failure_of(fault: HttpFault, excerpt: &AnswerExcerpt, is_claimed: 
 
 /// Fills in the templates of a request. Whatever is wrong with it here, it has not been sent.
 pub(crate) async fn prepare(
-    hands: WorkspaceHands<'_>,
+    hands: WorkspaceServices<'_>,
     request: &Request,
     scope: &Scope,
     key: &str,

@@ -7,8 +7,8 @@ use crate::support::World;
 use hapax_documents::entity::{Ended, HTTP_TARGET, PlannedAfterEffect, Rejection, WORKFLOW_TARGET};
 use hapax_documents::limits::{MAX_ENTITY_STEPS, MAX_REQUESTERS, MAX_STATUSES};
 use hapax_documents::{
-    CheckedEntity, EntityCall, EntityDocument, Format, Hands, HttpAnswer, HttpFault, Known, Problem,
-    WorkspaceHands, check_entity, check_entity_bytes, entity_schema, is_entity,
+    CheckedEntity, EntityCall, EntityDocument, Format, HostServices, HttpAnswer, HttpFault, Known, Problem,
+    WorkspaceServices, check_entity, check_entity_bytes, entity_schema, is_entity,
 };
 use hapax_engine::model::{Action, FailureClass, Name, OperationEnd, RevertRule, WorkspaceId};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn name(text: &str) -> Name {
 }
 
 /// What the hands do for the workspace of these documents.
-fn own(hands: &Hands) -> WorkspaceHands<'_> {
+fn own(hands: &HostServices) -> WorkspaceServices<'_> {
     static ACME: LazyLock<WorkspaceId> = LazyLock::new(|| WorkspaceId::new("acme").unwrap());
     hands.of(&ACME)
 }

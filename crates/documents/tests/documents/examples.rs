@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{Running, World, answer};
-use hapax_documents::{Checked, Format, Hands, Known, TaskCall, approval_signal, check, register};
+use hapax_documents::{Checked, Format, HostServices, Known, TaskCall, approval_signal, check, register};
 use hapax_engine::model::{RunId, RunStatus};
 use hapax_engine::testing::{CrashEverywhere, Lab};
 use hapax_engine::{Engine, Error, Failure};
@@ -19,7 +19,7 @@ fn example(name: &str) -> Arc<Checked> {
     Arc::new(checked)
 }
 
-fn hands(world: &World) -> Arc<Hands> {
+fn hands(world: &World) -> Arc<HostServices> {
     let tasks = |call: &TaskCall, _| match call.name.as_str() {
         "find-overdue" => {
             let customers: Vec<Value> = (0..5)

@@ -3,9 +3,11 @@
 use serde::Serialize;
 
 use super::{Ctx, checked_name, recorded_value, refused};
-use crate::model::{EffectKey, Failure, Payload, Post, PostState, StepKind, StepState, StepTransition};
+use crate::model::{
+    EffectKey, Failure, OutboxMessage, OutboxState, Payload, StepKind, StepState, StepTransition,
+};
 use crate::runtime::change::Change;
-use crate::runtime::desk::Entered;
+use crate::runtime::replay_state::Entered;
 
 impl Ctx {
     /// Leaves `payload` for the target of this name: it is delivered at least once if, and only if, what the run has done so far is
@@ -31,7 +33,7 @@ impl Ctx {
             Entered::GivenUp | Entered::Open(_) | Entered::Fresh => {
                 let now = activation.now();
                 let output = Payload::of(id.as_str()).map_err(refused)?;
-                let post = Post {
+                let post = OutboxMessage {
                     workspace: activation.facts.workspace.clone(),
                     id: id.clone(),
                     run: activation.facts.id,
@@ -40,12 +42,12 @@ impl Ctx {
                     created_at: now,
                     attempts: 0,
                     failure: None,
-                    state: PostState::Due { at: now },
+                    state: OutboxState::Due { at: now },
                 };
                 let state = StepState::Completed { at: now, output };
                 let left =
                     Change::finished(&step, StepKind::AfterEffect, StepTransition::Complete, state, 1, now);
-                activation.queue([Change::Post(Box::new(post)), left]);
+                activation.queue([Change::OutboxMessage(Box::new(post)), left]);
                 Ok(id.as_str().to_string())
             }
         }

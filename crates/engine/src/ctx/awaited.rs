@@ -12,7 +12,7 @@ use crate::model::{
     Failure, Promise, PromiseId, PromiseState, RunId, StepKind, StepState, StepTransition, Timestamp,
 };
 use crate::runtime::change::Change;
-use crate::runtime::desk::{Bearing, Desk, Entered};
+use crate::runtime::replay_state::{Durability, Entered, ReplayState};
 
 /// A promise that stands alone, about to be waited for.
 #[must_use = "nothing is waited for until it is awaited"]
@@ -42,7 +42,7 @@ impl<T> AwaitedPromise<'_, T> {
 /// What there is to see of a promise that is waited for.
 enum Seen {
     /// It is over.
-    Over(PromiseState, Bearing),
+    Over(PromiseState, Durability),
     /// The waiter's own time is up.
     GivenUp,
     /// It ends by itself at this instant.
@@ -84,7 +84,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for AwaitedPromise<'a, T> {
             let mut ends_at = activation.desk().find_promise(&id).and_then(|promise| promise.deadline_at);
             let (state, bearing) = loop {
                 let timer = until.into_iter().chain(ends_at).min();
-                let look = |desk: &mut Desk, now: Timestamp| {
+                let look = |desk: &mut ReplayState, now: Timestamp| {
                     let bearing = desk.bearing_of_end(&step);
                     let promise = desk.find_promise(&id)?;
                     match promise.state_at(now) {
@@ -98,13 +98,13 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for AwaitedPromise<'a, T> {
                         // Nobody can settle it otherwise, and while a run waits for it, it is not forgotten.
                         settled @ PromiseState::Settled { .. } => Some(Seen::Over(settled, bearing)),
                         over @ (PromiseState::TimedOut | PromiseState::KeyTaken { .. }) => {
-                            Some(Seen::Over(over, Bearing::Binds))
+                            Some(Seen::Over(over, Durability::MustCommit))
                         }
                     }
                 };
                 match activation.wait_for(step.clone(), timer, look).await {
                     Seen::Over(state, bearing) => break (state, bearing),
-                    Seen::GivenUp => break (PromiseState::TimedOut, Bearing::Binds),
+                    Seen::GivenUp => break (PromiseState::TimedOut, Durability::MustCommit),
                     Seen::EndsAt(at) => ends_at = Some(at),
                 }
             };

@@ -13,7 +13,7 @@ use crate::model::{
     StepKind, StepState, StepTransition,
 };
 use crate::runtime::change::Change;
-use crate::runtime::desk::{Desk, Entered};
+use crate::runtime::replay_state::{Entered, ReplayState};
 
 /// A child run about to be started; await it for its output.
 #[must_use = "a child does nothing until it is awaited"]
@@ -130,7 +130,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for Child<'a, T> {
                     (child, now)
                 }
             };
-            let look = move |desk: &mut Desk, _| desk.child_result(child);
+            let look = move |desk: &mut ReplayState, _| desk.child_result(child);
             let result = activation.wait_for(id.clone(), None, look).await;
             let at = activation.now();
             match result {

@@ -16,14 +16,14 @@ use super::tracked::{DoubtedStep, Progress, Tracked};
 use super::{Attempt, recorded_outcome, refused};
 use crate::limits::{MAX_PROBE, MAX_PROBE_PAUSE, MAX_PROBE_TRIES, PROBE_EVERY};
 use crate::model::{
-    AttemptsMade, Denial, DoubtedAttempt, EffectKey, Failure, FailureClass, Noted, OnDoubt, Payload, Probed,
-    Promise, PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, SettleTime, Settlement,
-    StepId, StepKind, StepState, StepTransition, Timestamp, decide_denial, decide_retry,
+    AttemptsMade, Denial, DoubtedAttempt, EffectKey, Failure, FailureClass, JournalEvent, OnDoubt, Payload,
+    Probed, Promise, PromiseId, PromiseState, Resolution, RetryDecision, RetryPolicy, Ruling, SettleTime,
+    Settlement, StepId, StepKind, StepState, StepTransition, Timestamp, decide_denial, decide_retry,
 };
 use crate::patience::answer_within;
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
-use crate::runtime::desk::{Desk, Entered};
+use crate::runtime::replay_state::{Entered, ReplayState};
 use crate::runtime::stats::Counters;
 
 /// Asks the provider what became of an effect.
@@ -352,7 +352,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         // From here on the run may not stop without knowing how it went: a claim that nobody acts on would be a doubt.
         let staying = activation.stay();
         effect.mark(activation, self.attempts, self.began);
-        activation.queue([activation.note(&effect.id, Noted::Claimed { attempt: self.attempts })]);
+        activation.queue([activation.note(&effect.id, JournalEvent::Claimed { attempt: self.attempts })]);
         let mut cut_off = CutOff { claimed: &*self, tracked, stage: Stage::Claimed };
         activation.durable().await;
         if activation.desk().is_stopped() {
@@ -410,7 +410,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
     fn not_begun(&self) -> Next {
         let (effect, activation) = (self.effect, self.activation);
         let failure = Failure::retryable("it was to stop before it began").with_code("not_begun");
-        let noted = Noted::Failed { attempt: self.attempts, failure: failure.clone() };
+        let noted = JournalEvent::Failed { attempt: self.attempts, failure: failure.clone() };
         let due_at = activation.now();
         activation.queue([
             activation.note(&effect.id, noted),
@@ -434,8 +434,8 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
         let id = about.next(activation.desk().last_doubt(&about));
         let promise = Promise::pending(id, run, since, None);
         activation.desk().keep_promise(promise.clone());
-        let note =
-            activation.note(&effect.id, Noted::Doubted { attempt: self.attempts, failure: failure.clone() });
+        let note = activation
+            .note(&effect.id, JournalEvent::Doubted { attempt: self.attempts, failure: failure.clone() });
         let state = StepState::InDoubt { since, failure };
         activation.queue([
             Change::OpenPromise(Box::new(promise)),
@@ -523,12 +523,13 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                 }
                 (None, None) => None,
             };
-            let look =
-                |desk: &mut Desk, now: Timestamp| match desk.find_promise(&promise).map(|found| &found.state)
-                {
-                    Some(PromiseState::Settled { settlement, .. }) => Some(Some(settlement.clone())),
-                    _ => until.filter(|until| now >= *until).map(|_| None),
-                };
+            let look = |desk: &mut ReplayState, now: Timestamp| match desk
+                .find_promise(&promise)
+                .map(|found| &found.state)
+            {
+                Some(PromiseState::Settled { settlement, .. }) => Some(Some(settlement.clone())),
+                _ => until.filter(|until| now >= *until).map(|_| None),
+            };
             if let Some(settlement) = activation.wait_through(effect.id.clone(), until, look).await {
                 return self.ruled(settlement);
             }
@@ -677,7 +678,7 @@ impl<'a, 'c, T: Serialize + DeserializeOwned> Claimed<'a, 'c, T> {
                     Ok(Probed::Unknown) => "unknown".to_string(),
                     Err(failure) => format!("no answer: {failure}"),
                 };
-                activation.queue([activation.note(&effect.id, Noted::Probed { answer: told })]);
+                activation.queue([activation.note(&effect.id, JournalEvent::Probed { answer: told })]);
                 match answer {
                     Ok(answer) => return (answer, asked_at),
                     Err(failure) => failure,

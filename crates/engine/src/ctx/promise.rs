@@ -14,7 +14,7 @@ use crate::model::{
 };
 use crate::runtime::Activation;
 use crate::runtime::change::Change;
-use crate::runtime::desk::{Bearing, Desk, Entered};
+use crate::runtime::replay_state::{Durability, Entered, ReplayState};
 
 /// A promise about to be made; await it to wait for its value, or [`open`](PromiseBuilder::open) it first.
 #[must_use = "a promise does nothing until it is awaited or opened"]
@@ -149,7 +149,7 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for OpenPromise<'a, T> {
                 return recorded_outcome(self.activation, &self.step, record.state).await;
             }
             let id = self.id.clone();
-            let look = |desk: &mut Desk, now| {
+            let look = |desk: &mut ReplayState, now| {
                 let bearing = desk.bearing_of_end(&self.step);
                 match desk.find_promise(&id).map(|promise| promise.state_at(now)) {
                     Some(PromiseState::Pending) | None => None,
@@ -197,7 +197,7 @@ pub(super) fn record<T: DeserializeOwned>(
     activation: &Activation,
     step: &StepId,
     began: Timestamp,
-    bearing: Bearing,
+    bearing: Durability,
     outcome: Result<Payload, Failure>,
 ) -> Result<T, Failure> {
     let at = activation.now();

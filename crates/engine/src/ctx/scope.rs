@@ -181,7 +181,7 @@ impl Ctx {
     }
 }
 
-/// Hands the effects of a scope to the one around it, however the scope ends.
+/// HostServices the effects of a scope to the one around it, however the scope ends.
 struct Nested {
     outer: Arc<Scope>,
     inner: Arc<Scope>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Ctx, checked_name, recorded_value};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition};
 use crate::runtime::change::Change;
-use crate::runtime::desk::Entered;
+use crate::runtime::replay_state::Entered;
 
 /// What is remembered of a choice.
 #[derive(Clone, Copy, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::{Ctx, StepFuture, checked_name, decoded, recorded_outcome};
 use crate::model::{Failure, Signal, StepKind, StepState, StepTransition};
 use crate::runtime::change::Change;
-use crate::runtime::desk::{Bearing, Desk, Entered};
+use crate::runtime::replay_state::{Durability, Entered, ReplayState};
 
 /// A wait for a signal; await it.
 #[must_use = "a wait does nothing until it is awaited"]
@@ -73,12 +73,12 @@ impl<'a, T: DeserializeOwned + Send + 'a> IntoFuture for SignalBuilder<'a, T> {
                 }
             };
             let wanted = name.clone();
-            let look = |desk: &mut Desk, now| {
+            let look = |desk: &mut ReplayState, now| {
                 let bearing = desk.bearing_of_end(&id);
                 match desk.take_signal(&wanted) {
                     // Until this is written it is the first of its name, whatever comes in.
                     Some(signal) => Some(Some((signal, bearing))),
-                    None => until.filter(|until| now >= *until).map(|_| None::<(Signal, Bearing)>),
+                    None => until.filter(|until| now >= *until).map(|_| None::<(Signal, Durability)>),
                 }
             };
             let found = activation.wait_for(id.clone(), until, look).await;

@@ -6,7 +6,7 @@ use super::{Ctx, checked_name, recorded_outcome, refused};
 use crate::limits::MAX_SPAN;
 use crate::model::{Failure, Invalid, Payload, StepKind, StepState, StepTransition, Timestamp};
 use crate::runtime::change::Change;
-use crate::runtime::desk::Entered;
+use crate::runtime::replay_state::Entered;
 
 impl Ctx {
     /// Waits for a span of time, over crashes and restarts. A sleeping run costs no memory.

@@ -19,11 +19,11 @@ use super::{Ctx, StepFuture, checked_name, recorded_outcome, refused};
 use crate::hold::Hold;
 use crate::limits::LAST_LOOK_FOR;
 use crate::model::{
-    AttemptsMade, EffectClass, EffectKey, Failure, FailureClass, Fence, Name, Noted, OnDoubt, Payload,
+    AttemptsMade, EffectClass, EffectKey, Failure, FailureClass, Fence, JournalEvent, Name, OnDoubt, Payload,
     Probed, RetryDecision, RetryPolicy, RunId, StepId, StepKind, StepRecord, StepState, StepStatus,
     StepTransition, Timestamp, decide_retry,
 };
-use crate::runtime::desk::{Desk, Entered, Stop};
+use crate::runtime::replay_state::{Entered, ReplayState, Stop};
 use crate::runtime::waits::Gate;
 use crate::runtime::{Activation, Point, PointWatcher, change::Change, drive::panic_text, stats::Counters};
 
@@ -417,7 +417,7 @@ impl Effect {
                 false => Progress::NotBegun,
             });
             if let Some(due_at) = tries.due_at.take() {
-                let due = move |desk: &mut Desk, now: Timestamp| {
+                let due = move |desk: &mut ReplayState, now: Timestamp| {
                     (now >= due_at && desk.stop != Some(Stop::Exhausted)).then_some(())
                 };
                 match heeds_stops {
@@ -661,7 +661,7 @@ impl Effect {
         Counters::add(&activation.engine.counters.retries);
         tracing::info!(key = %self.key(activation), run = %activation.facts.id, step = %self.id, attempt = attempts, %failure, "attempt failed; it will be tried again");
         if activation.engine.options.ledger {
-            let noted = Noted::Failed { attempt: attempts, failure: failure.clone() };
+            let noted = JournalEvent::Failed { attempt: attempts, failure: failure.clone() };
             activation.queue([activation.note(&self.id, noted)]);
         }
     }

@@ -11,7 +11,7 @@ use crate::model::{
     StepTransition, Timestamp, decide_retry,
 };
 use crate::runtime::change::Change;
-use crate::runtime::desk::Entered;
+use crate::runtime::replay_state::Entered;
 use crate::runtime::transact::{Pending, Reply};
 
 impl Ctx {

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use super::{Ctx, checked_name, recorded_value, refused};
 use crate::model::{Failure, Payload, StepKind, StepState, StepTransition, Timestamp};
 use crate::runtime::change::Change;
-use crate::runtime::desk::Entered;
+use crate::runtime::replay_state::Entered;
 
 impl Ctx {
     /// The time, remembered.

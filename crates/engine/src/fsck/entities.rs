@@ -6,7 +6,7 @@ use super::invariant::{COMMITTED_TOGETHER, ONE_HOLDER, ONE_RUN_PER_KEY};
 use super::report::{Report, Violation};
 use crate::limits::MAX_PAGE;
 use crate::model::{EntityRef, Home, Operation, OperationId, OperationStatus, WorkspaceId};
-use crate::store::{EntityBook, ListOperations, Store, StoreError, StoreResult};
+use crate::store::{EntityStore, ListOperations, Store, StoreError, StoreResult};
 
 /// Where operations hold entities.
 const HOLDING: [OperationStatus; 2] = [OperationStatus::Pending, OperationStatus::InDoubt];
@@ -20,7 +20,7 @@ pub(super) async fn check_all(
     workspaces: &BTreeSet<WorkspaceId>,
     report: &mut Report,
 ) -> StoreResult<()> {
-    let Some(book) = store.entity_book() else { return Ok(()) };
+    let Some(book) = store.entity_store() else { return Ok(()) };
     for workspace in workspaces {
         let mut holders = Holders::new();
         for status in HOLDING {
@@ -34,7 +34,7 @@ pub(super) async fn check_all(
 }
 
 async fn check_listed(
-    book: &dyn EntityBook,
+    book: &dyn EntityStore,
     workspace: &WorkspaceId,
     status: OperationStatus,
     holders: &mut Holders,
@@ -69,7 +69,7 @@ async fn check_listed(
 }
 
 /// The key of an operation names it.
-async fn check_key(book: &dyn EntityBook, operation: &Operation, report: &mut Report) -> StoreResult<()> {
+async fn check_key(book: &dyn EntityStore, operation: &Operation, report: &mut Report) -> StoreResult<()> {
     let Some(key) = &operation.key else { return Ok(()) };
     let named = book.find_keyed_operation(&operation.workspace, key).await?.map(|named| named.id);
     if named != Some(operation.id) {
@@ -81,7 +81,7 @@ async fn check_key(book: &dyn EntityBook, operation: &Operation, report: &mut Re
 
 /// The entity stands in the status that the operation claimed it into. In a table of the user's others may write, too, so
 /// that only what lies in the store's own is judged.
-async fn check_claim(book: &dyn EntityBook, operation: &Operation, report: &mut Report) -> StoreResult<()> {
+async fn check_claim(book: &dyn EntityStore, operation: &Operation, report: &mut Report) -> StoreResult<()> {
     let (Some(claim), Home::Own) = (&operation.claim, &operation.home) else { return Ok(()) };
     let (workspace, entity) = (&operation.workspace, &operation.entity);
     let found = book.find_entity(workspace, entity, &operation.home).await?;
@@ -101,7 +101,7 @@ async fn check_claim(book: &dyn EntityBook, operation: &Operation, report: &mut 
 
 /// Several that hold one entity, unless they only did so one after the other while they were listed.
 async fn check_holders(
-    book: &dyn EntityBook,
+    book: &dyn EntityStore,
     workspace: &WorkspaceId,
     entity: &EntityRef,
     ids: &BTreeSet<OperationId>,
@@ -126,7 +126,7 @@ async fn check_holders(
 }
 
 /// Does it hold its entity in the same attempt as before? Then it did so all the time.
-async fn still_holds(book: &dyn EntityBook, operation: &Operation) -> StoreResult<bool> {
+async fn still_holds(book: &dyn EntityStore, operation: &Operation) -> StoreResult<bool> {
     let now = book.find_operation(&operation.workspace, operation.id).await?;
     Ok(now.is_some_and(|now| now.holds_entity() && now.attempt == operation.attempt))
 }

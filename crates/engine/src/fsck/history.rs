@@ -7,7 +7,7 @@ use super::invariant::{
 };
 use super::snapshot::Snapshot;
 use crate::model::{
-    Asked, EventKind, Fence, RUN_TRANSITIONS, RunEvent, RunHead, RunState, RunStatus, RunTransition,
+    EventKind, Fence, PendingRequest, RUN_TRANSITIONS, RunEvent, RunHead, RunState, RunStatus, RunTransition,
     StepRecord, Timestamp, Version,
 };
 
@@ -47,7 +47,7 @@ struct Walk<'a> {
     is_leased: bool,
     owner: Option<String>,
     fence: Fence,
-    asked: Asked,
+    asked: PendingRequest,
     /// Endings since it was last reopened.
     endings: usize,
     ended_at: Option<Timestamp>,
@@ -62,7 +62,7 @@ impl<'a> Walk<'a> {
             is_leased: false,
             owner: None,
             fence: Fence::default(),
-            asked: Asked::Nothing,
+            asked: PendingRequest::Nothing,
             endings: 0,
             ended_at: None,
         }
@@ -89,12 +89,12 @@ impl<'a> Walk<'a> {
         self.follow_fence(event);
         self.follow_lease(event);
         match event.kind {
-            EventKind::PauseAsked => self.asked = Asked::Pause,
-            EventKind::CancelAsked => self.asked = Asked::Cancel,
-            EventKind::Paused | EventKind::Retried => self.asked = Asked::Nothing,
+            EventKind::PauseAsked => self.asked = PendingRequest::Pause,
+            EventKind::CancelAsked => self.asked = PendingRequest::Cancel,
+            EventKind::Paused | EventKind::Retried => self.asked = PendingRequest::Nothing,
             // A quarantined run that is to cancel is still to cancel when it is resumed.
-            EventKind::Resumed if self.asked == Asked::Pause => self.asked = Asked::Nothing,
-            kind if kind.is_ending() => self.asked = Asked::Nothing,
+            EventKind::Resumed if self.asked == PendingRequest::Pause => self.asked = PendingRequest::Nothing,
+            kind if kind.is_ending() => self.asked = PendingRequest::Nothing,
             _ => {}
         }
         if event.kind.is_ending() {
@@ -173,7 +173,7 @@ impl<'a> Walk<'a> {
             | EventKind::CancelAsked
             | EventKind::ContinuedAsNew => {}
             // A pause that was only asked for has left the lease where it is.
-            EventKind::Resumed if self.asked == Asked::Pause => {}
+            EventKind::Resumed if self.asked == PendingRequest::Pause => {}
             EventKind::Waited
             | EventKind::Released
             | EventKind::Paused

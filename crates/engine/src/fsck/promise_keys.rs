@@ -9,7 +9,7 @@ use crate::limits::MAX_PAGE;
 use crate::model::{
     IdempotencyKey, KeyKind, KeyRecord, KeyTarget, Promise, PromiseState, Timestamp, WorkspaceId,
 };
-use crate::store::{ListEarly, PromiseBook, Store, StoreError, StoreResult, StoredKey};
+use crate::store::{ListEarly, PromiseStore, Store, StoreError, StoreResult, StoredKey};
 
 /// How often a key that moves is looked at before it is let be.
 const LOOKS: usize = 3;
@@ -90,7 +90,7 @@ impl Claims {
 
     /// A key is claimed exactly as long as a settlement is kept under it.
     pub(super) async fn check(self, store: &dyn Store, report: &mut Report) -> StoreResult<()> {
-        let Some(book) = store.promise_book() else { return Ok(()) };
+        let Some(book) = store.promise_store() else { return Ok(()) };
         let kept = list_kept(book).await?;
         let differing = |place: &&Place| self.0.get(*place) != kept.get(*place);
         let suspects: BTreeSet<Place> = self.0.keys().chain(kept.keys()).filter(differing).cloned().collect();
@@ -129,7 +129,7 @@ fn claimed_until(record: Option<&KeyRecord>, now: Timestamp) -> Option<Timestamp
 }
 
 /// All settlements that still wait for their promise, and until when.
-async fn list_kept(book: &dyn PromiseBook) -> StoreResult<BTreeMap<Place, Timestamp>> {
+async fn list_kept(book: &dyn PromiseStore) -> StoreResult<BTreeMap<Place, Timestamp>> {
     let (mut kept, mut after) = (BTreeMap::new(), None);
     loop {
         let request = ListEarly { workspace: None, after: after.clone(), limit: MAX_PAGE };

@@ -16,7 +16,7 @@ pub(super) async fn check_all(
     released: &mut Released,
     report: &mut Report,
 ) -> StoreResult<()> {
-    let Some(book) = store.promise_book() else { return Ok(()) };
+    let Some(book) = store.promise_store() else { return Ok(()) };
     for workspace in workspaces {
         let mut after: Option<PromiseId> = None;
         loop {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::limits::MAX_PAGE;
-use crate::model::{IdempotencyKey, KeyKind, Noted, Timestamp, WorkspaceId};
-use crate::store::{ListNotes, Store, StoreResult};
+use crate::model::{IdempotencyKey, JournalEvent, KeyKind, Timestamp, WorkspaceId};
+use crate::store::{ListJournal, Store, StoreResult};
 
 /// When keys were last freed, by their kind and text.
 type Freed = BTreeMap<(String, String), Timestamp>;
@@ -38,12 +38,12 @@ async fn read(store: &dyn Store, workspace: &WorkspaceId) -> StoreResult<Freed> 
     let (mut keys, mut after) = (BTreeMap::new(), 0);
     loop {
         let workspace = workspace.clone();
-        let asked = ListNotes { workspace, run: None, by_people: true, after, limit: MAX_PAGE };
-        let page = store.list_notes(asked).await?;
+        let asked = ListJournal { workspace, run: None, by_people: true, after, limit: MAX_PAGE };
+        let page = store.list_journal(asked).await?;
         let Some(last) = page.last() else { return Ok(keys) };
         after = last.place;
         for placed in page {
-            if let Noted::KeyReleased { kind, key, .. } = placed.note.what {
+            if let JournalEvent::KeyReleased { kind, key, .. } = placed.note.what {
                 keys.insert((kind, key), placed.note.at);
             }
         }

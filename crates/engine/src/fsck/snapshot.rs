@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::posts;
+use super::outbox;
 use crate::model::{
-    IdempotencyKey, KeyKind, KeyRecord, Post, RunEvent, RunHead, RunId, RunStatus, StepStatus, Version,
-    WorkspaceId,
+    IdempotencyKey, KeyKind, KeyRecord, OutboxMessage, RunEvent, RunHead, RunId, RunStatus, StepStatus,
+    Version, WorkspaceId,
 };
 use crate::store::{RunLog, RunView, Store, StoreError, StoreResult};
 
@@ -24,7 +24,7 @@ pub(super) struct Snapshot {
     pub(super) children: BTreeMap<RunId, RunStatus>,
     pub(super) parent: Option<RunStatus>,
     /// Its after-effects, by their ids.
-    pub(super) posts: Vec<Post>,
+    pub(super) posts: Vec<OutboxMessage>,
 }
 
 /// What came of reading a run.
@@ -53,7 +53,7 @@ pub(super) async fn read(store: &dyn Store, workspace: &WorkspaceId, run: RunId)
             Some(parent) => store.find_run(workspace, parent.run).await?.map(|found| found.head.status()),
             None => None,
         };
-        let posts = posts::read(store, workspace, &log).await?;
+        let posts = outbox::read(store, workspace, &log).await?;
         let Some(view) = store.find_run(workspace, run).await? else { return Ok(Reading::Gone) };
         if stood_still(&log.head, &view.head) {
             let snapshot = Snapshot { view, log, events, key, children, parent, posts };

@@ -10,7 +10,7 @@ use super::invariant::{
 use super::snapshot::Snapshot;
 use crate::limits::MAX_STALLS;
 use crate::model::{
-    Asked, ClosePolicy, EventKind, Promise, PromiseId, PromiseState, RunState, StepKind, StepRecord,
+    ClosePolicy, EventKind, PendingRequest, Promise, PromiseId, PromiseState, RunState, StepKind, StepRecord,
     StepStatus, Timestamp,
 };
 
@@ -89,7 +89,7 @@ fn check_parent(snapshot: &Snapshot, found: &mut Found) {
     let head = &snapshot.log.head;
     let Some(parent) = &head.facts.parent else { return };
     let is_told = head.status().is_closed()
-        || head.asked == Asked::Cancel
+        || head.asked == PendingRequest::Cancel
         || parent.on_close == ClosePolicy::Abandon
         || snapshot.events.iter().any(|event| event.kind == EventKind::Retried);
     if !is_told && snapshot.parent.is_some_and(|status| status.is_closed()) {
@@ -112,7 +112,8 @@ enum Prospect {
 
 fn check_waiting(snapshot: &Snapshot, wake_at: Option<Timestamp>, now: Timestamp, found: &mut Found) {
     let head = &snapshot.log.head;
-    let is_to_end = head.asked == Asked::Cancel || head.facts.deadline_at.is_some_and(|at| at <= now);
+    let is_to_end =
+        head.asked == PendingRequest::Cancel || head.facts.deadline_at.is_some_and(|at| at <= now);
     let is_in_doubt = |step: &StepRecord| step.state.status() == StepStatus::InDoubt;
     if is_to_end && snapshot.log.steps.iter().any(is_in_doubt) {
         // It looks at nothing any more, and ends when people have ruled.

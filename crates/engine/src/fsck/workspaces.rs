@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 
 use crate::limits::MAX_PAGE;
-use crate::model::{ItemKind, WorkspaceId};
-use crate::store::{ListItems, Store, StoreError, StoreResult};
+use crate::model::{CatalogKind, WorkspaceId};
+use crate::store::{ListCatalogItems, Store, StoreError, StoreResult};
 
 /// Adds the workspaces of everything that is set up to `known`.
 pub(super) async fn add_set_up(store: &dyn Store, known: &mut BTreeSet<WorkspaceId>) -> StoreResult<()> {
     // A program that serves nobody has but this one, and sets nothing up.
     known.insert(WorkspaceId::default());
     let Some(catalog) = store.catalog() else { return Ok(()) };
-    for kind in [ItemKind::Workspace, ItemKind::EntityWorkflow] {
+    for kind in [CatalogKind::Workspace, CatalogKind::EntityWorkflow] {
         let mut after = None;
         loop {
-            let request = ListItems {
+            let request = ListCatalogItems {
                 workspace: None,
                 kind,
                 changed_since: None,

@@ -5,12 +5,12 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::state::State;
 use crate::limits::MAX_PAGE;
-use crate::model::{Item, ItemKind, Name, WorkspaceId};
-use crate::store::{Catalog, ListItems, PutItem, PutOutcome, Store, StoreResult};
+use crate::model::{CatalogKind, Item, Name, WorkspaceId};
+use crate::store::{Catalog, ListCatalogItems, PutCatalogItem, PutOutcome, Store, StoreResult};
 
 #[async_trait]
 impl Catalog for MemoryStore {
-    async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome> {
+    async fn put_item(&self, request: PutCatalogItem) -> StoreResult<PutOutcome> {
         request.check()?;
         let (now, mut state) = (self.now(), self.state());
         let place = (request.kind, request.id.clone());
@@ -19,25 +19,25 @@ impl Catalog for MemoryStore {
         let outcome = request.decide(found, namesake, now);
         if let PutOutcome::Put(item) = &outcome {
             state.items.insert(place, item.clone());
-            state.append_notes(request.note);
+            state.append_journal(request.note);
         }
         Ok(outcome)
     }
 
-    async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
         Ok(self.state().items.get(&(kind, id.clone())).cloned())
     }
 
     async fn find_named_item(
         &self,
         workspace: &WorkspaceId,
-        kind: ItemKind,
+        kind: CatalogKind,
         name: &str,
     ) -> StoreResult<Option<Item>> {
         Ok(self.state().find_named_item(workspace, kind, name))
     }
 
-    async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
         let state = self.state();
         let fits = |item: &&Item| {
             item.kind == request.kind
@@ -50,7 +50,7 @@ impl Catalog for MemoryStore {
 }
 
 impl State {
-    fn find_named_item(&self, workspace: &WorkspaceId, kind: ItemKind, name: &str) -> Option<Item> {
+    fn find_named_item(&self, workspace: &WorkspaceId, kind: CatalogKind, name: &str) -> Option<Item> {
         let is_it = |item: &&Item| item.workspace == *workspace && item.kind == kind && item.name == name;
         self.items.values().find(is_it).cloned()
     }

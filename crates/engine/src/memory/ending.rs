@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::state::{State, key_of};
 use crate::model::{
-    ClosePolicy, Drive, KeyRecord, RunHead, RunId, RunState, Steer, Subscribers, Timestamp,
-    decide_key_expiry, decide_steer,
+    ClosePolicy, Drive, KeyRecord, RunCommand, RunHead, RunId, RunState, Subscribers, Timestamp,
+    decide_command, decide_key_expiry,
 };
 
 impl State {
@@ -70,7 +70,7 @@ impl State {
         if !asks || head.facts.workspace != *workspace {
             return None;
         }
-        let steered = decide_steer(head, &Steer::parent_ended(parent), &[], now).ok()?;
+        let steered = decide_command(head, &RunCommand::parent_ended(parent), &[], now).ok()?;
         let state = steered.head.state;
         self.apply(steered);
         Some(state)

@@ -6,13 +6,13 @@ use super::MemoryStore;
 use super::state::State;
 use crate::limits::{MAX_HEARD, MAX_PAGE, MAX_STALE_CLAIMS};
 use crate::model::{
-    BeginFacts, BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home,
-    IdempotencyKey, ItemKind, Name, Operation, OperationBegun, OperationId, OperationState, OwnerId,
+    BeginFacts, BeginOperation, CatalogKind, Entity, EntityId, EntityNote, EntityRef, FinishOperation,
+    Finished, Home, IdempotencyKey, Name, Operation, OperationBegun, OperationId, OperationState, OwnerId,
     TableRef, Timestamp, Version, WorkspaceId, decide_begin_operation, decide_finish_operation,
 };
 use crate::store::{
-    CreatedEntity, EntityBook, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
-    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedNote, PurgeOperations,
+    CreatedEntity, EntityStore, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
+    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedEntry, PurgeOperations,
     PurgedOperations, RevertStrays, Store, StoreError, StoreResult,
 };
 
@@ -73,7 +73,7 @@ impl State {
     }
 
     fn append_entity_notes(&mut self, notes: Vec<EntityNote>) {
-        self.append_notes(notes.iter().filter_map(EntityNote::journalled).collect::<Vec<_>>());
+        self.append_journal(notes.iter().filter_map(EntityNote::journalled).collect::<Vec<_>>());
         let shown = notes.into_iter().filter(|note| !note.is_for_audit_only());
         self.entity_notes.extend(shown.map(|note| EntityNote { evidence: None, ..note }));
     }
@@ -98,7 +98,7 @@ impl State {
             false => None,
         };
         let item =
-            request.document.as_ref().map(|document| (ItemKind::EntityWorkflow, document.item.clone()));
+            request.document.as_ref().map(|document| (CatalogKind::EntityWorkflow, document.item.clone()));
         let document = item.and_then(|item| self.items.get(&item)).map(|item| item.version);
         let facts = BeginFacts { known, entity, holder, last, document };
         let begun = decide_begin_operation(&request, facts, now);
@@ -108,7 +108,7 @@ impl State {
             }
             self.put_operation((**operation).clone());
             self.append_entity_notes(notes.clone());
-            self.append_notes(evidence.clone());
+            self.append_journal(evidence.clone());
         }
         Ok(begun)
     }
@@ -132,14 +132,14 @@ impl State {
                 }
             }
             self.append_entity_notes(request.notes);
-            self.append_notes(evidence.clone());
+            self.append_journal(evidence.clone());
         }
         Ok(finished)
     }
 }
 
 #[async_trait]
-impl EntityBook for MemoryStore {
+impl EntityStore for MemoryStore {
     async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
         let (now, mut state) = (self.now(), self.state());
         let place = (request.workspace, request.entity.clone());
@@ -312,7 +312,7 @@ impl EntityBook for MemoryStore {
             operation: None,
             at: now,
             by: None,
-            what: crate::model::Noted::StrayReverted { status: claim.revert_to.to_string() },
+            what: crate::model::JournalEvent::StrayReverted { status: claim.revert_to.to_string() },
             evidence: None,
         };
         state.append_entity_notes(reverted.iter().map(note).collect());
@@ -377,7 +377,7 @@ impl EntityBook for MemoryStore {
         Ok(matching.take(request.limit.clamp(1, MAX_PAGE)).collect())
     }
 
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
         Ok(self.state().list_evidence(&request))
     }
 

@@ -6,16 +6,19 @@ use super::MemoryStore;
 use super::state::State;
 use crate::limits::MAX_SWEEP;
 use crate::model::{
-    Advance, ChildrenRefused, Family, RunId, Steer, Subscribers, Timestamp, WorkspaceId, decide_births,
-    decide_steer,
+    ChildrenRefused, Family, RunCommand, RunCommit, RunId, Subscribers, Timestamp, WorkspaceId,
+    decide_births, decide_command,
 };
 use crate::store::{
-    CancelFamily, CancelFamilyOutcome, FamilyBook, Store, StoreResult, SweepFamily, SweptFamily,
+    CancelFamily, CancelFamilyOutcome, FamilyStore, Store, StoreResult, SweepFamily, SweptFamily,
 };
 
 impl State {
     /// The family of the run after this write starts its children, if it may.
-    pub(super) fn family_after(&self, advance: &Advance) -> Result<Option<(RunId, Family)>, ChildrenRefused> {
+    pub(super) fn family_after(
+        &self,
+        advance: &RunCommit,
+    ) -> Result<Option<(RunId, Family)>, ChildrenRefused> {
         let born = advance.children.iter().filter(|child| self.row(child.facts.id).is_none()).count();
         let facts = &advance.head.facts;
         let root = facts.root();
@@ -47,7 +50,7 @@ impl State {
         }
         let family = self.families.entry((request.workspace, request.root)).or_default();
         *family = std::mem::take(family).cancel(&request.reason, now);
-        self.append_notes(request.note);
+        self.append_journal(request.note);
         CancelFamilyOutcome::Cancelled(head)
     }
 
@@ -85,7 +88,8 @@ impl State {
         now: Timestamp,
     ) -> Option<crate::model::RunHead> {
         let head = &self.row(run)?.head;
-        let steered = decide_steer(head, &Steer::Cancel { reason: reason.to_owned() }, &[], now).ok()?;
+        let steered =
+            decide_command(head, &RunCommand::Cancel { reason: reason.to_owned() }, &[], now).ok()?;
         Some(self.carry_out(steered, announce, now))
     }
 
@@ -102,7 +106,7 @@ impl State {
 }
 
 #[async_trait]
-impl FamilyBook for MemoryStore {
+impl FamilyStore for MemoryStore {
     async fn cancel_family(&self, request: CancelFamily) -> StoreResult<CancelFamilyOutcome> {
         Ok(self.state().cancel_family(request, self.now()))
     }

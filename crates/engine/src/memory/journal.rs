@@ -5,42 +5,43 @@ use std::collections::BTreeMap;
 use super::state::State;
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    EffectClass, EffectKey, EffectTally, Evidence, Note, Occurrence, RunHead, StepId, StepState, TallyCount,
-    WorkspaceId,
+    EffectClass, EffectKey, EffectTally, Evidence, JournalEntry, Occurrence, RunHead, StepId, StepState,
+    TallyCount, WorkspaceId,
 };
-use crate::store::{DoubtPlace, ListAudit, ListDoubts, ListEvidence, ListNotes, PlacedNote, StoredDoubt};
+use crate::store::{DoubtPlace, ListAudit, ListDoubts, ListEvidence, ListJournal, PlacedEntry, StoredDoubt};
 
 impl State {
-    pub(super) fn list_notes(&self, request: &ListNotes) -> Vec<PlacedNote> {
-        let fits = |note: &Note| {
+    pub(super) fn list_journal(&self, request: &ListJournal) -> Vec<PlacedEntry> {
+        let fits = |note: &JournalEntry| {
             note.workspace == request.workspace
                 && request.run.is_none_or(|run| run == note.run)
                 && (!request.by_people || note.by.is_some())
         };
         let later = self.notes().range(request.after.saturating_add(1)..);
         let fitting = later.filter(|(_, note)| fits(note)).take(request.limit.clamp(1, MAX_PAGE));
-        fitting.map(|(place, note)| PlacedNote { place: *place, note: note.clone() }).collect()
+        fitting.map(|(place, note)| PlacedEntry { place: *place, note: note.clone() }).collect()
     }
 
-    pub(super) fn list_audit(&self, request: &ListAudit) -> Vec<PlacedNote> {
+    pub(super) fn list_audit(&self, request: &ListAudit) -> Vec<PlacedEntry> {
         let start = request.start();
         let of_workspace = self.notes().iter().filter(|(_, note)| note.workspace == request.workspace);
         let later = of_workspace.filter(|(place, note)| (note.at, **place) > start);
-        let mut fitting: Vec<(&u64, &Note)> = later.filter(|(_, note)| request.filter.fits(note)).collect();
+        let mut fitting: Vec<(&u64, &JournalEntry)> =
+            later.filter(|(_, note)| request.filter.fits(note)).collect();
         fitting.sort_by_key(|(place, note)| (note.at, **place));
         fitting.truncate(request.limit.clamp(1, MAX_PAGE));
-        fitting.into_iter().map(|(place, note)| PlacedNote { place: *place, note: note.clone() }).collect()
+        fitting.into_iter().map(|(place, note)| PlacedEntry { place: *place, note: note.clone() }).collect()
     }
 
-    pub(super) fn list_evidence(&self, request: &ListEvidence) -> Vec<PlacedNote> {
-        let mut found: Vec<(&Evidence, PlacedNote)> = Vec::new();
+    pub(super) fn list_evidence(&self, request: &ListEvidence) -> Vec<PlacedEntry> {
+        let mut found: Vec<(&Evidence, PlacedEntry)> = Vec::new();
         for (place, note) in self.notes() {
             if let Some(evidence) = &note.evidence
                 && note.workspace == request.workspace
                 && evidence.effect == request.effect
                 && evidence.attempt > request.after_try
             {
-                found.push((evidence, PlacedNote { place: *place, note: note.clone() }));
+                found.push((evidence, PlacedEntry { place: *place, note: note.clone() }));
             }
         }
         found.sort_by_key(|(evidence, placed)| {
@@ -52,7 +53,7 @@ impl State {
     /// Steps of a run's current generation whose records retries dropped, with the last attempt of those.
     pub(super) fn list_reruns(&self, head: &RunHead) -> Vec<(StepId, u32)> {
         let mut last: BTreeMap<StepId, u32> = BTreeMap::new();
-        let of_run = |note: &&Note| {
+        let of_run = |note: &&JournalEntry| {
             (&note.workspace, note.run, note.generation)
                 == (&head.facts.workspace, head.id(), head.generation)
         };

@@ -4,12 +4,14 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use super::state::State;
 use crate::limits::{MAX_CLAIM, MAX_PAGE};
-use crate::model::{Name, Post, PostState, RunId, Timestamp};
-use crate::store::{ClaimPosts, ClaimedPosts, FinishPost, ListPosts, PostWish, Redeliver, RedeliverOutcome};
+use crate::model::{Name, OutboxMessage, OutboxState, RunId, Timestamp};
+use crate::store::{
+    ClaimOutbox, ClaimedOutbox, FinishOutboxMessage, ListOutbox, OutboxCommand, Redeliver, RedeliverOutcome,
+};
 
 impl State {
-    pub(super) fn claim_posts(&mut self, request: &ClaimPosts, now: Timestamp) -> ClaimedPosts {
-        let mut claimed = ClaimedPosts::default();
+    pub(super) fn claim_outbox(&mut self, request: &ClaimOutbox, now: Timestamp) -> ClaimedOutbox {
+        let mut claimed = ClaimedOutbox::default();
         for (target, room) in &request.room {
             let mut waiting = self.waiting_for(target);
             let later = waiting.split_off(waiting.partition_point(|(at, _)| *at <= now));
@@ -26,19 +28,19 @@ impl State {
     }
 
     /// What is to be delivered to `target`, now or later, in the order in which it is to be claimed.
-    fn waiting_for(&self, target: &Name) -> Vec<(Timestamp, Post)> {
+    fn waiting_for(&self, target: &Name) -> Vec<(Timestamp, OutboxMessage)> {
         let its_own = self.posts().values().filter(|post| post.target == *target);
-        let mut waiting: Vec<(Timestamp, Post)> =
+        let mut waiting: Vec<(Timestamp, OutboxMessage)> =
             its_own.filter_map(|post| Some((post.state.due_at()?, post.clone()))).collect();
         waiting.sort_by(|(a_at, a), (b_at, b)| (a_at, &a.id, &a.workspace).cmp(&(b_at, &b.id, &b.workspace)));
         waiting
     }
 
-    pub(super) fn finish_post(&mut self, request: FinishPost) -> bool {
+    pub(super) fn finish_outbox_message(&mut self, request: FinishOutboxMessage) -> bool {
         let place = (request.workspace, request.id);
         match self.posts().get(&place) {
             Some(post) if post.is_held_by(request.owner, request.attempt) => {
-                let post = Post { state: request.state, failure: request.failure, ..post.clone() };
+                let post = OutboxMessage { state: request.state, failure: request.failure, ..post.clone() };
                 self.put_post(post);
                 true
             }
@@ -53,23 +55,24 @@ impl State {
         if !post.state.status().is_settled() {
             return RedeliverOutcome::UnderWay(post);
         }
-        self.append_notes(request.note);
+        self.append_journal(request.note);
         match request.wish {
-            PostWish::Again => {
-                let due = Post { state: PostState::Due { at: now }, attempts: 0, failure: None, ..post };
+            OutboxCommand::Again => {
+                let due =
+                    OutboxMessage { state: OutboxState::Due { at: now }, attempts: 0, failure: None, ..post };
                 self.put_post(due.clone());
                 RedeliverOutcome::Due(due)
             }
-            PostWish::Never => {
+            OutboxCommand::Never => {
                 self.remove_post(&post.workspace, &post.id);
                 RedeliverOutcome::Forgotten(post)
             }
         }
     }
 
-    pub(super) fn list_posts(&self, request: &ListPosts) -> Vec<Post> {
+    pub(super) fn list_outbox(&self, request: &ListOutbox) -> Vec<OutboxMessage> {
         let from = request.after.clone().map_or(Unbounded, Excluded);
-        let fits = |post: &&Post| {
+        let fits = |post: &&OutboxMessage| {
             request.workspace.as_ref().is_none_or(|wanted| *wanted == post.workspace)
                 && request.status.is_none_or(|wanted| wanted == post.state.status())
                 && request.target.as_ref().is_none_or(|wanted| *wanted == post.target)

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included};
 
 use crate::model::{
-    EarlySettlement, EffectKey, Entity, EntityId, EntityNote, EntityRef, Family, Hook, HookId,
-    IdempotencyKey, Item, ItemKind, KeyKind, KeyRecord, Name, Note, Operation, OperationId, Payload, Post,
-    Priority, Promise, PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts, RunHead, RunId, RunResult,
-    Signal, SignalId, StepId, StepRecord, Subject, Timestamp, WorkflowRef, WorkspaceId, WriteToken,
+    CatalogKind, EarlySettlement, EffectKey, Entity, EntityId, EntityNote, EntityRef, Family, IdempotencyKey,
+    InboundEvent, InboundEventId, Item, JournalEntry, KeyKind, KeyRecord, Name, Operation, OperationId,
+    OutboxMessage, Payload, Priority, Promise, PromiseId, RequestRecord, RequestScope, RunEvent, RunFacts,
+    RunHead, RunId, RunResult, Signal, SignalId, StepId, StepRecord, Subject, Timestamp, WorkflowRef,
+    WorkspaceId, WriteToken,
 };
 use crate::store::{KeyPlace, SettleToken, StoredKey, TokenDigest, Uses};
 
@@ -46,7 +47,7 @@ pub(super) struct State {
     pub(super) makings: BTreeMap<(WorkspaceId, PromiseId), WriteToken>,
     pub(super) early: BTreeMap<(WorkspaceId, IdempotencyKey), EarlySettlement>,
     pub(super) tokens: BTreeMap<TokenDigest, SettleToken>,
-    pub(super) hooks: BTreeMap<HookId, Hook>,
+    pub(super) hooks: BTreeMap<InboundEventId, InboundEvent>,
     pub(super) last_hook: u64,
     pub(super) entities: BTreeMap<(WorkspaceId, EntityRef), Entity>,
     /// Tables of the user's, which here hold nothing but what makes an entity.
@@ -70,12 +71,12 @@ pub(super) struct State {
     /// Keys that have an end: serves purges.
     expiries: BTreeSet<(Timestamp, StoredKey)>,
     /// The journal by place.
-    notes: BTreeMap<u64, Note>,
+    notes: BTreeMap<u64, JournalEntry>,
     last_note: u64,
-    posts: BTreeMap<(WorkspaceId, EffectKey), Post>,
+    posts: BTreeMap<(WorkspaceId, EffectKey), OutboxMessage>,
     pub(super) requests: BTreeMap<(RequestScope, IdempotencyKey), RequestRecord>,
     pub(super) uses: BTreeMap<KeyPlace, Uses>,
-    pub(super) items: BTreeMap<(ItemKind, Name), Item>,
+    pub(super) items: BTreeMap<(CatalogKind, Name), Item>,
 }
 
 impl State {
@@ -130,27 +131,27 @@ impl State {
         self.posts.retain(|_, post| post.run != id);
     }
 
-    pub(super) fn notes(&self) -> &BTreeMap<u64, Note> {
+    pub(super) fn notes(&self) -> &BTreeMap<u64, JournalEntry> {
         &self.notes
     }
 
-    pub(super) fn append_notes(&mut self, notes: impl IntoIterator<Item = Note>) {
+    pub(super) fn append_journal(&mut self, notes: impl IntoIterator<Item = JournalEntry>) {
         for note in notes {
             self.last_note += 1;
             self.notes.insert(self.last_note, note);
         }
     }
 
-    pub(super) fn posts(&self) -> &BTreeMap<(WorkspaceId, EffectKey), Post> {
+    pub(super) fn posts(&self) -> &BTreeMap<(WorkspaceId, EffectKey), OutboxMessage> {
         &self.posts
     }
 
-    pub(super) fn put_post(&mut self, post: Post) {
+    pub(super) fn put_post(&mut self, post: OutboxMessage) {
         self.posts.insert((post.workspace.clone(), post.id.clone()), post);
     }
 
     /// The after-effects of an operation.
-    pub(super) fn posts_of(&self, workspace: &WorkspaceId, operation: OperationId) -> Vec<&Post> {
+    pub(super) fn posts_of(&self, workspace: &WorkspaceId, operation: OperationId) -> Vec<&OutboxMessage> {
         let (from, to) = EffectKey::bounds_of_operation(operation);
         self.posts.range((workspace.clone(), from)..(workspace.clone(), to)).map(|(_, post)| post).collect()
     }

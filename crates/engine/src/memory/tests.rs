@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::clock::ManualClock;
 use crate::model::{
-    Advancing, Fingerprint, Grant, IgnorePaths, KeyRetention, Name, OwnerId, Payload, Priority, RunFacts,
+    CommitBuilder, Fingerprint, Grant, IgnorePaths, KeyRetention, Name, OwnerId, Payload, Priority, RunFacts,
     RunHead, RunResult, RunStatus, Serves, SignalId, WorkflowRef,
 };
 
@@ -67,10 +67,10 @@ async fn a_lease_that_ended_is_taken_and_its_holder_writes_nothing() {
     assert!(store.claim_runs(claim.clone()).await.unwrap().runs.is_empty());
     clock.advance(LEASE);
     assert_eq!(store.claim_runs(claim).await.unwrap().runs[0].fence, held.fence.next());
-    let mut late = Advancing::new(&held, store.now());
+    let mut late = CommitBuilder::new(&held, store.now());
     late.close(RunResult::Completed(Payload::null())).unwrap();
     let late = store.advance_run(late.finish()).await.unwrap();
-    assert!(matches!(late, AdvanceOutcome::LeaseLost));
+    assert!(matches!(late, CommitOutcome::LeaseLost));
 }
 
 /// Invariant 41: whichever of arrival and park is first.
@@ -92,10 +92,10 @@ async fn a_run_that_parks_after_a_signal_is_due_at_once() {
         SignalOutcome::Stored { seq: 1, granted: None }
     ));
     assert!(matches!(store.send_signal(signal).await.unwrap(), SignalOutcome::Duplicate));
-    let mut park = Advancing::new(&held, store.now());
+    let mut park = CommitBuilder::new(&held, store.now());
     park.wait(None, held.arrivals).unwrap();
     let parked = store.advance_run(park.finish()).await.unwrap();
-    assert!(matches!(parked, AdvanceOutcome::Advanced { woken, .. } if woken == [held.id()]));
+    assert!(matches!(parked, CommitOutcome::Advanced { woken, .. } if woken == [held.id()]));
     let claimed = store.claim_runs(ClaimRuns { grant: grant(2), limit: 10 }).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     assert_eq!(claimed.runs[0].status(), RunStatus::Running);

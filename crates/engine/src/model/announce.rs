@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{EffectKey, Ending, Generation, Name, Payload, Post, PostState, RunFacts, StepId, Timestamp};
+use super::{
+    EffectKey, Ending, Generation, Name, OutboxMessage, OutboxState, Payload, RunFacts, StepId, Timestamp,
+};
 
 /// What can be told of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,7 +83,7 @@ impl Subscribers {
         generation: Generation,
         ending: Ending,
         at: Timestamp,
-    ) -> Vec<Post> {
+    ) -> Vec<OutboxMessage> {
         self.tell(facts, generation, Announced::of_ending(ending), None, at)
     }
 
@@ -93,7 +95,7 @@ impl Subscribers {
         step: &StepId,
         attempt: u32,
         at: Timestamp,
-    ) -> Vec<Post> {
+    ) -> Vec<OutboxMessage> {
         self.tell(facts, generation, Announced::EffectInDoubt, Some((step, attempt)), at)
     }
 
@@ -104,7 +106,7 @@ impl Subscribers {
         what: Announced,
         step: Option<(&StepId, u32)>,
         at: Timestamp,
-    ) -> Vec<Post> {
+    ) -> Vec<OutboxMessage> {
         let interested = self.0.iter().flat_map(|all| all.iter()).filter(|one| one.wants.contains(&what));
         let post = |subscriber: &Subscriber| {
             let mut data = json!({
@@ -119,7 +121,7 @@ impl Subscribers {
                 data["attempt"] = json!(attempt);
             }
             let told = json!({ "type": what.as_str(), "timestamp": at.to_string(), "data": data });
-            Post {
+            OutboxMessage {
                 workspace: facts.workspace.clone(),
                 id: EffectKey::of_announcement(facts.id, generation, what, step, at, &subscriber.target),
                 run: facts.id,
@@ -128,7 +130,7 @@ impl Subscribers {
                 created_at: at,
                 attempts: 0,
                 failure: None,
-                state: PostState::Due { at },
+                state: OutboxState::Due { at },
             }
         };
         interested.map(post).collect()

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Failure, Generation, Invalid, Promise, PromiseId, RunId, RunStatus, StepId, Timestamp, Version, Words,
-    check_stated,
+    Failure, Generation, HumanText, Invalid, Promise, PromiseId, RunId, RunStatus, StepId, Timestamp,
+    Version, check_actor_and_reason,
 };
 
 /// What is to be done with a claimed effect whose outcome is lost and that no probe could settle.
@@ -189,7 +189,7 @@ pub enum RulingRefused {
     NeedsManager(&'static str),
     /// What is said about it is too long, or cannot be kept.
     #[error(transparent)]
-    Words(#[from] Invalid),
+    HumanText(#[from] Invalid),
     /// An operation on an entity has nothing that could be undone or given up.
     #[error("an operation on an entity happened or did not happen; nothing else can be decided about it")]
     NotForOperations,
@@ -211,9 +211,9 @@ pub(super) fn check_authority(
     reason: &str,
     irreversible: Option<&'static str>,
 ) -> Result<(), RulingRefused> {
-    check_stated(by, reason)?;
+    check_actor_and_reason(by, reason)?;
     if let Some(second) = seconded_by {
-        Words::Person.check(&second.name)?;
+        HumanText::Person.check(&second.name)?;
     }
     let name = |actor: &Actor| actor.name.trim().to_lowercase();
     let second = seconded_by.filter(|second| name(second) != name(by));
@@ -333,12 +333,12 @@ mod tests {
         );
         let nobody = Actor::new(String::new(), Role::Manager);
         assert_eq!(check_ruling(&Ruling { by: nobody, ..sound.clone() }), Err(RulingRefused::Nobody));
-        let endless = Ruling { reason: "x".repeat(Words::Reason.max_chars() + 1), ..sound.clone() };
-        assert_eq!(check_ruling(&endless), Err(Invalid::Words(Words::Reason).into()));
+        let endless = Ruling { reason: "x".repeat(HumanText::Reason.max_chars() + 1), ..sound.clone() };
+        assert_eq!(check_ruling(&endless), Err(Invalid::HumanText(HumanText::Reason).into()));
         let blank = Some(Actor::new(" ", Role::Operator));
         assert_eq!(
             check_ruling(&Ruling { seconded_by: blank, ..sound }),
-            Err(Invalid::Words(Words::Person).into())
+            Err(Invalid::HumanText(HumanText::Person).into())
         );
     }
 }

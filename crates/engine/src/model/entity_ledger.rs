@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    EffectTally, EntityNote, Evidence, LedgerAttempt, LedgerEntity, LedgerEntry, LedgerOutcome, LedgerRuling,
-    Note, Noted, Occurrence, Operation, OperationId, OperationState, StepStatus,
+    EffectTally, EntityNote, Evidence, JournalEntry, JournalEvent, LedgerAttempt, LedgerEntity, LedgerEntry,
+    LedgerOutcome, LedgerRuling, Occurrence, Operation, OperationId, OperationState, StepStatus,
 };
 
 /// What is known of one effect of an operation.
@@ -13,15 +13,15 @@ pub struct EntityEffect<'a> {
     /// The newest operation under the effect key; `None` if none is kept any more.
     pub operation: Option<&'a Operation>,
     /// The evidence about its tries, in any order.
-    pub evidence: &'a [Note],
+    pub evidence: &'a [JournalEntry],
     /// What was noted about the operations under the key, oldest first.
     pub notes: &'a [EntityNote],
 }
 
 /// The operation that an entry of the journal names.
-pub fn operation_of(note: &Note) -> Option<OperationId> {
+pub fn operation_of(note: &JournalEntry) -> Option<OperationId> {
     match &note.what {
-        Noted::OnEntity { operation, .. } => operation.as_ref()?.parse().ok(),
+        JournalEvent::OnEntity { operation, .. } => operation.as_ref()?.parse().ok(),
         _ => None,
     }
 }
@@ -49,15 +49,16 @@ impl EntityEffect<'_> {
             numbers.into_iter().map(|number| self.attempt(number, operation)).collect();
         let tally = EffectTally::of(attempts.iter().map(|attempt| attempt.outcome.occurrence()));
         let probes = self.notes.iter().filter_map(|note| match &note.what {
-            Noted::Probed { answer } => Some(answer.clone()),
+            JournalEvent::Probed { answer } => Some(answer.clone()),
             _ => None,
         });
         let rulings = self.notes.iter().filter_map(|note| {
-            let is_ruling = matches!(note.what, Noted::Resolved { .. } | Noted::Overridden { .. });
+            let is_ruling =
+                matches!(note.what, JournalEvent::Resolved { .. } | JournalEvent::Overridden { .. });
             let by = note.by.clone().filter(|_| is_ruling)?;
             Some(LedgerRuling { by, at: note.at.to_string(), what: note.what.clone() })
         });
-        let is_refused = |note: &&EntityNote| matches!(note.what, Noted::Refused { .. });
+        let is_refused = |note: &&EntityNote| matches!(note.what, JournalEvent::Refused { .. });
         Some(LedgerEntry {
             key: key.to_string(),
             run: None,
@@ -76,7 +77,7 @@ impl EntityEffect<'_> {
         })
     }
 
-    fn proofs(&self) -> impl Iterator<Item = (&Note, &Evidence)> {
+    fn proofs(&self) -> impl Iterator<Item = (&JournalEntry, &Evidence)> {
         self.evidence.iter().filter_map(|note| Some((note, note.evidence.as_ref()?)))
     }
 
@@ -108,8 +109,8 @@ impl EntityEffect<'_> {
     }
 }
 
-fn entity_of(note: &Note) -> Option<LedgerEntity> {
-    let Noted::OnEntity { kind, id, operation, .. } = &note.what else { return None };
+fn entity_of(note: &JournalEntry) -> Option<LedgerEntity> {
+    let JournalEvent::OnEntity { kind, id, operation, .. } = &note.what else { return None };
     Some(LedgerEntity { kind: kind.clone(), id: id.clone(), operation: operation.clone()? })
 }
 
@@ -136,7 +137,7 @@ mod tests {
         Operation { tries, ..example_operation(state) }
     }
 
-    fn entry(operation: &Operation, evidence: &[Note]) -> LedgerEntry {
+    fn entry(operation: &Operation, evidence: &[JournalEntry]) -> LedgerEntry {
         EntityEffect { operation: Some(operation), evidence, notes: &[] }.entry().expect("it has an effect")
     }
 

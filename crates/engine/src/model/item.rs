@@ -4,7 +4,7 @@ use super::{Name, Payload, Timestamp, Version, WorkspaceId};
 
 /// What kind of thing an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ItemKind {
+pub enum CatalogKind {
     /// A workspace; it lies in itself.
     Workspace,
     /// A credential: who may do what.
@@ -21,34 +21,34 @@ pub enum ItemKind {
     EntityWorkflow,
 }
 
-impl ItemKind {
+impl CatalogKind {
     /// Every kind.
-    pub const ALL: [ItemKind; 7] = [
-        ItemKind::Workspace,
-        ItemKind::Credential,
-        ItemKind::Definition,
-        ItemKind::Setting,
-        ItemKind::Source,
-        ItemKind::Subscription,
-        ItemKind::EntityWorkflow,
+    pub const ALL: [CatalogKind; 7] = [
+        CatalogKind::Workspace,
+        CatalogKind::Credential,
+        CatalogKind::Definition,
+        CatalogKind::Setting,
+        CatalogKind::Source,
+        CatalogKind::Subscription,
+        CatalogKind::EntityWorkflow,
     ];
 
     /// The kind as stored and shown.
     pub const fn as_str(self) -> &'static str {
         match self {
-            ItemKind::Workspace => "workspace",
-            ItemKind::Credential => "credential",
-            ItemKind::Definition => "definition",
-            ItemKind::Setting => "setting",
-            ItemKind::Source => "source",
-            ItemKind::Subscription => "subscription",
-            ItemKind::EntityWorkflow => "entity_workflow",
+            CatalogKind::Workspace => "workspace",
+            CatalogKind::Credential => "credential",
+            CatalogKind::Definition => "definition",
+            CatalogKind::Setting => "setting",
+            CatalogKind::Source => "source",
+            CatalogKind::Subscription => "subscription",
+            CatalogKind::EntityWorkflow => "entity_workflow",
         }
     }
 
     /// The kind spelled so, if there is one.
     pub fn from_name(text: &str) -> Option<Self> {
-        ItemKind::ALL.into_iter().find(|kind| kind.as_str() == text)
+        CatalogKind::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -58,7 +58,7 @@ pub struct Item {
     /// The workspace it belongs to.
     pub workspace: WorkspaceId,
     /// What it is.
-    pub kind: ItemKind,
+    pub kind: CatalogKind,
     /// Its id, unique among its kind in the whole store.
     pub id: Name,
     /// The name people know it by, unique among its kind in its workspace; text, because some are made of several.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    Actor, EffectClass, EffectKey, EffectTally, EventKind, Evidence, Fence, Generation, Note, Noted,
-    Occurrence, RunEvent, RunId, StepRecord, StepState, StepStatus,
+    Actor, EffectClass, EffectKey, EffectTally, EventKind, Evidence, Fence, Generation, JournalEntry,
+    JournalEvent, Occurrence, RunEvent, RunId, StepRecord, StepState, StepStatus,
 };
 
 /// One effect.
@@ -117,7 +117,7 @@ pub struct LedgerRuling {
     pub at: String,
     /// What.
     #[serde(flatten)]
-    pub what: Noted,
+    pub what: JournalEvent,
 }
 
 /// The effects of a run: those of its current generation, and those of which only the journal tells. `notes` are of this run, oldest first.
@@ -126,13 +126,13 @@ pub fn ledger_of(
     generation: Generation,
     steps: &[StepRecord],
     events: &[RunEvent],
-    notes: &[Note],
+    notes: &[JournalEntry],
 ) -> Vec<LedgerEntry> {
     let mut entries = Vec::new();
     let mut recorded = Vec::new();
     for step in steps {
         let Some(class) = step.kind.effect_class() else { continue };
-        let about: Vec<&Note> = notes
+        let about: Vec<&JournalEntry> = notes
             .iter()
             .filter(|note| note.generation == generation && note.step.as_ref() == Some(&step.id))
             .collect();
@@ -140,7 +140,7 @@ pub fn ledger_of(
         entries.push(entry_of(run, &key, step.id.as_str(), class, Some(step), events, &about));
         recorded.push(key);
     }
-    let mut unrecorded: BTreeMap<&EffectKey, &Note> = BTreeMap::new();
+    let mut unrecorded: BTreeMap<&EffectKey, &JournalEntry> = BTreeMap::new();
     for note in notes {
         if let Some(evidence) = &note.evidence
             && !recorded.contains(&evidence.effect)
@@ -150,8 +150,9 @@ pub fn ledger_of(
     }
     for (key, first) in unrecorded {
         let Some((step, evidence)) = first.step.as_ref().zip(first.evidence.as_ref()) else { continue };
-        let is_about = |note: &&Note| note.generation == first.generation && note.step.as_ref() == Some(step);
-        let about: Vec<&Note> = notes.iter().filter(is_about).collect();
+        let is_about =
+            |note: &&JournalEntry| note.generation == first.generation && note.step.as_ref() == Some(step);
+        let about: Vec<&JournalEntry> = notes.iter().filter(is_about).collect();
         entries.push(entry_of(run, key, step.as_str(), evidence.class, None, events, &about));
     }
     entries
@@ -164,23 +165,23 @@ fn entry_of(
     class: EffectClass,
     record: Option<&StepRecord>,
     events: &[RunEvent],
-    about: &[&Note],
+    about: &[&JournalEntry],
 ) -> LedgerEntry {
-    let proven: Vec<(&Note, &Evidence)> =
+    let proven: Vec<(&JournalEntry, &Evidence)> =
         about.iter().filter_map(|note| Some((*note, note.evidence.as_ref()?))).collect();
     let last_proven = proven.iter().map(|(_, evidence)| evidence.attempt).max().unwrap_or(0);
     let last = record.map_or(0, |record| record.attempts).max(last_proven);
     let attempts: Vec<LedgerAttempt> =
         (1..=last).map(|number| attempt_of(number, record, &proven, events, about)).collect();
     let probes = about.iter().filter_map(|note| match &note.what {
-        Noted::Probed { answer } => Some(answer.clone()),
+        JournalEvent::Probed { answer } => Some(answer.clone()),
         _ => None,
     });
     let rulings = about.iter().filter_map(|note| {
         let by = note.by.clone()?;
         Some(LedgerRuling { by, at: note.at.to_string(), what: note.what.clone() })
     });
-    let is_refused = |note: &&&Note| matches!(note.what, Noted::Refused { .. });
+    let is_refused = |note: &&&JournalEntry| matches!(note.what, JournalEvent::Refused { .. });
     let tally = EffectTally::of(attempts.iter().map(|attempt| attempt.outcome.occurrence()));
     LedgerEntry {
         key: key.to_string(),
@@ -203,19 +204,19 @@ fn entry_of(
 fn attempt_of(
     number: u32,
     record: Option<&StepRecord>,
-    proven: &[(&Note, &Evidence)],
+    proven: &[(&JournalEntry, &Evidence)],
     events: &[RunEvent],
-    about: &[&Note],
+    about: &[&JournalEntry],
 ) -> LedgerAttempt {
-    let claim = about.iter().find(|note| note.what == (Noted::Claimed { attempt: number }));
+    let claim = about.iter().find(|note| note.what == (JournalEvent::Claimed { attempt: number }));
     let end = about.iter().find(|note| match &note.what {
-        Noted::Failed { attempt, .. } | Noted::Doubted { attempt, .. } => *attempt == number,
+        JournalEvent::Failed { attempt, .. } | JournalEvent::Doubted { attempt, .. } => *attempt == number,
         _ => false,
     });
     // Of equally strong evidence the first tells when it became known.
     let strongest = proven.iter().filter(|(_, evidence)| evidence.attempt == number).fold(
         None,
-        |best: Option<&(&Note, &Evidence)>, next| match best {
+        |best: Option<&(&JournalEntry, &Evidence)>, next| match best {
             Some(best) if best.1.occurrence >= next.1.occurrence => Some(best),
             _ => Some(next),
         },
@@ -301,12 +302,12 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(100);
     const RUN: RunId = RunId::from_u128(1);
 
-    fn note(what: Noted, evidence: Option<(u32, Occurrence)>) -> Note {
+    fn note(what: JournalEvent, evidence: Option<(u32, Occurrence)>) -> JournalEntry {
         let step = StepId::from_stored("wire");
         let evidence = evidence.and_then(|(attempt, occurrence)| {
             Evidence::of_step(RUN, Generation::default(), &step, StepKind::Claimed, attempt, occurrence)
         });
-        Note {
+        JournalEntry {
             workspace: WorkspaceId::default(),
             run: RUN,
             generation: Generation::default(),
@@ -320,8 +321,8 @@ mod tests {
         }
     }
 
-    fn tried(attempt: u32, occurrence: Occurrence) -> Note {
-        note(Noted::Attempted { attempt, occurrence }, Some((attempt, occurrence)))
+    fn tried(attempt: u32, occurrence: Occurrence) -> JournalEntry {
+        note(JournalEvent::Attempted { attempt, occurrence }, Some((attempt, occurrence)))
     }
 
     fn record(attempts: u32) -> StepRecord {
@@ -329,11 +330,11 @@ mod tests {
         StepRecord { attempts, kind: StepKind::Claimed, state, ..step("wire", 2, true) }
     }
 
-    fn entry(attempts: u32, notes: &[Note]) -> LedgerEntry {
+    fn entry(attempts: u32, notes: &[JournalEntry]) -> LedgerEntry {
         ledger_of(RUN, Generation::default(), &[record(attempts)], &[], notes).remove(0)
     }
 
-    fn repeats(attempts: u32, notes: &[Note]) -> (u32, u32) {
+    fn repeats(attempts: u32, notes: &[JournalEntry]) -> (u32, u32) {
         let entry = entry(attempts, notes);
         (entry.happened_twice, entry.may_have_happened_twice)
     }
@@ -348,9 +349,9 @@ mod tests {
 
     #[test]
     fn an_attempt_that_may_have_happened_makes_the_next_a_possible_repeat() {
-        let busy = Noted::Failed { attempt: 1, failure: Failure::retryable("busy") };
+        let busy = JournalEvent::Failed { attempt: 1, failure: Failure::retryable("busy") };
         assert_eq!(repeats(2, &[note(busy, None)]), (0, 0), "the first did not happen");
-        let cut = Noted::Failed { attempt: 1, failure: Failure::unknown("reset") };
+        let cut = JournalEvent::Failed { attempt: 1, failure: Failure::unknown("reset") };
         assert_eq!(repeats(2, &[note(cut, Some((1, Occurrence::MayHaveHappened)))]), (0, 1));
         let crashes = [tried(1, Occurrence::MayHaveHappened), tried(2, Occurrence::MayHaveHappened)];
         assert_eq!(repeats(3, &crashes), (0, 2), "attempts cut off by crashes may have happened");
@@ -358,15 +359,15 @@ mod tests {
 
     #[test]
     fn a_denial_takes_an_attempt_out_of_the_count_and_a_late_result_puts_it_back_as_known() {
-        let doubted = Noted::Doubted { attempt: 1, failure: Failure::unknown("reset") };
+        let doubted = JournalEvent::Doubted { attempt: 1, failure: Failure::unknown("reset") };
         let mut notes = vec![note(doubted, Some((1, Occurrence::MayHaveHappened)))];
         assert_eq!(repeats(2, &notes), (0, 1));
         notes.push(note(
-            Noted::Probed { answer: "did_not_happen".into() },
+            JournalEvent::Probed { answer: "did_not_happen".into() },
             Some((1, Occurrence::DidNotHappen)),
         ));
         assert_eq!(repeats(2, &notes), (0, 0));
-        let late = Noted::Refused { attempt: 1, occurrence: Some(Occurrence::Happened) };
+        let late = JournalEvent::Refused { attempt: 1, occurrence: Some(Occurrence::Happened) };
         notes.push(note(late, Some((1, Occurrence::Happened))));
         assert_eq!(repeats(2, &notes), (1, 0));
         notes.reverse();
@@ -376,7 +377,7 @@ mod tests {
     /// The probe finds the effect of the first attempt.
     #[test]
     fn a_repeated_effect_that_a_probe_finds_is_known_to_have_happened_once() {
-        let dropped = Noted::Superseded { attempt: 1, occurrence: Occurrence::Happened };
+        let dropped = JournalEvent::Superseded { attempt: 1, occurrence: Occurrence::Happened };
         let notes = [note(dropped, Some((1, Occurrence::Happened))), tried(2, Occurrence::MayHaveHappened)];
         let found = entry(2, &notes);
         assert_eq!((found.happened, found.may_have_happened), (1, 1));
@@ -385,7 +386,7 @@ mod tests {
 
     #[test]
     fn what_a_retry_dropped_stays_in_the_ledger() {
-        let dropped = Noted::Superseded { attempt: 1, occurrence: Occurrence::Happened };
+        let dropped = JournalEvent::Superseded { attempt: 1, occurrence: Occurrence::Happened };
         let notes = [note(dropped, Some((1, Occurrence::Happened)))];
         let gone = ledger_of(RUN, Generation::default(), &[], &[], &notes).remove(0);
         assert_eq!((gone.status, gone.happened, gone.happened_twice), (None, 1, 0));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{
     Actor, ClaimTo, EffectKey, EntityRef, Evidence, Failure, Fence, Fingerprint, Generation, Home,
-    IdempotencyKey, Name, Note, Noted, OperationId, OwnerId, Payload, Recovery, RunId, Timestamp, Version,
-    WorkspaceId,
+    IdempotencyKey, JournalEntry, JournalEvent, Name, OperationId, OwnerId, Payload, Recovery, RunId,
+    Timestamp, Version, WorkspaceId,
 };
 
 /// One requested transition of an entity.
@@ -304,7 +304,7 @@ pub struct EntityNote {
     /// The person who did it, if one did: such notes are in the audit log as well.
     pub by: Option<Actor>,
     /// What.
-    pub what: Noted,
+    pub what: JournalEvent,
     /// What it proves of one attempt at an effect. It is kept in the journal of the workspace ([`EntityNote::journalled`]), and lists of
     /// notes about an entity do not show it.
     pub evidence: Option<Evidence>,
@@ -312,31 +312,31 @@ pub struct EntityNote {
 
 impl EntityNote {
     /// The same as an entry of the journal, if a person did it or if it is evidence. Stores append it in the same write.
-    pub fn journalled(&self) -> Option<Note> {
+    pub fn journalled(&self) -> Option<JournalEntry> {
         if self.by.is_none() && self.evidence.is_none() {
             return None;
         }
-        Some(Note { evidence: self.evidence.clone(), ..self.in_journal(self.by.clone()) })
+        Some(JournalEntry { evidence: self.evidence.clone(), ..self.in_journal(self.by.clone()) })
     }
 
     /// Is it for the audit log alone? The operation itself tells that it began.
     pub fn is_for_audit_only(&self) -> bool {
-        matches!(self.what, Noted::Stepped { .. })
+        matches!(self.what, JournalEvent::Stepped { .. })
     }
 
     /// The same as an entry of the audit log, if a person did it.
-    pub fn audited(&self) -> Option<Note> {
+    pub fn audited(&self) -> Option<JournalEntry> {
         self.by.is_some().then(|| self.in_journal(self.by.clone()))
     }
 
-    fn in_journal(&self, by: Option<Actor>) -> Note {
-        let what = Noted::OnEntity {
+    fn in_journal(&self, by: Option<Actor>) -> JournalEntry {
+        let what = JournalEvent::OnEntity {
             kind: self.entity.kind.to_string(),
             id: self.entity.id.to_string(),
             operation: self.operation.map(|operation| operation.to_string()),
             did: Box::new(self.what.clone()),
         };
-        Note {
+        JournalEntry {
             workspace: self.workspace.clone(),
             run: RunId::NONE,
             generation: Generation::default(),

@@ -4,8 +4,8 @@
 //! other try is in the journal, with the write that tells of it.
 
 use super::{
-    EffectClass, EntityNote, Evidence, Note, Noted, Occurrence, Operation, OperationState, Recovery,
-    Timestamp,
+    EffectClass, EntityNote, Evidence, JournalEntry, JournalEvent, Occurrence, Operation, OperationState,
+    Recovery, Timestamp,
 };
 use crate::limits::MAX_SETTLED_TRIES;
 
@@ -45,28 +45,28 @@ impl Operation {
     }
 
     /// An entry of the journal that says what is known of one of its tries.
-    fn proof(&self, number: u32, occurrence: Occurrence, at: Timestamp) -> Option<Note> {
+    fn proof(&self, number: u32, occurrence: Occurrence, at: Timestamp) -> Option<JournalEntry> {
         let note = EntityNote {
             workspace: self.workspace.clone(),
             entity: self.entity.clone(),
             operation: Some(self.id),
             at,
             by: None,
-            what: Noted::Attempted { attempt: number, occurrence },
+            what: JournalEvent::Attempted { attempt: number, occurrence },
             evidence: self.evidence(number, occurrence),
         };
-        note.journalled().map(|note| Note { owner: Some(self.owner), ..note })
+        note.journalled().map(|note| JournalEntry { owner: Some(self.owner), ..note })
     }
 
     /// What its beginning proves: a first try nothing that it does not tell by itself.
-    pub(super) fn proofs_of_begin(&self, at: Timestamp) -> Vec<Note> {
+    pub(super) fn proofs_of_begin(&self, at: Timestamp) -> Vec<JournalEntry> {
         let number = self.last_try();
         let is_again = number > 1;
         is_again.then(|| self.proof(number, Occurrence::MayHaveHappened, at)).flatten().into_iter().collect()
     }
 
     /// What a change proves that made `before` what it is now.
-    pub(super) fn proofs_of_change(&self, before: &Operation, at: Timestamp) -> Vec<Note> {
+    pub(super) fn proofs_of_change(&self, before: &Operation, at: Timestamp) -> Vec<JournalEntry> {
         let (number, occurrence) = (self.last_try(), self.occurrence());
         let is_pending = matches!(self.state, OperationState::Pending { .. });
         let was_in_doubt = matches!(before.state, OperationState::InDoubt { .. });
@@ -103,7 +103,7 @@ mod tests {
         Operation { tries_before, tries, ..example_operation(state) }
     }
 
-    fn said(notes: Vec<Note>) -> Vec<(u32, Occurrence)> {
+    fn said(notes: Vec<JournalEntry>) -> Vec<(u32, Occurrence)> {
         let said = notes.into_iter().map(|note| note.evidence.expect("it is evidence"));
         said.map(|evidence| (evidence.attempt, evidence.occurrence)).collect()
     }

@@ -1,10 +1,10 @@
 //! Reopening a failed run: which steps run again, which effects stay done, and who must allow an effect to happen again.
 
-use super::steer::changed;
+use super::command::changed;
 use super::{
-    Actor, Asked, Drive, EffectClass, EffectKey, EventKind, Evidence, FailureClass, Note, Noted, Occurrence,
-    Refusal, RulingRefused, RunHead, RunId, RunState, RunStatus, Steered, StepId, StepKind, StepRecord,
-    StepState, StepStatus, Timestamp, Version, check_authority,
+    Actor, CommandResult, Drive, EffectClass, EffectKey, EventKind, Evidence, FailureClass, JournalEntry,
+    JournalEvent, Occurrence, PendingRequest, Refusal, RulingRefused, RunHead, RunId, RunState, RunStatus,
+    StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp, Version, check_authority,
 };
 
 /// A person's permission to run effects again that have happened. It needs what the ruling `did_not_happen` needs.
@@ -106,7 +106,7 @@ pub(super) fn reopen(
     repeat: Option<&Repeat>,
     steps: &[StepRecord],
     now: Timestamp,
-) -> Result<Steered, Refusal> {
+) -> Result<CommandResult, Refusal> {
     let rerun = rerun_of(head, from, steps)?;
     let allowed = |step: &StepRecord| repeat.filter(|repeat| repeat.effects.contains(&step.id));
     let mut forbidden: Vec<&StepRecord> =
@@ -115,7 +115,7 @@ pub(super) fn reopen(
         forbidden.sort_by_key(|step| step.started_version);
         return Err(Refusal::WouldRepeat(forbidden.iter().map(|step| step.id.clone()).collect()));
     }
-    let mut notes: Vec<Note> = Vec::new();
+    let mut notes: Vec<JournalEntry> = Vec::new();
     for step in &rerun {
         let permission = allowed(step).filter(|_| would_repeat(step));
         notes.extend(permission.map(|repeat| permitted(head, step, repeat, now)));
@@ -124,7 +124,7 @@ pub(super) fn reopen(
     notes.sort_by(|a, b| a.step.cmp(&b.step));
     let mut steered = changed(head, EventKind::Retried, from.map(|id| format!("from {id}")), now);
     steered.head.state = RunState::Running(Drive::Ready { due_at: now });
-    steered.head.asked = Asked::Nothing;
+    steered.head.asked = PendingRequest::Nothing;
     steered.head.stalls = 0;
     steered.rerun = rerun.iter().map(|step| step.id.clone()).collect();
     steered.notes = notes;
@@ -180,27 +180,27 @@ fn rerun_of<'a>(
 }
 
 /// What is known of an effect whose record goes.
-fn superseded(head: &RunHead, step: &StepRecord, now: Timestamp) -> Option<Note> {
+fn superseded(head: &RunHead, step: &StepRecord, now: Timestamp) -> Option<JournalEntry> {
     // One that was given up may have been entered before. If it was not, the journal says so.
     let occurrence = Occurrence::of_state(&step.state).unwrap_or(Occurrence::MayHaveHappened);
     let (run, generation, attempt) = (head.id(), head.generation, step.attempts);
     let evidence = Evidence::of_step(run, generation, &step.id, step.kind, attempt, occurrence)?;
-    let what = Noted::Superseded { attempt, occurrence: evidence.occurrence };
-    Some(Note { evidence: Some(evidence), ..note_on(head, step, now, what) })
+    let what = JournalEvent::Superseded { attempt, occurrence: evidence.occurrence };
+    Some(JournalEntry { evidence: Some(evidence), ..note_on(head, step, now, what) })
 }
 
 /// Who allowed an effect to happen again, for the ledger and the audit log.
-fn permitted(head: &RunHead, step: &StepRecord, repeat: &Repeat, now: Timestamp) -> Note {
-    let what = Noted::RepeatAllowed {
+fn permitted(head: &RunHead, step: &StepRecord, repeat: &Repeat, now: Timestamp) -> JournalEntry {
+    let what = JournalEvent::RepeatAllowed {
         attempt: step.attempts,
         seconded_by: repeat.seconded_by.clone(),
         reason: repeat.reason.clone(),
     };
-    Note { by: Some(repeat.by.clone()), ..note_on(head, step, now, what) }
+    JournalEntry { by: Some(repeat.by.clone()), ..note_on(head, step, now, what) }
 }
 
-fn note_on(head: &RunHead, step: &StepRecord, now: Timestamp, what: Noted) -> Note {
-    Note {
+fn note_on(head: &RunHead, step: &StepRecord, now: Timestamp, what: JournalEvent) -> JournalEntry {
+    JournalEntry {
         workspace: head.facts.workspace.clone(),
         run: head.id(),
         generation: head.generation,
@@ -225,13 +225,17 @@ fn failed_at(step: &StepRecord) -> Option<Timestamp> {
 mod tests {
     use super::*;
     use crate::model::tests::{closed, step};
-    use crate::model::{Ending, Failure, Role, Steer, decide_steer};
+    use crate::model::{Ending, Failure, Role, RunCommand, decide_command};
 
     const NOW: Timestamp = Timestamp::from_millis(100);
 
-    fn retry(from: Option<&str>, repeat: Option<Repeat>, steps: &[StepRecord]) -> Result<Steered, Refusal> {
-        let command = Steer::Retry { from: from.map(StepId::from_stored), repeat: repeat.map(Box::new) };
-        decide_steer(&closed(Ending::Failed), &command, steps, NOW)
+    fn retry(
+        from: Option<&str>,
+        repeat: Option<Repeat>,
+        steps: &[StepRecord],
+    ) -> Result<CommandResult, Refusal> {
+        let command = RunCommand::Retry { from: from.map(StepId::from_stored), repeat: repeat.map(Box::new) };
+        decide_command(&closed(Ending::Failed), &command, steps, NOW)
     }
 
     fn rerun(from: Option<&str>, steps: &[StepRecord]) -> Result<String, Refusal> {
@@ -315,9 +319,11 @@ mod tests {
         assert!(retry(Some("charge"), Some(allow(&["ship"], Role::Manager)), &steps).is_ok());
         let all = retry(Some("fax"), Some(allow(&["fax", "book", "ship"], Role::Manager)), &steps).unwrap();
         assert_eq!(all.rerun.len(), 5);
-        let allowed = |note: &&Note| matches!(note.what, Noted::RepeatAllowed { .. }) && note.by.is_some();
+        let allowed = |note: &&JournalEntry| {
+            matches!(note.what, JournalEvent::RepeatAllowed { .. }) && note.by.is_some()
+        };
         assert_eq!(all.notes.iter().filter(allowed).count(), 3, "{:?}", all.notes);
-        let knows = |note: &&Note| {
+        let knows = |note: &&JournalEntry| {
             note.evidence.as_ref().is_some_and(|evidence| evidence.occurrence == Occurrence::Happened)
         };
         assert_eq!(all.notes.iter().filter(knows).count(), 3, "fax, book and charge have happened once");

@@ -163,7 +163,7 @@ impl RunState {
 
 /// What people asked of a run that is not yet done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub enum Asked {
+pub enum PendingRequest {
     /// Nothing.
     #[default]
     Nothing,
@@ -256,7 +256,7 @@ pub struct RunHead {
     /// How many times it continued as new.
     pub generation: Generation,
     /// What people asked of it.
-    pub asked: Asked,
+    pub asked: PendingRequest,
     /// How many signals, settlements and endings of children came in for it. Not a state change: it only
     /// tells a run that parks whether it has seen everything.
     pub arrivals: u64,

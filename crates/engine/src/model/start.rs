@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Asked, Drive, EventKind, Fence, Generation, Lease, OwnerId, Payload, RunEvent, RunFacts, RunHead,
-    RunState, Serves, Timestamp, Version,
+    Drive, EventKind, Fence, Generation, Lease, OwnerId, Payload, PendingRequest, RunEvent, RunFacts,
+    RunHead, RunState, Serves, Timestamp, Version,
 };
 use crate::limits::MAX_STALLS;
 
@@ -52,7 +52,7 @@ pub fn decide_start(new: &NewRun, now: Timestamp) -> (RunHead, RunEvent) {
         version: Version::new(1),
         fence,
         generation: Generation::default(),
-        asked: Asked::Nothing,
+        asked: PendingRequest::Nothing,
         arrivals: 0,
         stalls: 0,
         started_at,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{
     Actor, ClaimTo, Entity, EntityNote, EntityRef, Fingerprint, Home, IdempotencyKey, Invalid, Irreversible,
-    Name, Note, Noted, Operation, OperationEnd, OperationId, OperationState, OwnerId, Payload, Post,
-    Recovery, RetryAnswer, RunId, Timestamp, Version, WorkspaceId, merge_data,
+    JournalEntry, JournalEvent, Name, Operation, OperationEnd, OperationId, OperationState, OutboxMessage,
+    OwnerId, Payload, Recovery, RetryAnswer, RunId, Timestamp, Version, WorkspaceId, merge_data,
 };
 
 /// A transition that somebody asks for, with all that the configured step says about it.
@@ -74,7 +74,7 @@ pub struct Override {
     pub reason: String,
 }
 
-/// One version of an entity workflow in the catalog ([`super::ItemKind::EntityWorkflow`]).
+/// One version of an entity workflow in the catalog ([`super::CatalogKind::EntityWorkflow`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentRef {
     /// Id of the item.
@@ -111,7 +111,7 @@ pub enum OperationBegun {
         /// What is to be noted about it. Only of interest to stores.
         notes: Vec<EntityNote>,
         /// What it proves of tries under its effect key, for the journal. Only of interest to stores.
-        evidence: Vec<Note>,
+        evidence: Vec<JournalEntry>,
     },
     /// It was asked for before: this is what is recorded of it, which may be that it is under way.
     Recorded(Box<Operation>),
@@ -212,16 +212,16 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
         (Some(word), Some(last)) if is_barred(last) || last.leaves_doubt() => {
             is_new_effect = true;
             let operation = Some(last.id.to_string());
-            note(Some(word.by.clone()), Noted::Overridden { operation, reason: word.reason.clone() });
+            note(Some(word.by.clone()), JournalEvent::Overridden { operation, reason: word.reason.clone() });
         }
         (Some(word), _) => {
-            let what = Noted::Overridden { operation: None, reason: word.reason.clone() };
+            let what = JournalEvent::Overridden { operation: None, reason: word.reason.clone() };
             note(Some(word.by.clone()), what);
         }
         (None, _) => {
             if let Some(by) = &request.by {
                 let key = request.key.as_ref().map(ToString::to_string);
-                note(Some(by.clone()), Noted::Stepped { step: request.step.to_string(), key });
+                note(Some(by.clone()), JournalEvent::Stepped { step: request.step.to_string(), key });
             }
         }
     }
@@ -240,7 +240,7 @@ pub fn decide_begin_operation(request: &BeginOperation, facts: BeginFacts, now: 
     let done_before = last.as_ref().is_some_and(Operation::is_done)
         || before.as_ref().is_some_and(|before| before.done_before);
     if before.is_some() {
-        note(None, Noted::TriedAgain { attempt });
+        note(None, JournalEvent::TriedAgain { attempt });
     }
     let from = entity.status.clone();
     if let Some(claim) = &request.claim {
@@ -299,7 +299,7 @@ pub struct FinishOperation {
     /// How often the action was entered in this attempt. `None` if whoever writes does not know.
     pub tries: Option<u32>,
     /// After-effects of it.
-    pub posts: Vec<Post>,
+    pub posts: Vec<OutboxMessage>,
     /// What is noted about it.
     pub notes: Vec<EntityNote>,
 }
@@ -335,7 +335,7 @@ pub enum Finished {
         /// The entity as it is now; `None` if it was not touched.
         entity: Option<Entity>,
         /// What it proves of tries under its effect key, for the journal. Only of interest to stores.
-        evidence: Vec<Note>,
+        evidence: Vec<JournalEntry>,
     },
     /// It stands, since an earlier sending of the same request.
     Again(Box<Operation>),

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::active::Active;
 use super::change::Change;
-use super::desk::{Bearing, Desk, Entered, Stop, in_order_of_outcome};
 use super::inner::{Inner, Phase};
 use super::point::Point;
 use super::registry::Declared;
+use super::replay_state::{Durability, Entered, ReplayState, Stop, in_order_of_outcome};
+use super::run_slot::RunSlot;
 use super::stats::Counters;
 use super::waits::{DoubtHeld, EffectInFlight, Gate, GivenUpHere, Hidden, InFlight, ItsTurn, Wait, WaitFor};
 use crate::hold::Hold;
 use crate::limits::MAX_STEPS_PER_RUN;
 use crate::model::{
-    Evidence, Failure, Generation, Name, Note, Noted, Occurrence, RunFacts, RunHead, StepId, StepKind,
-    StepStatus, Timestamp,
+    Evidence, Failure, Generation, JournalEntry, JournalEvent, Name, Occurrence, RunFacts, RunHead, StepId,
+    StepKind, StepStatus, Timestamp,
 };
 use crate::store::RunLog;
 
@@ -26,8 +26,8 @@ pub(crate) struct Activation {
     pub(crate) generation: Generation,
     /// What the workflow declares about its effects.
     pub(crate) declared: Arc<Declared>,
-    active: Mutex<Arc<Active>>,
-    desk: Mutex<Desk>,
+    active: Mutex<Arc<RunSlot>>,
+    desk: Mutex<ReplayState>,
 }
 
 /// A computation of the code that is under way; over when it is dropped.
@@ -49,13 +49,13 @@ impl Drop for Computing<'_> {
 
 impl Activation {
     /// For a run without any records.
-    pub(crate) fn fresh(engine: Arc<Inner>, active: Arc<Active>, head: RunHead) -> Self {
-        Self::with_desk(engine, active, Desk::empty(head))
+    pub(crate) fn fresh(engine: Arc<Inner>, active: Arc<RunSlot>, head: RunHead) -> Self {
+        Self::with_desk(engine, active, ReplayState::empty(head))
     }
 
     /// For a run rebuilt from its log.
-    pub(crate) fn replaying(engine: Arc<Inner>, active: Arc<Active>, log: RunLog) -> Self {
-        let mut desk = Desk::empty(log.head);
+    pub(crate) fn replaying(engine: Arc<Inner>, active: Arc<RunSlot>, log: RunLog) -> Self {
+        let mut desk = ReplayState::empty(log.head);
         desk.arrivals_seen = desk.head.arrivals;
         desk.arrivals_known = desk.head.arrivals;
         desk.replaying = !log.steps.is_empty();
@@ -77,7 +77,7 @@ impl Activation {
 
     /// For the next generation of a run that continues as new; unread signals go with it.
     pub(crate) fn continued(&self, head: RunHead) -> Self {
-        let mut desk = Desk::empty(head);
+        let mut desk = ReplayState::empty(head);
         let mut before = self.desk();
         desk.signals = std::mem::take(&mut before.signals);
         desk.arrivals_seen = before.arrivals_seen;
@@ -86,7 +86,7 @@ impl Activation {
         Self::with_desk(self.engine.clone(), self.active(), desk)
     }
 
-    fn with_desk(engine: Arc<Inner>, active: Arc<Active>, desk: Desk) -> Self {
+    fn with_desk(engine: Arc<Inner>, active: Arc<RunSlot>, desk: ReplayState) -> Self {
         let workflow = engine.registry.find(&desk.head.facts.workspace, &desk.head.facts.workflow);
         let declared = workflow.map(|workflow| workflow.declared.clone()).unwrap_or_default();
         Activation {
@@ -99,12 +99,12 @@ impl Activation {
         }
     }
 
-    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
+    pub(crate) fn desk(&self) -> MutexGuard<'_, ReplayState> {
         // A driver that panicked is dropped, and with it guards that look here: they must not panic in turn.
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn active(&self) -> Arc<Active> {
+    pub(crate) fn active(&self) -> Arc<RunSlot> {
         self.active.lock().expect("no holder panics").clone()
     }
 
@@ -118,7 +118,7 @@ impl Activation {
     }
 
     /// A parked run goes on under a new lease.
-    pub(crate) fn regrant(&self, active: Arc<Active>, head: RunHead) {
+    pub(crate) fn regrant(&self, active: Arc<RunSlot>, head: RunHead) {
         *self.active.lock().expect("no holder panics") = active;
         let mut desk = self.desk();
         desk.head = head;
@@ -263,9 +263,9 @@ impl Activation {
     }
 
     /// An entry of the journal about `step`, by this engine.
-    pub(crate) fn note(&self, step: &StepId, what: Noted) -> Change {
+    pub(crate) fn note(&self, step: &StepId, what: JournalEvent) -> Change {
         let fence = self.desk().head.fence;
-        Change::Note(Box::new(Note {
+        Change::Note(Box::new(JournalEntry {
             workspace: self.facts.workspace.clone(),
             run: self.facts.id,
             generation: self.generation,
@@ -282,7 +282,7 @@ impl Activation {
     /// An entry of the journal that an attempt was cut off: its worker vanished, and nothing else tells of it.
     pub(crate) fn note_cut_off(&self, step: &StepId, kind: StepKind, attempt: u32) -> Change {
         let occurrence = Occurrence::MayHaveHappened;
-        let mut note = self.note(step, Noted::Attempted { attempt, occurrence });
+        let mut note = self.note(step, JournalEvent::Attempted { attempt, occurrence });
         if let Change::Note(note) = &mut note {
             note.evidence =
                 Evidence::of_step(self.facts.id, self.generation, step, kind, attempt, occurrence);
@@ -292,16 +292,16 @@ impl Activation {
 
     /// Collects changes; the driver writes them before it lets another effect begin.
     pub(crate) fn queue(&self, changes: impl IntoIterator<Item = Change>) {
-        self.queue_as(Bearing::Binds, changes);
+        self.queue_as(Durability::MustCommit, changes);
     }
 
     /// Collects changes that bear on later effects in this way.
-    pub(crate) fn queue_as(&self, bearing: Bearing, changes: impl IntoIterator<Item = Change>) {
+    pub(crate) fn queue_as(&self, bearing: Durability, changes: impl IntoIterator<Item = Change>) {
         let mut desk = self.desk();
         for change in changes {
             desk.changes.push(change);
             desk.queued += 1;
-            if bearing == Bearing::Binds {
+            if bearing == Durability::MustCommit {
                 desk.bind();
             }
         }
@@ -324,7 +324,7 @@ impl Activation {
     /// Waits, durably, until `check` finds what it looks for; `until` is the timer the run must be woken by.
     pub(crate) fn wait_for<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
     where
-        C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
+        C: FnMut(&mut ReplayState, Timestamp) -> Option<R> + Unpin,
     {
         WaitFor { activation: self, id, wait: Wait { until, heeds_stops: true }, check, place: 0 }
     }
@@ -332,7 +332,7 @@ impl Activation {
     /// The same, also for a run that is to stop: for what must be known before it may.
     pub(crate) fn wait_through<R, C>(&self, id: StepId, until: Option<Timestamp>, check: C) -> WaitFor<'_, C>
     where
-        C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
+        C: FnMut(&mut ReplayState, Timestamp) -> Option<R> + Unpin,
     {
         WaitFor { activation: self, id, wait: Wait { until, heeds_stops: false }, check, place: 0 }
     }

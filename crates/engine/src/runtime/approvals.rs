@@ -2,7 +2,9 @@
 
 use super::doubts::{decided_in, fresh_request};
 use super::{Engine, Error};
-use crate::model::{Actor, Decided, EventKind, Note, Noted, Payload, RunId, SignalId, StepId, Version};
+use crate::model::{
+    Actor, Decided, EventKind, JournalEntry, JournalEvent, Payload, RunId, SignalId, StepId, Version,
+};
 
 /// How ids of signals begin that the engine chooses itself. Callers cannot use them.
 pub(super) const RESERVED_SIGNAL_IDS: &str = "~approval:";
@@ -48,8 +50,8 @@ impl Engine {
         let signal_id = format!("{RESERVED_SIGNAL_IDS}{}.{asked}.{signal}", log.head.generation.get());
         let signal_id = SignalId::new(&signal_id)?;
         let at = self.inner.store.now();
-        let what = Noted::Answered { decision, comment, request: Some(request.clone()) };
-        let note = Note::on_run(&log.head, Some(id), by, at, what);
+        let what = JournalEvent::Answered { decision, comment, request: Some(request.clone()) };
+        let note = JournalEntry::on_run(&log.head, Some(id), by, at, what);
         match self.send_signal(run, &signal, payload, Some(signal_id), Some(note)).await? {
             true => Ok(()),
             false => self.answered_before(run, step, &request).await,
@@ -62,7 +64,7 @@ impl Engine {
         let mut last: Option<Decided> = None;
         for placed in self.notes_of(run).await? {
             let note = placed.note;
-            if note.step.as_ref() != Some(&id) || !matches!(note.what, Noted::Answered { .. }) {
+            if note.step.as_ref() != Some(&id) || !matches!(note.what, JournalEvent::Answered { .. }) {
                 continue;
             }
             if let Some((decided, by_request)) = decided_in(&note.what, note.by.as_ref(), note.at) {

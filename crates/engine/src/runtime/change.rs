@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::model::{
-    Advance, Advancing, Asked, DoubtedAttempt, Failure, IllegalChange, NewRun, Note, Noted, Payload, Post,
-    Promise, PromiseId, RunHead, RunId, RunResult, StepChange, StepId, StepKind, StepRecord, StepState,
-    StepStatus, StepTransition, Subscribers, Timestamp,
+    CommitBuilder, DoubtedAttempt, Failure, IllegalChange, JournalEntry, JournalEvent, NewRun, OutboxMessage,
+    Payload, PendingRequest, Promise, PromiseId, RunCommit, RunHead, RunId, RunResult, StepChange, StepId,
+    StepKind, StepRecord, StepState, StepStatus, StepTransition, Subscribers, Timestamp,
 };
 
 /// One collected change. It says what happened, not which version it will take, so that it can be written again
@@ -27,9 +27,9 @@ pub(crate) enum Change {
     /// A child, and how many descendants its root may have with it.
     StartChild(Box<NewRun>, u64),
     /// An entry of the journal.
-    Note(Box<Note>),
+    Note(Box<JournalEntry>),
     /// An after-effect.
-    Post(Box<Post>),
+    OutboxMessage(Box<OutboxMessage>),
     /// Nobody waits for this step any more; if it has no outcome yet, it is given up.
     GiveUp(StepId),
 }
@@ -92,9 +92,9 @@ pub(crate) fn build(
     closing: &Closing,
     announce: Subscribers,
     now: Timestamp,
-) -> Result<Advance, IllegalChange> {
+) -> Result<RunCommit, IllegalChange> {
     let Base { head, open, is_hiding, heeds_cancel } = *base;
-    let mut write = Advancing::new(head, now);
+    let mut write = CommitBuilder::new(head, now);
     write.announce(announce);
     let mut written: HashMap<StepId, StepRecord> = HashMap::new();
     for change in changes {
@@ -123,7 +123,7 @@ pub(crate) fn build(
                 write.start_child((**child).clone());
             }
             Change::Note(note) => write.note((**note).clone()),
-            Change::Post(post) => write.post((**post).clone()),
+            Change::OutboxMessage(post) => write.post((**post).clone()),
             Change::GiveUp(id) => {
                 let record = written.get(id).or_else(|| open.get(id)).cloned();
                 // What is to be undone is undone, whoever waits for it.
@@ -146,7 +146,7 @@ pub(crate) fn build(
         }
         Closing::End(result) => {
             give_up_open_steps(&mut write, open, &written, now)?;
-            match heeds_cancel || head.asked != Asked::Cancel {
+            match heeds_cancel || head.asked != PendingRequest::Cancel {
                 true => write.close(result.clone())?,
                 false => write.close_before_cancel(result.clone())?,
             }
@@ -161,7 +161,7 @@ pub(crate) fn build(
 
 /// A run that ends leaves no step behind that looks as if it were still going on.
 fn give_up_open_steps(
-    write: &mut Advancing,
+    write: &mut CommitBuilder,
     open: &HashMap<StepId, StepRecord>,
     written: &HashMap<StepId, StepRecord>,
     now: Timestamp,
@@ -182,14 +182,14 @@ fn give_up_open_steps(
 }
 
 /// The run ends in the middle of a claimed effect.
-fn doubt(write: &mut Advancing, record: &StepRecord, now: Timestamp) -> Result<(), IllegalChange> {
+fn doubt(write: &mut CommitBuilder, record: &StepRecord, now: Timestamp) -> Result<(), IllegalChange> {
     let failure = Failure::unknown("the run ended in the middle of it").with_code("cut_off");
     let head = write.head();
     let (run, generation) = (head.id(), head.generation);
     // The version is above every round there was.
     let id = DoubtedAttempt::new(run, generation, &record.id, record.attempts).round(head.version.get());
     let promise = Promise::pending(id, run, now, None);
-    write.note(Note {
+    write.note(JournalEntry {
         workspace: head.facts.workspace.clone(),
         run,
         generation,
@@ -198,7 +198,7 @@ fn doubt(write: &mut Advancing, record: &StepRecord, now: Timestamp) -> Result<(
         fence: head.fence,
         owner: None,
         by: None,
-        what: Noted::Doubted { attempt: record.attempts, failure: failure.clone() },
+        what: JournalEvent::Doubted { attempt: record.attempts, failure: failure.clone() },
         evidence: None,
     });
     write.open_promise(promise);
@@ -228,7 +228,11 @@ fn is_open(record: &StepRecord) -> bool {
     !record.state.status().is_final()
 }
 
-fn give_up(write: &mut Advancing, record: &StepRecord, now: Timestamp) -> Result<StepRecord, IllegalChange> {
+fn give_up(
+    write: &mut CommitBuilder,
+    record: &StepRecord,
+    now: Timestamp,
+) -> Result<StepRecord, IllegalChange> {
     write.step(StepChange {
         id: record.id.clone(),
         kind: record.kind,

@@ -5,14 +5,14 @@ use serde::Serialize;
 use super::{Engine, Error};
 use crate::limits::MAX_NOTES_LOOKED_AT;
 use crate::model::{
-    Actor, Decided, DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, IdempotencyKey, Note,
-    Noted, Payload, PromiseId, PromiseRef, PromiseState, Ruling, RunId, SettleRule, Settlement, StepId,
-    StepRecord, StepState, Timestamp, Version, Wish, WorkspaceId, WriteToken, can_be_carried_out,
-    check_ruling,
+    Actor, Decided, DoubtRef, DoubtedAttempt, EffectKey, Evidence, Failure, Generation, IdempotencyKey,
+    JournalEntry, JournalEvent, Payload, PromiseId, PromiseRef, PromiseState, Ruling, RunId, SettleRule,
+    Settlement, StepId, StepRecord, StepState, Timestamp, Version, Wish, WorkspaceId, WriteToken,
+    can_be_carried_out, check_ruling,
 };
 use crate::store::{
-    AuditFilter, AuditPlace, DoubtPlace, ListAudit, ListDoubts, ListNotes, PlacedNote, RunLog, SettleOutcome,
-    StoredDoubt,
+    AuditFilter, AuditPlace, DoubtPlace, ListAudit, ListDoubts, ListJournal, PlacedEntry, RunLog,
+    SettleOutcome, StoredDoubt,
 };
 
 /// An effect of which nobody knows whether it happened.
@@ -71,13 +71,13 @@ pub struct AuditEntry {
     pub step: Option<String>,
     /// What.
     #[serde(flatten)]
-    pub what: Noted,
+    pub what: JournalEvent,
 }
 
 impl AuditEntry {
     /// The entry of a note, if a person made it.
-    pub fn of(placed: PlacedNote) -> Option<Self> {
-        let PlacedNote { place, note: Note { run, step, at, by, what, .. } } = placed;
+    pub fn of(placed: PlacedEntry) -> Option<Self> {
+        let PlacedEntry { place, note: JournalEntry { run, step, at, by, what, .. } } = placed;
         let step = step.map(|step| step.to_string());
         let run = (run != RunId::NONE).then(|| run.to_string());
         by.map(|by| AuditEntry { place, at: at.to_string(), by, run, step, what })
@@ -163,17 +163,17 @@ impl Engine {
         step: &StepRecord,
         notes_left: &mut usize,
     ) -> Result<Option<String>, Error> {
-        let is_its_claim = |note: &Note| {
+        let is_its_claim = |note: &JournalEntry| {
             note.generation == generation
                 && note.step.as_ref() == Some(&step.id)
-                && matches!(note.what, Noted::Claimed { attempt } if attempt == step.attempts)
+                && matches!(note.what, JournalEvent::Claimed { attempt } if attempt == step.attempts)
         };
         let mut after = 0;
         while *notes_left > 0 {
             let limit = crate::limits::MAX_PAGE.min(*notes_left);
             let workspace = self.workspace.clone();
-            let request = ListNotes { workspace, run: Some(run), by_people: false, after, limit };
-            let page = self.inner.answer(self.inner.store.list_notes(request)).await?;
+            let request = ListJournal { workspace, run: Some(run), by_people: false, after, limit };
+            let page = self.inner.answer(self.inner.store.list_journal(request)).await?;
             *notes_left -= page.len();
             if let Some(claim) = page.iter().find(|placed| is_its_claim(&placed.note)) {
                 return Ok(claim.note.owner.map(|owner| owner.to_string()));
@@ -220,20 +220,20 @@ impl Engine {
         if !can_be_carried_out(&ruling.resolution, log.head.status(), &since(record).1) {
             return Err(Error::NobodyActs { run, step: step.clone() });
         }
-        let what = Noted::Resolved {
+        let what = JournalEvent::Resolved {
             resolution: ruling.resolution.clone(),
             seconded_by: ruling.seconded_by.clone(),
             reason: ruling.reason.clone(),
             request: Some(request.into()),
         };
         let at = self.inner.store.now();
-        let note = Note {
+        let note = JournalEntry {
             workspace: self.workspace.clone(),
-            ..Note::on_run(&log.head, Some(step.clone()), ruling.by.clone(), at, what)
+            ..JournalEntry::on_run(&log.head, Some(step.clone()), ruling.by.clone(), at, what)
         };
         let is_repeated = log.attempts_before.iter().any(|(dropped, _)| *dropped == step);
         let generation = log.head.generation;
-        let note = Note {
+        let note = JournalEntry {
             evidence: Evidence::of_ruling(&ruling.resolution, run, generation, record, is_repeated),
             ..note
         };
@@ -270,7 +270,7 @@ impl Engine {
     ) -> Result<Option<(Decided, bool)>, Error> {
         let notes = self.notes_of(run).await?;
         let on_step = notes.iter().rev().filter(|placed| placed.note.step.as_ref() == Some(step));
-        let rulings: Vec<_> = on_step.filter_map(|PlacedNote { note, .. }| ruling_in(note)).collect();
+        let rulings: Vec<_> = on_step.filter_map(|PlacedEntry { note, .. }| ruling_in(note)).collect();
         let own = rulings.iter().find(|(_, by_request)| *by_request == Some(request));
         let found = own.or(rulings.first());
         Ok(found.map(|(decided, by_request)| (decided.clone(), *by_request == Some(request))))
@@ -279,8 +279,8 @@ impl Engine {
     /// What people did, oldest first, after `after`.
     pub async fn list_audit(&self, after: u64, limit: usize) -> Result<Vec<AuditEntry>, Error> {
         let workspace = self.workspace.clone();
-        let request = ListNotes { workspace, run: None, by_people: true, after, limit };
-        let notes = self.inner.answer(self.inner.store.list_notes(request)).await?;
+        let request = ListJournal { workspace, run: None, by_people: true, after, limit };
+        let notes = self.inner.answer(self.inner.store.list_journal(request)).await?;
         Ok(notes.into_iter().filter_map(AuditEntry::of).collect())
     }
 
@@ -290,25 +290,25 @@ impl Engine {
         filter: AuditFilter,
         after: Option<AuditPlace>,
         limit: usize,
-    ) -> Result<Vec<PlacedNote>, Error> {
+    ) -> Result<Vec<PlacedEntry>, Error> {
         let request = ListAudit { workspace: self.workspace.clone(), filter, after, limit };
         Ok(self.inner.answer(self.inner.store.list_audit(request)).await?)
     }
 
     /// Everything the journal has on a run.
-    pub(super) async fn notes_of(&self, run: RunId) -> Result<Vec<PlacedNote>, Error> {
-        let mut all: Vec<PlacedNote> = Vec::new();
+    pub(super) async fn notes_of(&self, run: RunId) -> Result<Vec<PlacedEntry>, Error> {
+        let mut all: Vec<PlacedEntry> = Vec::new();
         loop {
             let after = all.last().map_or(0, |last| last.place);
             let limit = crate::limits::MAX_PAGE;
-            let request = ListNotes {
+            let request = ListJournal {
                 workspace: self.workspace.clone(),
                 run: Some(run),
                 by_people: false,
                 after,
                 limit,
             };
-            let page = self.inner.answer(self.inner.store.list_notes(request)).await?;
+            let page = self.inner.answer(self.inner.store.list_journal(request)).await?;
             let is_last = page.len() < limit;
             all.extend(page);
             if is_last {
@@ -338,19 +338,19 @@ pub(super) fn fresh_request() -> String {
 }
 
 /// The ruling that an entry tells of, and the request that brought it.
-fn ruling_in(note: &Note) -> Option<(Decided, Option<&str>)> {
+fn ruling_in(note: &JournalEntry) -> Option<(Decided, Option<&str>)> {
     decided_in(&note.what, note.by.as_ref(), note.at)
 }
 
 /// What a person decided by `what`, and the request that brought it.
 pub(super) fn decided_in<'a>(
-    what: &'a Noted,
+    what: &'a JournalEvent,
     by: Option<&Actor>,
     at: Timestamp,
 ) -> Option<(Decided, Option<&'a str>)> {
     let (decision, request) = match what {
-        Noted::Resolved { resolution, request, .. } => (resolution.as_str().to_owned(), request),
-        Noted::Answered { decision, request, .. } => (decision.clone(), request),
+        JournalEvent::Resolved { resolution, request, .. } => (resolution.as_str().to_owned(), request),
+        JournalEvent::Answered { decision, request, .. } => (decision.clone(), request),
         _ => return None,
     };
     Some((Decided { by: by?.clone(), decision, at }, request.as_deref()))

@@ -11,18 +11,18 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 
 use super::activation::Activation;
-use super::active::{Active, Mail, News};
 use super::change::{Base, Change, Closing, build};
-use super::desk::Stop;
 use super::inner::{Inner, Phase};
 use super::late::LostRun;
 use super::point::Point;
 use super::registry::{Workflow, WorkflowFuture};
+use super::replay_state::Stop;
+use super::run_slot::{NewArrival, RunMessage, RunSlot};
 use super::stats::Counters;
 use crate::clock::Sleep;
 use crate::ctx::{Ctx, Scope, undo_all};
-use crate::model::{Advance, Failure, Payload, RunHead, RunResult, Timestamp};
-use crate::store::{AdvanceOutcome, StoreError};
+use crate::model::{Failure, Payload, RunCommit, RunHead, RunResult, Timestamp};
+use crate::store::{CommitOutcome, StoreError};
 
 /// How a stretch of driving ended.
 pub(crate) enum End {
@@ -38,7 +38,7 @@ pub(crate) enum End {
     Reread,
 }
 
-type Commit = Pin<Box<dyn Future<Output = (Box<Advance>, Result<AdvanceOutcome, StoreError>)> + Send>>;
+type Commit = Pin<Box<dyn Future<Output = (Box<RunCommit>, Result<CommitOutcome, StoreError>)> + Send>>;
 
 /// What the driver is polling.
 enum Work {
@@ -123,7 +123,7 @@ impl Driver {
         }
     }
 
-    fn take_turn(&mut self, active: &Arc<Active>, cx: &mut Context<'_>) -> Option<End> {
+    fn take_turn(&mut self, active: &Arc<RunSlot>, cx: &mut Context<'_>) -> Option<End> {
         let engine = self.activation.engine.clone();
         loop {
             if engine.phase() == Phase::Killed {
@@ -157,20 +157,20 @@ impl Driver {
     }
 
     /// Takes in what came for the run; false if the lease is gone.
-    fn read_mail(&mut self, engine: &Inner, active: &Active) -> bool {
+    fn read_mail(&mut self, engine: &Inner, active: &RunSlot) -> bool {
         let mail = active.take_mail();
         if mail.is_empty() {
             return true;
         }
         for mail in mail {
             match mail {
-                Mail::Arrived(news) => self.activation.desk().note(news),
-                Mail::Release => {
+                RunMessage::Arrived(news) => self.activation.desk().note(news),
+                RunMessage::Release => {
                     self.activation.desk().stop.get_or_insert(Stop::Release);
                 }
-                Mail::Steered(head) => self.steered = Some(*head),
-                Mail::Renewed => {}
-                Mail::LeaseLost => {
+                RunMessage::Steered(head) => self.steered = Some(*head),
+                RunMessage::Renewed => {}
+                RunMessage::LeaseLost => {
                     Counters::add(&engine.counters.self_fenced);
                     return false;
                 }
@@ -183,7 +183,7 @@ impl Driver {
     fn poll_commit(
         &mut self,
         engine: &Arc<Inner>,
-        active: &Arc<Active>,
+        active: &Arc<RunSlot>,
         cx: &mut Context<'_>,
     ) -> Option<End> {
         let Some((commit, ..)) = self.commit.as_mut() else {
@@ -196,33 +196,33 @@ impl Driver {
         let (_, changes, closing, covers) = self.commit.take().expect("polled just now");
         self.activation.desk().leaving = false;
         match outcome {
-            Ok(AdvanceOutcome::Advanced { woken, opened }) => {
+            Ok(CommitOutcome::Advanced { woken, opened }) => {
                 engine.wake(&woken);
                 Counters::add_many(&engine.counters.created, advance.children.len() as u64);
                 for promise in opened {
-                    self.activation.desk().note(News::Opened(Box::new(promise)));
+                    self.activation.desk().note(NewArrival::Opened(Box::new(promise)));
                 }
                 self.written(engine, *advance, closing, covers)
             }
-            Ok(AdvanceOutcome::Stale(head)) if head.version == advance.expected => {
+            Ok(CommitOutcome::Stale(head)) if head.version == advance.expected => {
                 // A promise was settled just as its time ran out, and the code has seen the other outcome.
                 Counters::add(&engine.counters.stale_writes);
                 self.read_again(engine, active, &changes);
                 Some(End::Reread)
             }
-            Ok(AdvanceOutcome::Stale(head)) => {
+            Ok(CommitOutcome::Stale(head)) => {
                 Counters::add(&engine.counters.stale_writes);
                 self.take_back(changes, closing, head);
                 None
             }
-            Ok(AdvanceOutcome::ChildrenRefused(refused)) => {
+            Ok(CommitOutcome::ChildrenRefused(refused)) => {
                 self.refuse_children(changes, &refused);
                 if matches!(closing, Closing::Continue(_) | Closing::End(_)) {
                     self.work = Work::Over(closing);
                 }
                 None
             }
-            Ok(AdvanceOutcome::LeaseLost) => {
+            Ok(CommitOutcome::LeaseLost) => {
                 Counters::add(&engine.counters.fenced_writes);
                 tracing::warn!(run = %active.run, fence = %active.fence, "lease lost; the write was refused");
                 self.tell_late(engine, active, &changes);
@@ -238,7 +238,7 @@ impl Driver {
     }
 
     /// The run is lost. What its attempts came to is evidence all the same: what was in the write that failed, and what came after it.
-    pub(super) fn tell_late(&self, engine: &Arc<Inner>, active: &Active, unwritten: &[Change]) {
+    pub(super) fn tell_late(&self, engine: &Arc<Inner>, active: &RunSlot, unwritten: &[Change]) {
         let desk = self.activation.desk();
         let lost = LostRun {
             workspace: &active.workspace,
@@ -250,7 +250,7 @@ impl Driver {
     }
 
     /// What was collected is dropped, and with it the code. What the code was in the middle of may happen, and nothing else tells of it.
-    pub(super) fn read_again(&mut self, engine: &Arc<Inner>, active: &Active, unwritten: &[Change]) {
+    pub(super) fn read_again(&mut self, engine: &Arc<Inner>, active: &RunSlot, unwritten: &[Change]) {
         self.tell_late(engine, active, unwritten);
         let mut desk = self.activation.desk();
         let mut cut_off = std::mem::take(&mut desk.entered);
@@ -271,7 +271,7 @@ impl Driver {
     pub(super) fn written(
         &mut self,
         engine: &Arc<Inner>,
-        advance: Advance,
+        advance: RunCommit,
         closing: Closing,
         covers: u64,
     ) -> Option<End> {
@@ -574,7 +574,7 @@ impl Driver {
     }
 
     /// Starts the write of what is collected; false if it cannot be one.
-    fn begin_commit(&mut self, engine: &Arc<Inner>, active: &Arc<Active>, closing: Closing) -> bool {
+    fn begin_commit(&mut self, engine: &Arc<Inner>, active: &Arc<RunSlot>, closing: Closing) -> bool {
         let announce = engine.subscribers(&self.activation.facts.workspace);
         let mut desk = self.activation.desk();
         let changes = std::mem::take(&mut desk.changes);
@@ -658,9 +658,9 @@ fn after_undoing(undone: Result<(), Failure>, result: RunResult) -> RunResult {
 /// Writes, and writes again while the outcome is open and the lease still holds.
 async fn commit(
     engine: Arc<Inner>,
-    active: Arc<Active>,
-    advance: Box<Advance>,
-) -> (Box<Advance>, Result<AdvanceOutcome, StoreError>) {
+    active: Arc<RunSlot>,
+    advance: Box<RunCommit>,
+) -> (Box<RunCommit>, Result<CommitOutcome, StoreError>) {
     let mut wait = Duration::from_millis(5);
     let mut unknown = false;
     loop {

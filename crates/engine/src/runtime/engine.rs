@@ -7,20 +7,21 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::active::{Mail, News};
 use super::approvals::RESERVED_SIGNAL_IDS;
 use super::inner::{Inner, Phase};
 use super::registry::WorkflowOptions;
+use super::run_slot::{NewArrival, RunMessage};
 use super::{EngineOptions, Error, RunHandle, Start, Stats};
 use crate::clock::Clock;
 use crate::ctx::Ctx;
 use crate::model::{
-    Actor, Failure, Invalid, Name, Note, Noted, OwnerId, Payload, Refusal, Repeat, RetryPlan, RunEvent,
-    RunHead, RunId, Signal, SignalId, Steer, StepId, Version, Words, WorkspaceId, check_repeat, plan_retry,
+    Actor, Failure, HumanText, Invalid, JournalEntry, JournalEvent, Name, OwnerId, Payload, Refusal, Repeat,
+    RetryPlan, RunCommand, RunEvent, RunHead, RunId, Signal, SignalId, StepId, Version, WorkspaceId,
+    check_repeat, plan_retry,
 };
 use crate::store::{
-    ListNotes, ListRuns, PlacedNote, RunLog, RunPage, RunView, SendSignal, SignalOutcome, SteerOutcome,
-    SteerRun, Store,
+    CommandRun, ListJournal, ListRuns, PlacedEntry, RunCommandOutcome, RunLog, RunPage, RunView, SendSignal,
+    SignalOutcome, Store,
 };
 
 /// Drives runs and answers about them. Cheap to clone; the last clone to go stops the engine as a crash would:
@@ -195,7 +196,7 @@ impl Engine {
         name: &str,
         payload: Payload,
         id: Option<SignalId>,
-        note: Option<Note>,
+        note: Option<JournalEntry>,
     ) -> Result<bool, Error> {
         let name = Name::new("signal name", name)?;
         let since = self.inner.clock.monotonic();
@@ -211,7 +212,7 @@ impl Engine {
         match self.inner.answer(self.inner.store.send_signal(request)).await? {
             SignalOutcome::Stored { seq, granted } => {
                 let at = self.inner.store.now();
-                let news = News::Signal(Signal { seq, name, id, payload, at, consumed: false });
+                let news = NewArrival::Signal(Signal { seq, name, id, payload, at, consumed: false });
                 self.inner.deliver(run, granted, news, since);
                 Ok(true)
             }
@@ -224,12 +225,12 @@ impl Engine {
 
     /// Asks a run to stop at the next boundary.
     pub async fn pause(&self, run: RunId) -> Result<RunHead, Error> {
-        self.steer(run, Steer::Pause, None).await
+        self.steer(run, RunCommand::Pause, None).await
     }
 
     /// Lets a paused run go on. A run that is not paused is left as it is: the answer is where it stands.
     pub async fn resume(&self, run: RunId) -> Result<RunHead, Error> {
-        match self.try_steer(run, Steer::Resume, None).await? {
+        match self.try_steer(run, RunCommand::Resume, None).await? {
             Ok(head) | Err((Refusal::NotPaused(_) | Refusal::Ended(_), head)) => Ok(head),
             Err((refusal, _)) => Err(Error::Refused { run, refusal }),
         }
@@ -237,7 +238,7 @@ impl Engine {
 
     /// Asks a run to undo what it can and end. Cancelling a run that has ended, or was asked before, changes nothing.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<RunHead, Error> {
-        match self.try_steer(run, Steer::Cancel { reason: reason.into() }, None).await? {
+        match self.try_steer(run, RunCommand::Cancel { reason: reason.into() }, None).await? {
             Ok(head) | Err((Refusal::AlreadyAsked | Refusal::Ended(_), head)) => Ok(head),
             Err((refusal, _)) => Err(Error::Refused { run, refusal }),
         }
@@ -246,7 +247,7 @@ impl Engine {
     /// Reopens a failed run: what failed last runs again, and with `from` also that step and all that began after it. It is refused
     /// if an effect would happen again; see [`Engine::plan_retry`] and [`Engine::retry_repeating`].
     pub async fn retry(&self, run: RunId, from: Option<&str>) -> Result<RunHead, Error> {
-        self.steer(run, Steer::retry(from.map(StepId::from_stored)), None).await
+        self.steer(run, RunCommand::retry(from.map(StepId::from_stored)), None).await
     }
 
     /// What a retry would do: which effects stay done, which run again, and which of those would happen a second time. Changes nothing.
@@ -264,14 +265,14 @@ impl Engine {
         repeat: Repeat,
     ) -> Result<RunHead, Error> {
         let from = from.map(StepId::from_stored);
-        self.steer(run, Steer::Retry { from, repeat: Some(Box::new(repeat)) }, None).await
+        self.steer(run, RunCommand::Retry { from, repeat: Some(Box::new(repeat)) }, None).await
     }
 
     /// Carries out a command if the run still has the `expected` version.
     pub async fn steer(
         &self,
         run: RunId,
-        command: Steer,
+        command: RunCommand,
         expected: Option<Version>,
     ) -> Result<RunHead, Error> {
         match self.try_steer(run, command, expected).await? {
@@ -287,18 +288,18 @@ impl Engine {
     pub async fn steer_by(
         &self,
         run: RunId,
-        command: Steer,
+        command: RunCommand,
         expected: Option<Version>,
         by: Actor,
         reason: &str,
     ) -> Result<RunHead, Error> {
-        Words::Actor.check(&by.name)?;
+        HumanText::Actor.check(&by.name)?;
         if !reason.is_empty() {
-            Words::Reason.check(reason)?;
+            HumanText::Reason.check(reason)?;
         }
         let head = self.get(run).await?.head;
-        let what = Noted::Steered { command: command.as_str().into(), reason: reason.into() };
-        let note = Note {
+        let what = JournalEvent::Steered { command: command.as_str().into(), reason: reason.into() };
+        let note = JournalEntry {
             workspace: self.workspace.clone(),
             run,
             generation: head.generation,
@@ -310,7 +311,7 @@ impl Engine {
             what,
             evidence: None,
         };
-        let is_cancel = matches!(command, Steer::Cancel { .. });
+        let is_cancel = matches!(command, RunCommand::Cancel { .. });
         match self.try_steer_noted(run, command, expected, Some(note)).await? {
             Ok(head) => Ok(head),
             Err((Refusal::Stale(version), _)) => Err(Error::Concurrency { run, version }),
@@ -323,7 +324,7 @@ impl Engine {
     async fn try_steer(
         &self,
         run: RunId,
-        command: Steer,
+        command: RunCommand,
         expected: Option<Version>,
     ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
         self.try_steer_noted(run, command, expected, None).await
@@ -332,19 +333,19 @@ impl Engine {
     async fn try_steer_noted(
         &self,
         run: RunId,
-        command: Steer,
+        command: RunCommand,
         expected: Option<Version>,
-        note: Option<Note>,
+        note: Option<JournalEntry>,
     ) -> Result<Result<RunHead, (Refusal, RunHead)>, Error> {
-        if let Steer::Retry { repeat: Some(repeat), .. } = &command {
+        if let RunCommand::Retry { repeat: Some(repeat), .. } = &command {
             check_repeat(repeat)?;
         }
         let (workspace, announce) = (self.workspace.clone(), self.inner.subscribers(&self.workspace));
-        let request = SteerRun { workspace, run, command, expected, note, announce };
-        match self.inner.answer(self.inner.store.steer_run(request)).await? {
-            SteerOutcome::Steered(head) => {
+        let request = CommandRun { workspace, run, command, expected, note, announce };
+        match self.inner.answer(self.inner.store.command_run(request)).await? {
+            RunCommandOutcome::Steered(head) => {
                 if let Some(active) = self.inner.active.find(run) {
-                    active.post(Mail::Steered(Box::new(head.clone())));
+                    active.post(RunMessage::Steered(Box::new(head.clone())));
                 }
                 // The command is carried out; that its result cannot be read now must not sound as if it were not.
                 if head.status().is_closed()
@@ -357,17 +358,23 @@ impl Engine {
                 self.inner.nudge.notify_one();
                 Ok(Ok(head))
             }
-            SteerOutcome::Refused(refusal, head) => Ok(Err((refusal, head))),
-            SteerOutcome::NoSuchRun => Err(Error::NoSuchRun(run)),
+            RunCommandOutcome::Refused(refusal, head) => Ok(Err((refusal, head))),
+            RunCommandOutcome::NoSuchRun => Err(Error::NoSuchRun(run)),
         }
     }
 
     /// Writes down what a person has to say about a run, or about a step of it.
-    pub async fn remark(&self, run: RunId, step: Option<&str>, by: Actor, text: &str) -> Result<Note, Error> {
-        Words::Actor.check(&by.name)?;
-        Words::Remark.check(text)?;
+    pub async fn remark(
+        &self,
+        run: RunId,
+        step: Option<&str>,
+        by: Actor,
+        text: &str,
+    ) -> Result<JournalEntry, Error> {
+        HumanText::Actor.check(&by.name)?;
+        HumanText::Remark.check(text)?;
         let head = self.get(run).await?.head;
-        let note = Note {
+        let note = JournalEntry {
             workspace: self.workspace.clone(),
             run,
             generation: head.generation,
@@ -376,27 +383,27 @@ impl Engine {
             fence: head.fence,
             owner: None,
             by: Some(by),
-            what: Noted::Remarked { text: text.into() },
+            what: JournalEvent::Remarked { text: text.into() },
             evidence: None,
         };
-        self.inner.answer(self.inner.store.append_notes(vec![note.clone()])).await?;
+        self.inner.answer(self.inner.store.append_journal(vec![note.clone()])).await?;
         Ok(note)
     }
 
     /// Entries of the journal: of one run or of the workspace, of everybody or only of people, oldest first, after `after`.
-    pub async fn list_notes(
+    pub async fn list_journal(
         &self,
         run: Option<RunId>,
         by_people: bool,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<PlacedNote>, Error> {
+    ) -> Result<Vec<PlacedEntry>, Error> {
         if let Some(run) = run {
             self.get(run).await?;
         }
         let workspace = self.workspace.clone();
-        let request = ListNotes { workspace, run, by_people, after, limit };
-        Ok(self.inner.answer(self.inner.store.list_notes(request)).await?)
+        let request = ListJournal { workspace, run, by_people, after, limit };
+        Ok(self.inner.answer(self.inner.store.list_journal(request)).await?)
     }
 
     /// Takes up due runs now, without waiting for the next look; answers how many.
@@ -457,7 +464,7 @@ impl Engine {
             tokio::pin!(changed);
             changed.as_mut().enable();
             // Posted again each time, because a run may have been granted to us while we were closing the door.
-            inner.active.all().iter().for_each(|active| active.post(Mail::Release));
+            inner.active.all().iter().for_each(|active| active.post(RunMessage::Release));
             if inner.active.len() == 0 && inner.held.len() == 0 {
                 return;
             }

@@ -29,8 +29,9 @@ use super::{Engine, Error};
 use crate::limits::MAX_PAGE;
 use crate::model::{
     Actor, AllowedAction, DocumentRef, Entity, EntityId, EntityNote, EntityRef, EntityWorkflow, Failure,
-    Finished, Home, IdempotencyKey, Name, Noted, Operation, OperationEnd, OperationId, OperationState,
-    Payload, Resolution, Ruling, RulingRefused, Words, allowed_actions, check_entity_workflow, check_ruling,
+    Finished, Home, HumanText, IdempotencyKey, JournalEvent, Name, Operation, OperationEnd, OperationId,
+    OperationState, Payload, Resolution, Ruling, RulingRefused, allowed_actions, check_entity_workflow,
+    check_ruling,
 };
 use crate::runtime::doubts::{decided_in, fresh_request};
 use crate::store::{
@@ -97,7 +98,7 @@ impl Engine {
         }
         if let Home::Table(table) = &workflow.home {
             table.check()?;
-            self.inner.answer(self.entity_book()?.check_table(table)).await?;
+            self.inner.answer(self.entity_store()?.check_table(table)).await?;
         }
         self.inner.entities.put(workspace, Registered { workflow, host, document })
     }
@@ -174,7 +175,7 @@ impl Engine {
         }
         let workspace = self.workspace.clone();
         let request = NewEntity { workspace, entity, status, data };
-        Ok(self.inner.answer(self.entity_book()?.create_entity(request)).await?)
+        Ok(self.inner.answer(self.entity_store()?.create_entity(request)).await?)
     }
 
     /// An entity, and what `requester` may do with it.
@@ -186,7 +187,7 @@ impl Engine {
     ) -> Result<EntityView, Error> {
         let (entity, registered) = self.named(kind, id).await?;
         let requester = requester.map(|text| Name::new("requester", text)).transpose()?;
-        let (inner, book) = (&self.inner, self.entity_book()?);
+        let (inner, book) = (&self.inner, self.entity_store()?);
         let home = &registered.workflow.home;
         let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
         let found = found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
@@ -211,24 +212,24 @@ impl Engine {
         let home = self.entity_workflow(&kind).await?.workflow.home.clone();
         let status = status.map(|text| Name::new("status", text)).transpose()?;
         let request = ListEntities { workspace: self.workspace.clone(), kind, home, status, after, limit };
-        Ok(self.inner.answer(self.entity_book()?.list_entities(request)).await?)
+        Ok(self.inner.answer(self.entity_store()?.list_entities(request)).await?)
     }
 
     /// One operation.
     pub async fn get_operation(&self, id: OperationId) -> Result<Operation, Error> {
-        let found = self.inner.answer(self.entity_book()?.find_operation(&self.workspace, id)).await?;
+        let found = self.inner.answer(self.entity_store()?.find_operation(&self.workspace, id)).await?;
         found.ok_or(Error::NoSuchOperation(id))
     }
 
     /// The operation under a key.
     pub async fn find_keyed_operation(&self, key: &IdempotencyKey) -> Result<Option<Operation>, Error> {
-        Ok(self.inner.answer(self.entity_book()?.find_keyed_operation(&self.workspace, key)).await?)
+        Ok(self.inner.answer(self.entity_store()?.find_keyed_operation(&self.workspace, key)).await?)
     }
 
     /// Operations of this workspace, newest first; the workspace in the request is replaced by this one.
     pub async fn list_operations(&self, request: ListOperations) -> Result<Vec<Operation>, Error> {
         let request = ListOperations { workspace: self.workspace.clone(), ..request };
-        Ok(self.inner.answer(self.entity_book()?.list_operations(request)).await?)
+        Ok(self.inner.answer(self.entity_store()?.list_operations(request)).await?)
     }
 
     /// Writes down what a person has to say about an entity, whatever is going on with it.
@@ -239,14 +240,14 @@ impl Engine {
         by: Actor,
         text: &str,
     ) -> Result<EntityNote, Error> {
-        Words::Actor.check(&by.name)?;
-        Words::Remark.check(text)?;
+        HumanText::Actor.check(&by.name)?;
+        HumanText::Remark.check(text)?;
         let (entity, registered) = self.named(kind, id).await?;
-        let (inner, book) = (&self.inner, self.entity_book()?);
+        let (inner, book) = (&self.inner, self.entity_store()?);
         let home = &registered.workflow.home;
         let found = inner.answer(book.find_entity(&self.workspace, &entity, home)).await?;
         found.ok_or_else(|| Error::NoSuchEntity(entity.clone()))?;
-        let what = Noted::Remarked { text: text.into() };
+        let what = JournalEvent::Remarked { text: text.into() };
         let note = EntityNote {
             workspace: self.workspace.clone(),
             entity,
@@ -272,7 +273,7 @@ impl Engine {
         let kind = Name::new("entity type", kind)?;
         let entity = EntityRef { kind, id: EntityId::new(id)? };
         let request = ListEntityNotes { workspace: self.workspace.clone(), entity, operation, after, limit };
-        Ok(self.inner.answer(self.entity_book()?.list_entity_notes(request)).await?)
+        Ok(self.inner.answer(self.entity_store()?.list_entity_notes(request)).await?)
     }
 
     /// Decides about an operation in doubt, as it was seen at its attempt `seen`: that it happened, with what result, or that it did not, so that the
@@ -310,7 +311,7 @@ impl Engine {
         };
         let registered = self.inner.entities.find(&self.workspace, &operation.entity.kind);
         let view = registered.and_then(|registered| registered.view_of(&operation));
-        let what = Noted::Resolved {
+        let what = JournalEvent::Resolved {
             resolution: ruling.resolution.clone(),
             seconded_by: ruling.seconded_by.clone(),
             reason: ruling.reason.clone(),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::active::Mail;
 use super::inner::{Inner, Phase};
+use super::run_slot::RunMessage;
 use super::{Engine, Error};
 use crate::limits::{MAX_SWEEP, SWEEP_EVERY};
-use crate::model::{Actor, Note, Noted, RunHead, RunId, Version, Words, WorkspaceId};
-use crate::store::{CancelFamily, CancelFamilyOutcome, FamilyBook, StoreError, StoreResult, SweepFamily};
+use crate::model::{Actor, HumanText, JournalEntry, JournalEvent, RunHead, RunId, Version, WorkspaceId};
+use crate::store::{CancelFamily, CancelFamilyOutcome, FamilyStore, StoreError, StoreResult, SweepFamily};
 
 /// What the audit log calls it.
 const COMMAND: &str = "cancel with descendants";
@@ -27,12 +27,12 @@ impl Engine {
         by: Actor,
         reason: &str,
     ) -> Result<RunHead, Error> {
-        Words::Actor.check(&by.name)?;
+        HumanText::Actor.check(&by.name)?;
         if !reason.is_empty() {
-            Words::Reason.check(reason)?;
+            HumanText::Reason.check(reason)?;
         }
         let head = self.get(root).await?.head;
-        let note = Note {
+        let note = JournalEntry {
             workspace: self.workspace.clone(),
             run: root,
             generation: head.generation,
@@ -41,7 +41,7 @@ impl Engine {
             fence: head.fence,
             owner: None,
             by: Some(by),
-            what: Noted::Steered { command: COMMAND.into(), reason: reason.into() },
+            what: JournalEvent::Steered { command: COMMAND.into(), reason: reason.into() },
             evidence: None,
         };
         self.cancel_family_noted(root, reason, expected, Some(note)).await
@@ -52,10 +52,10 @@ impl Engine {
         root: RunId,
         reason: &str,
         expected: Option<Version>,
-        note: Option<Note>,
+        note: Option<JournalEntry>,
     ) -> Result<RunHead, Error> {
         let inner = &self.inner;
-        let book = inner.store.family_book().ok_or_else(no_families)?;
+        let book = inner.store.family_store().ok_or_else(no_families)?;
         let (workspace, reason) = (self.workspace.clone(), reason.to_owned());
         let request = CancelFamily { workspace, root, reason, expected, note };
         let head = match inner.answer(book.cancel_family(request)).await? {
@@ -85,7 +85,7 @@ pub(crate) async fn sweep(inner: Arc<Inner>) {
     while inner.phase() == Phase::Running {
         let asked = inner.swept.notified();
         let stopped = inner.changed.notified();
-        if let Some(book) = inner.store.family_book()
+        if let Some(book) = inner.store.family_store()
             && let Err(error) = sweep_all(&inner, book).await
         {
             tracing::warn!(%error, "a cancelled family could not be swept; trying again");
@@ -102,7 +102,7 @@ pub(crate) async fn sweep(inner: Arc<Inner>) {
     }
 }
 
-async fn sweep_all(inner: &Arc<Inner>, book: &dyn FamilyBook) -> StoreResult<()> {
+async fn sweep_all(inner: &Arc<Inner>, book: &dyn FamilyStore) -> StoreResult<()> {
     for (workspace, root) in inner.answer(book.list_unswept_families(MAX_SWEEP)).await? {
         let mut after = None;
         loop {
@@ -119,7 +119,7 @@ async fn sweep_all(inner: &Arc<Inner>, book: &dyn FamilyBook) -> StoreResult<()>
 /// One batch; answers where the next one begins, and who was asked to cancel.
 async fn sweep_batch(
     inner: &Arc<Inner>,
-    book: &dyn FamilyBook,
+    book: &dyn FamilyStore,
     workspace: &WorkspaceId,
     root: RunId,
     after: Option<RunId>,
@@ -129,7 +129,7 @@ async fn sweep_batch(
     let swept = inner.answer(book.sweep_family(request)).await?;
     for head in &swept.steered {
         if let Some(active) = inner.active.find(head.id()) {
-            active.post(Mail::Steered(Box::new(head.clone())));
+            active.post(RunMessage::Steered(Box::new(head.clone())));
         }
     }
     inner.nudge.notify_one();

@@ -8,26 +8,26 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::activation::Activation;
-use super::active::{Active, News};
 use super::drive::{Driver, End, panic_text};
 use super::inner::{Inner, Phase};
 use super::outside_lease;
 use super::registry::Workflow;
+use super::run_slot::{NewArrival, RunSlot};
 use super::stats::Counters;
 use crate::limits::{MAX_STALLED_PAUSE, RELEASE_TRIES};
-use crate::model::{Advancing, Payload, RunHead};
-use crate::store::{AdvanceOutcome, RunLog, StoreError};
+use crate::model::{CommitBuilder, Payload, RunHead};
+use crate::store::{CommitOutcome, RunLog, StoreError};
 
 /// What a granted run is driven from.
 pub(crate) enum Source {
     Fresh(Payload),
-    Resident(Box<Driver>, Option<News>),
+    Resident(Box<Driver>, Option<NewArrival>),
     Log,
 }
 
 /// Drives the run, and lets go of it if its driver panics: an announcer or a value of the user's that panics when it is
 /// dropped must not leave the run with an engine that renews its lease and does nothing else.
-pub(crate) async fn supervise(inner: Arc<Inner>, active: Arc<Active>, head: RunHead, source: Source) {
+pub(crate) async fn supervise(inner: Arc<Inner>, active: Arc<RunSlot>, head: RunHead, source: Source) {
     let driving = AssertUnwindSafe(drive_to_its_end(inner.clone(), active.clone(), head, source));
     let Err(panic) = driving.catch_unwind().await else { return };
     Counters::add(&inner.counters.driver_panics);
@@ -42,7 +42,7 @@ pub(crate) async fn supervise(inner: Arc<Inner>, active: Arc<Active>, head: RunH
 }
 
 /// Gives the lease back as one that ended without progress, so that a run that panics every driver ends up quarantined.
-async fn release_stalled(inner: &Arc<Inner>, active: &Active) -> Result<(), StoreError> {
+async fn release_stalled(inner: &Arc<Inner>, active: &RunSlot) -> Result<(), StoreError> {
     for _ in 0..RELEASE_TRIES {
         let Some(view) = inner.answer(inner.store.find_run(&active.workspace, active.run)).await? else {
             return Ok(());
@@ -53,16 +53,16 @@ async fn release_stalled(inner: &Arc<Inner>, active: &Active) -> Result<(), Stor
             return Ok(());
         }
         let now = inner.store.now();
-        let mut write = Advancing::new(&view.head, now);
+        let mut write = CommitBuilder::new(&view.head, now);
         if let Err(illegal) = write.release_stalled(now.plus(stalled_pause(view.head.stalls))) {
             tracing::error!(run = %active.run, %illegal, "a fault in the engine; the lease of the run will run out");
             return Ok(());
         }
         let wake_at = write.head().state.wake_at();
         match inner.answer(inner.store.advance_run(write.finish())).await? {
-            AdvanceOutcome::Stale(_) => {}
-            AdvanceOutcome::ChildrenRefused(_) | AdvanceOutcome::LeaseLost => return Ok(()),
-            AdvanceOutcome::Advanced { .. } => {
+            CommitOutcome::Stale(_) => {}
+            CommitOutcome::ChildrenRefused(_) | CommitOutcome::LeaseLost => return Ok(()),
+            CommitOutcome::Advanced { .. } => {
                 if let Some(wake_at) = wake_at {
                     inner.look_by(wake_at);
                 }
@@ -79,7 +79,7 @@ fn stalled_pause(stalls: u32) -> Duration {
 }
 
 /// Drives until the run is parked, ended, or no longer ours.
-async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, head: RunHead, source: Source) {
+async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<RunSlot>, head: RunHead, source: Source) {
     let facts = head.facts.clone();
     // Only what is served here is claimed.
     let Some(workflow) = inner.registry.find(&facts.workspace, &facts.workflow) else {
@@ -147,7 +147,7 @@ async fn drive_to_its_end(inner: Arc<Inner>, active: Arc<Active>, head: RunHead,
 
 async fn prepare(
     inner: &Arc<Inner>,
-    active: &Arc<Active>,
+    active: &Arc<RunSlot>,
     head: RunHead,
     source: Source,
     workflow: &Arc<Workflow>,
@@ -187,7 +187,7 @@ async fn prepare(
     }
 }
 
-async fn loaded(inner: &Inner, active: &Active) -> Option<RunLog> {
+async fn loaded(inner: &Inner, active: &RunSlot) -> Option<RunLog> {
     match inner.load(active).await {
         Ok(Some(log)) => Some(log),
         Ok(None) => {

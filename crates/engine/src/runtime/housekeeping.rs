@@ -93,10 +93,10 @@ impl Pass {
             now,
             closed_before,
             runs: false,
-            requests: inner.store.key_book().is_none(),
-            promises: is_kept_for_ever || inner.store.promise_book().is_none(),
-            operations: is_kept_for_ever || inner.store.entity_book().is_none(),
-            hooks: inner.store.hook_book().is_none(),
+            requests: inner.store.request_key_store().is_none(),
+            promises: is_kept_for_ever || inner.store.promise_store().is_none(),
+            operations: is_kept_for_ever || inner.store.entity_store().is_none(),
+            hooks: inner.store.webhook_store().is_none(),
             has_failed: false,
         }
     }
@@ -106,18 +106,18 @@ impl Pass {
         if !self.runs {
             self.runs = self.purge_runs(inner, places).await;
         }
-        if let (false, Some(book)) = (self.requests, inner.store.key_book()) {
+        if let (false, Some(book)) = (self.requests, inner.store.request_key_store()) {
             let purged = inner.answer(book.purge_requests(MAX_PURGE)).await;
             self.requests = self.is_done(inner, "expired request keys", purged);
         }
         if let (false, Some(book), Some(before)) =
-            (self.promises, inner.store.promise_book(), self.closed_before)
+            (self.promises, inner.store.promise_store(), self.closed_before)
         {
             let purged = inner.answer(book.purge_promises(before, MAX_PURGE)).await;
             self.promises = self.is_done(inner, "old promises", purged);
         }
         if let (false, Some(book), Some(ended_before)) =
-            (self.operations, inner.store.entity_book(), self.closed_before)
+            (self.operations, inner.store.entity_store(), self.closed_before)
         {
             let request = PurgeOperations { ended_before, after: places.operation.clone(), limit: MAX_PURGE };
             let purged = inner.answer(book.purge_operations(request)).await;
@@ -128,8 +128,9 @@ impl Pass {
             });
             self.operations = self.is_done(inner, "old operations", purged);
         }
-        if let (false, Some(book)) = (self.hooks, inner.store.hook_book()) {
-            let purged = inner.answer(book.purge_hooks(self.now.minus(KEEP_HOOKS_FOR), MAX_PURGE)).await;
+        if let (false, Some(book)) = (self.hooks, inner.store.webhook_store()) {
+            let purged =
+                inner.answer(book.purge_inbound_events(self.now.minus(KEEP_HOOKS_FOR), MAX_PURGE)).await;
             self.hooks = self.is_done(inner, "old events of webhooks", purged);
         }
         self.runs && self.requests && self.promises && self.operations && self.hooks

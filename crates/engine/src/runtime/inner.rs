@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 use tracing::Instrument;
 
 use super::EngineOptions;
-use super::active::{Active, ActiveRuns, Mail, News};
 use super::announcer::Announcer;
 use super::child_pace::ChildPace;
 use super::drive::Driver;
@@ -18,6 +17,7 @@ use super::entities::{EntityRegistry, HeldOperations};
 use super::granted::{Source, supervise};
 use super::point::Point;
 use super::registry::Registry;
+use super::run_slot::{NewArrival, RunMessage, RunSlot, RunSlots};
 use super::stats::Counters;
 use super::targets::Targets;
 use super::waiters::Waiters;
@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     pub(crate) registry: Registry,
     /// Who is told what becomes of runs.
     pub(crate) announcer: OnceLock<Arc<dyn Announcer>>,
-    pub(crate) active: ActiveRuns,
+    pub(crate) active: RunSlots,
     pub(crate) waiters: Waiters,
     pub(crate) counters: Counters,
     pub(crate) targets: Targets,
@@ -86,7 +86,7 @@ impl Inner {
             options,
             registry: Registry::default(),
             announcer: OnceLock::new(),
-            active: ActiveRuns::default(),
+            active: RunSlots::default(),
             waiters: Waiters::default(),
             counters: Counters::default(),
             targets: Targets::default(),
@@ -135,7 +135,7 @@ impl Inner {
         let resident = std::mem::take(&mut *self.resident.lock().expect("no holder panics"));
         drop(resident);
         self.held.give_up_all();
-        self.active.all().iter().for_each(|active| active.post(Mail::LeaseLost));
+        self.active.all().iter().for_each(|active| active.post(RunMessage::LeaseLost));
     }
 
     /// Who is told what becomes of the runs of a workspace.
@@ -177,7 +177,7 @@ impl Inner {
     }
 
     /// May effects still be begun under this lease?
-    pub(crate) fn may_start_effects(&self, active: &Active) -> bool {
+    pub(crate) fn may_start_effects(&self, active: &RunSlot) -> bool {
         active.hold.stands() && self.phase() != Phase::Killed
     }
 
@@ -221,7 +221,7 @@ impl Inner {
     }
 
     /// Drives a run whose lease was granted to us.
-    pub(crate) fn drive_on(self: &Arc<Self>, head: RunHead, news: Option<News>, since: Duration) {
+    pub(crate) fn drive_on(self: &Arc<Self>, head: RunHead, news: Option<NewArrival>, since: Duration) {
         let resident = self.resident.lock().expect("no holder panics").remove(&head.id());
         let fits = |driver: &Driver| driver.activation.desk().head.version.next() == head.version;
         let source = match resident.filter(fits) {
@@ -236,13 +236,13 @@ impl Inner {
         self: &Arc<Self>,
         run: RunId,
         granted: Option<RunHead>,
-        news: News,
+        news: NewArrival,
         since: Duration,
     ) {
         match granted {
             Some(head) => self.drive_on(head, Some(news), since),
             None => match self.active.find(run) {
-                Some(active) => active.post(Mail::Arrived(news)),
+                Some(active) => active.post(RunMessage::Arrived(news)),
                 None => self.nudge.notify_one(),
             },
         }
@@ -256,7 +256,7 @@ impl Inner {
             self.nudge.notify_one();
             return;
         }
-        let active = Arc::new(Active::new(head.facts.workspace.clone(), head.id(), head.fence, hold));
+        let active = Arc::new(RunSlot::new(head.facts.workspace.clone(), head.id(), head.fence, hold));
         if self.active.insert(active.clone()) {
             // One stretch of driving; not part of the request that happened to start it, which may be long over when it ends.
             let facts = &head.facts;
@@ -288,8 +288,8 @@ impl Inner {
         if let Some(parent) = &head.facts.parent
             && let Some(active) = self.active.find(parent.run)
         {
-            let news = News::ChildEnded(head.id(), parent.step.clone(), result.clone());
-            active.post(Mail::Arrived(news));
+            let news = NewArrival::ChildEnded(head.id(), parent.step.clone(), result.clone());
+            active.post(RunMessage::Arrived(news));
         }
     }
 
@@ -310,7 +310,7 @@ impl Inner {
         drop((evicted, replaced));
     }
 
-    pub(crate) async fn load(&self, active: &Active) -> StoreResult<Option<RunLog>> {
+    pub(crate) async fn load(&self, active: &RunSlot) -> StoreResult<Option<RunLog>> {
         let mut wait = Duration::from_millis(5);
         loop {
             match self.answer(self.store.find_log(&active.workspace, active.run)).await {

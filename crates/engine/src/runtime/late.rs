@@ -8,8 +8,9 @@ use super::change::Change;
 use super::doubts::open_promise;
 use super::inner::{Inner, Phase};
 use crate::model::{
-    Actor, Evidence, Fence, Generation, Note, Noted, Occurrence, Payload, PromiseRef, Resolution, Role,
-    Ruling, RunId, Settlement, StepId, StepKind, StepRecord, StepState, Timestamp, Wish, WorkspaceId,
+    Actor, Evidence, Fence, Generation, JournalEntry, JournalEvent, Occurrence, Payload, PromiseRef,
+    Resolution, Role, Ruling, RunId, Settlement, StepId, StepKind, StepRecord, StepState, Timestamp, Wish,
+    WorkspaceId,
 };
 use crate::store::StoreError;
 
@@ -71,9 +72,9 @@ impl LostRun<'_> {
 }
 
 impl LateOutcome {
-    fn note(&self, engine: &Inner, at: Timestamp) -> Note {
+    fn note(&self, engine: &Inner, at: Timestamp) -> JournalEntry {
         let LateOutcome { run, generation, attempt, occurrence, .. } = *self;
-        Note {
+        JournalEntry {
             workspace: self.workspace.clone(),
             run,
             generation,
@@ -82,7 +83,7 @@ impl LateOutcome {
             fence: self.fence,
             owner: Some(engine.owner),
             by: None,
-            what: Noted::Refused { attempt, occurrence: Some(occurrence) },
+            what: JournalEvent::Refused { attempt, occurrence: Some(occurrence) },
             evidence: Evidence::of_step(run, generation, &self.step, self.kind, attempt, occurrence),
         }
     }
@@ -91,7 +92,7 @@ impl LateOutcome {
     async fn tell(&self, engine: &Arc<Inner>, is_noted: &mut bool) -> Result<bool, StoreError> {
         if !*is_noted {
             let note = self.note(engine, engine.store.now());
-            engine.answer(engine.store.append_notes(vec![note])).await?;
+            engine.answer(engine.store.append_journal(vec![note])).await?;
             *is_noted = true;
         }
         let Some(output) = self.output.as_ref().filter(|_| self.occurrence == Occurrence::Happened) else {

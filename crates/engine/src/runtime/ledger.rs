@@ -7,8 +7,8 @@ use std::str::FromStr;
 use super::{Engine, Error};
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    ClassCount, EffectClass, Invalid, LedgerEntry, Note, OperationId, RepeatCount, RunEvent, RunId, Version,
-    count_repeats, ledger_of,
+    ClassCount, EffectClass, Invalid, JournalEntry, LedgerEntry, OperationId, RepeatCount, RunEvent, RunId,
+    Version, count_repeats, ledger_of,
 };
 use crate::store::{ListRuns, RunLog};
 
@@ -84,7 +84,8 @@ impl Engine {
             }
             events.extend(page);
         }
-        let notes: Vec<Note> = self.notes_of(run).await?.into_iter().map(|placed| placed.note).collect();
+        let notes: Vec<JournalEntry> =
+            self.notes_of(run).await?.into_iter().map(|placed| placed.note).collect();
         Ok(ledger_of(run, log.head.generation, &log.steps, &events, &notes))
     }
 
@@ -140,7 +141,7 @@ impl Engine {
                 Err(error) => return Err(error),
             }
         }
-        let then = self.inner.store.entity_book().map(|_| LedgerPlace::Operations(None));
+        let then = self.inner.store.entity_store().map(|_| LedgerPlace::Operations(None));
         Ok((page.runs.len(), page.next.map(|next| LedgerPlace::Runs(Some(next))).or(then)))
     }
 

@@ -18,11 +18,13 @@ use super::{Engine, Error};
 use crate::hold::{Hold, NO_LONGER_HELD};
 use crate::limits::{MAX_DELIVERY, MAX_PAGE};
 use crate::model::{
-    Actor, EffectKey, Failure, Name, Note, Noted, OperationId, Payload, Post, PostStatus, RunId, StepId,
-    Timestamp, check_stated, decide_post,
+    Actor, EffectKey, Failure, JournalEntry, JournalEvent, Name, OperationId, OutboxMessage, OutboxStatus,
+    Payload, RunId, StepId, Timestamp, check_actor_and_reason, decide_delivery,
 };
 use crate::patience::answer_within;
-use crate::store::{ClaimPosts, FinishPost, ListPosts, PostWish, Redeliver, RedeliverOutcome};
+use crate::store::{
+    ClaimOutbox, FinishOutboxMessage, ListOutbox, OutboxCommand, Redeliver, RedeliverOutcome,
+};
 
 impl Engine {
     /// Registers the code that receives after-effects for `target`. It may be called more than once for the same
@@ -75,43 +77,43 @@ impl Engine {
     /// After-effects in the order of their ids, after `after`.
     pub async fn list_after_effects(
         &self,
-        status: Option<PostStatus>,
+        status: Option<OutboxStatus>,
         after: Option<EffectKey>,
         limit: usize,
-    ) -> Result<Vec<Post>, Error> {
-        self.list_posts(None, status, after, limit).await
+    ) -> Result<Vec<OutboxMessage>, Error> {
+        self.list_outbox(None, status, after, limit).await
     }
 
     /// The same, of one target.
     pub async fn list_after_effects_to(
         &self,
         target: &str,
-        status: Option<PostStatus>,
+        status: Option<OutboxStatus>,
         after: Option<EffectKey>,
         limit: usize,
-    ) -> Result<Vec<Post>, Error> {
-        self.list_posts(Some(Name::new("target", target)?), status, after, limit).await
+    ) -> Result<Vec<OutboxMessage>, Error> {
+        self.list_outbox(Some(Name::new("target", target)?), status, after, limit).await
     }
 
-    async fn list_posts(
+    async fn list_outbox(
         &self,
         target: Option<Name>,
-        status: Option<PostStatus>,
+        status: Option<OutboxStatus>,
         after: Option<EffectKey>,
         limit: usize,
-    ) -> Result<Vec<Post>, Error> {
+    ) -> Result<Vec<OutboxMessage>, Error> {
         let after = after.map(|id| (self.workspace.clone(), id));
         let workspace = Some(self.workspace.clone());
-        let request = ListPosts { workspace, status, target, after, limit };
-        Ok(self.inner.answer(self.inner.store.list_posts(request)).await?)
+        let request = ListOutbox { workspace, status, target, after, limit };
+        Ok(self.inner.answer(self.inner.store.list_outbox(request)).await?)
     }
 
     /// Delivers an after-effect that was delivered or given up once more, under the same id.
-    pub async fn redeliver(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<Post, Error> {
-        check_stated(&by, reason)?;
+    pub async fn redeliver(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<OutboxMessage, Error> {
+        check_actor_and_reason(&by, reason)?;
         let workspace = self.workspace.clone();
         let known = self.get_after_effect(id).await?;
-        let note = Note {
+        let note = JournalEntry {
             workspace: workspace.clone(),
             run: known.run,
             generation: Default::default(),
@@ -124,10 +126,10 @@ impl Engine {
             fence: Default::default(),
             owner: None,
             by: Some(by),
-            what: Noted::Redelivered { reason: reason.to_string() },
+            what: JournalEvent::Redelivered { reason: reason.to_string() },
             evidence: None,
         };
-        let request = Redeliver { workspace, id: id.clone(), wish: PostWish::Again, note: Some(note) };
+        let request = Redeliver { workspace, id: id.clone(), wish: OutboxCommand::Again, note: Some(note) };
         let post = self.settle_post(request).await?;
         self.inner.posted.notify_one();
         Ok(post)
@@ -135,23 +137,28 @@ impl Engine {
 
     /// Forgets an announcement that was delivered or given up, because nobody will ever want it. What a step left is not forgotten: its
     /// record says that it was left.
-    pub async fn discard_announcement(&self, id: &EffectKey, by: Actor, reason: &str) -> Result<Post, Error> {
-        check_stated(&by, reason)?;
+    pub async fn discard_announcement(
+        &self,
+        id: &EffectKey,
+        by: Actor,
+        reason: &str,
+    ) -> Result<OutboxMessage, Error> {
+        check_actor_and_reason(&by, reason)?;
         if id.announced().is_none() {
             return Err(Error::NoSuchPost(id.to_string()));
         }
         let (workspace, now) = (self.workspace.clone(), self.inner.store.now());
-        let what = Noted::SetUp {
+        let what = JournalEvent::SetUp {
             kind: "announcement".into(),
             id: id.to_string(),
             change: format!("discarded: {reason}"),
         };
-        let note = Note::on_workspace(workspace.clone(), by, now, what);
-        let wish = PostWish::Never;
+        let note = JournalEntry::on_workspace(workspace.clone(), by, now, what);
+        let wish = OutboxCommand::Never;
         self.settle_post(Redeliver { workspace, id: id.clone(), wish, note: Some(note) }).await
     }
 
-    async fn settle_post(&self, request: Redeliver) -> Result<Post, Error> {
+    async fn settle_post(&self, request: Redeliver) -> Result<OutboxMessage, Error> {
         let id = request.id.clone();
         match self.inner.answer(self.inner.store.redeliver(request)).await? {
             RedeliverOutcome::Due(post) | RedeliverOutcome::Forgotten(post) => Ok(post),
@@ -161,7 +168,7 @@ impl Engine {
     }
 
     /// One after-effect.
-    pub async fn get_after_effect(&self, id: &EffectKey) -> Result<Post, Error> {
+    pub async fn get_after_effect(&self, id: &EffectKey) -> Result<OutboxMessage, Error> {
         let missing = || Error::NoSuchPost(id.as_str().chars().take(200).collect());
         // All of one run, or of one operation, are together, after the id of that.
         let of = id.as_str().split([':', '.']).next().unwrap_or_default();
@@ -170,7 +177,7 @@ impl Engine {
         }
         let mut after = EffectKey::from_stored(of);
         loop {
-            let page = self.list_posts(None, None, Some(after), MAX_PAGE).await?;
+            let page = self.list_outbox(None, None, Some(after), MAX_PAGE).await?;
             match page.iter().find(|post| post.id >= *id) {
                 Some(post) if post.id == *id => return Ok(post.clone()),
                 Some(_) => return Err(missing()),
@@ -216,9 +223,9 @@ async fn claim(inner: &Arc<Inner>) -> crate::store::StoreResult<Option<Timestamp
     }
     // Longer than an attempt may take, so that it is not begun again while it is under way.
     let lease_for = MAX_DELIVERY * 2;
-    let request = ClaimPosts { owner: inner.owner, lease_for, room };
+    let request = ClaimOutbox { owner: inner.owner, lease_for, room };
     let since = inner.clock.monotonic();
-    let claimed = inner.answer(inner.store.claim_posts(request)).await?;
+    let claimed = inner.answer(inner.store.claim_outbox(request)).await?;
     let hold = Hold::until(inner.clock.clone(), since + lease_for - lease_for / 10);
     for post in claimed.posts {
         let Some(target) = inner.targets.find(&post.target) else { continue };
@@ -233,7 +240,7 @@ async fn claim(inner: &Arc<Inner>) -> crate::store::StoreResult<Option<Timestamp
     Ok(claimed.next_due_at)
 }
 
-async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post, hold: Hold) {
+async fn attempt(inner: &Arc<Inner>, target: &Target, post: OutboxMessage, hold: Hold) {
     let delivery = Delivery::of(&post, hold.clone());
     let mut receiving = pin!(
         AssertUnwindSafe(async { (target.receive)(delivery, post.payload.clone()).await }).catch_unwind()
@@ -269,8 +276,9 @@ async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post, hold: Hold) {
         }
     }
     let now = inner.store.now();
-    let (state, failure) = decide_post(&target.options.retry, post.attempts, outcome, now, fastrand::f64());
-    let finish = FinishPost {
+    let (state, failure) =
+        decide_delivery(&target.options.retry, post.attempts, outcome, now, fastrand::f64());
+    let finish = FinishOutboxMessage {
         workspace: post.workspace,
         id: post.id,
         owner: inner.owner,
@@ -284,9 +292,9 @@ async fn attempt(inner: &Arc<Inner>, target: &Target, post: Post, hold: Hold) {
         if inner.phase() == Phase::Killed {
             return;
         }
-        match inner.answer(inner.store.finish_post(finish.clone())).await {
+        match inner.answer(inner.store.finish_outbox_message(finish.clone())).await {
             Ok(was_ours) => {
-                if was_ours && finish.state.status() == PostStatus::Dead {
+                if was_ours && finish.state.status() == OutboxStatus::Dead {
                     Counters::add(&inner.counters.given_up);
                     tracing::warn!(key = %finish.id, attempt = finish.attempt, "an after-effect was given up");
                 }

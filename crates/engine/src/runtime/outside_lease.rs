@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::active::{Active, Mail};
 use super::inner::{Inner, Phase};
+use super::run_slot::{RunMessage, RunSlot};
 use crate::lease::{Lease, LeaseError, LeaseToken};
 use crate::patience::answer_within;
 
@@ -29,7 +29,7 @@ pub(crate) struct GivenUp;
 
 /// Waits for the outside lease of a run that the store has granted. Meanwhile the store's lease is renewed as ever, so the run is
 /// nobody else's to take, and asking again costs the store nothing.
-pub(crate) async fn take(inner: &Arc<Inner>, active: &Arc<Active>) -> Result<Option<OutsideLease>, GivenUp> {
+pub(crate) async fn take(inner: &Arc<Inner>, active: &Arc<RunSlot>) -> Result<Option<OutsideLease>, GivenUp> {
     let Some(lease) = inner.options.lease.clone() else { return Ok(None) };
     let name = format!("{}/{}", active.workspace.as_str(), active.run);
     let hold = Hold { lease, name, token: LeaseToken::fresh() };
@@ -63,7 +63,7 @@ pub(crate) async fn take(inner: &Arc<Inner>, active: &Arc<Active>) -> Result<Opt
 }
 
 /// Renews the lease three times in its life; a run whose lease is gone stops at once.
-async fn keep(inner: Arc<Inner>, active: Arc<Active>, hold: Hold) {
+async fn keep(inner: Arc<Inner>, active: Arc<RunSlot>, hold: Hold) {
     let ttl = inner.options.lease_for;
     loop {
         inner.clock.sleep(ttl / 3).await;
@@ -73,13 +73,13 @@ async fn keep(inner: Arc<Inner>, active: Arc<Active>, hold: Hold) {
                 let ran_out = active.deadline() <= inner.clock.monotonic();
                 active.hold.extend_outside(inner.lease_deadline(since));
                 if ran_out {
-                    active.post(Mail::Renewed);
+                    active.post(RunMessage::Renewed);
                 }
             }
             Ok(false) => {
                 tracing::warn!(run = %active.run, "the lease outside was lost; the run is given up here");
                 active.hold.extend_outside(Duration::ZERO);
-                active.post(Mail::LeaseLost);
+                active.post(RunMessage::LeaseLost);
                 return;
             }
             Err(error) => {
@@ -87,7 +87,7 @@ async fn keep(inner: Arc<Inner>, active: Arc<Active>, hold: Hold) {
             }
         }
         if active.deadline() <= inner.clock.monotonic() {
-            active.post(Mail::LeaseLost);
+            active.post(RunMessage::LeaseLost);
             return;
         }
     }

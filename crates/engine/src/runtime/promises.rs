@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::active::News;
 use super::inner::Inner;
+use super::run_slot::NewArrival;
 use super::stats::Counters;
 use super::{Engine, Error};
 use crate::limits::{KEEP_EARLY_FOR, KEEP_PROMISE_KEY_FOR, MAX_SPAN};
 use crate::model::{
-    Actor, Failure, IdempotencyKey, Invalid, Note, Noted, Payload, Promise, PromiseId, PromiseKey,
-    PromiseRef, PromiseState, RunHead, RunId, Settlement, Timestamp, Wish, WorkspaceId, WriteToken,
+    Actor, Failure, IdempotencyKey, Invalid, JournalEntry, JournalEvent, Payload, Promise, PromiseId,
+    PromiseKey, PromiseRef, PromiseState, RunHead, RunId, Settlement, Timestamp, Wish, WorkspaceId,
+    WriteToken,
 };
 use crate::store::{
-    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromiseBook, PromisePage,
+    CreateOutcome, CreatePromise, KeptEarly, ListEarly, ListPromises, PromisePage, PromiseStore,
     PutSettleToken, SettleOutcome, SettlePromise, SettleToken, StoreError, TokenDigest,
 };
 
@@ -68,7 +69,7 @@ impl Inner {
         promise: PromiseRef,
         wish: Wish,
         keep_for: Option<Duration>,
-        note: Option<Note>,
+        note: Option<JournalEntry>,
     ) -> Result<SettleOutcome, StoreError> {
         let since = self.clock.monotonic();
         let (workspace, grant) = (workspace.clone(), self.offer());
@@ -76,7 +77,7 @@ impl Inner {
         let request = SettlePromise { workspace, promise, wish, keep_for, note, grant };
         let outcome = self.answer(self.store.settle_promise(request)).await?;
         if let SettleOutcome::Settled { promise, granted, waiters } = &outcome {
-            let news = |settlement: &Settlement| News::Settled(promise.id.clone(), settlement.clone());
+            let news = |settlement: &Settlement| NewArrival::Settled(promise.id.clone(), settlement.clone());
             let run = granted.as_ref().map_or(promise.run, RunHead::id);
             if run != RunId::NONE {
                 self.deliver(run, granted.clone(), news(&settlement), since);
@@ -162,8 +163,8 @@ impl Engine {
                 PromiseRef::Key(key) => (None, Some(key.to_string())),
             };
             let settlement = wish.settlement.status().as_str().to_lowercase();
-            let what = Noted::Settled { promise: id, key, settlement };
-            Note::on_workspace(self.workspace.clone(), by, self.inner.store.now(), what)
+            let what = JournalEvent::Settled { promise: id, key, settlement };
+            JournalEntry::on_workspace(self.workspace.clone(), by, self.inner.store.now(), what)
         });
         match self.settle_promise(promise.clone(), wish, keep_for, note).await? {
             SettleOutcome::Settled { promise, .. } => Ok(Settling::Done(promise)),
@@ -188,7 +189,7 @@ impl Engine {
         promise: PromiseRef,
         wish: Wish,
         keep_for: Option<Duration>,
-        note: Option<Note>,
+        note: Option<JournalEntry>,
     ) -> Result<SettleOutcome, Error> {
         Ok(self.inner.settle_promise(&self.workspace, promise, wish, keep_for, note).await?)
     }
@@ -211,7 +212,7 @@ impl Engine {
         };
         let request =
             CreatePromise { workspace: self.workspace.clone(), promise, token: WriteToken::fresh() };
-        match self.inner.answer(self.promise_book()?.create_promise(request)).await? {
+        match self.inner.answer(self.promise_store()?.create_promise(request)).await? {
             CreateOutcome::Created(promise) => Ok(Made::Created(promise)),
             CreateOutcome::Exists(promise) => Ok(Made::Exists(promise)),
             CreateOutcome::KeyConflict { existing } => {
@@ -230,7 +231,7 @@ impl Engine {
                 self.inner.answer(self.inner.store.find_promise(&self.workspace, id)).await?
             }
             PromiseRef::Key(key) => {
-                self.inner.answer(self.promise_book()?.find_promise_by_key(&self.workspace, key)).await?
+                self.inner.answer(self.promise_store()?.find_promise_by_key(&self.workspace, key)).await?
             }
         })
     }
@@ -260,7 +261,7 @@ impl Engine {
     /// last; [`PromisePage::next`] says.
     pub async fn list_promises(&self, request: ListPromises) -> Result<PromisePage, Error> {
         let request = ListPromises { workspace: self.workspace.clone(), ..request };
-        Ok(self.inner.answer(self.promise_book()?.list_promises(request)).await?)
+        Ok(self.inner.answer(self.promise_store()?.list_promises(request)).await?)
     }
 
     /// Settlements that came before their promise and still wait for it, in the order of their keys, after `after`.
@@ -271,7 +272,7 @@ impl Engine {
     ) -> Result<Vec<KeptEarly>, Error> {
         let after = after.map(|key| (self.workspace.clone(), key));
         let request = ListEarly { workspace: Some(self.workspace.clone()), after, limit };
-        Ok(self.inner.answer(self.promise_book()?.list_early(request)).await?)
+        Ok(self.inner.answer(self.promise_store()?.list_early(request)).await?)
     }
 
     /// Lets whoever has the token of this digest settle a promise until `expires_at`. The audit log names who issued it, if somebody did.
@@ -289,12 +290,14 @@ impl Engine {
         let token =
             SettleToken { digest, workspace: self.workspace.clone(), promise: promise.clone(), expires_at };
         let note = by.map(|by| {
-            let what =
-                Noted::TokenIssued { promise: promise.to_string(), expires_at: expires_at.to_string() };
-            Note::on_workspace(self.workspace.clone(), by, self.inner.store.now(), what)
+            let what = JournalEvent::TokenIssued {
+                promise: promise.to_string(),
+                expires_at: expires_at.to_string(),
+            };
+            JournalEntry::on_workspace(self.workspace.clone(), by, self.inner.store.now(), what)
         });
         let request = PutSettleToken { token, note };
-        match self.inner.answer(self.promise_book()?.put_settle_token(request)).await? {
+        match self.inner.answer(self.promise_store()?.put_settle_token(request)).await? {
             true => Ok(()),
             false => Err(missing()),
         }
@@ -302,17 +305,17 @@ impl Engine {
 
     /// What a token is for, in whatever workspace; `None` if it is unknown or has expired.
     pub async fn find_settle_token(&self, digest: &TokenDigest) -> Result<Option<SettleToken>, Error> {
-        let token = self.inner.answer(self.promise_book()?.find_settle_token(digest)).await?;
+        let token = self.inner.answer(self.promise_store()?.find_settle_token(digest)).await?;
         Ok(token.filter(|token| self.inner.store.now() < token.expires_at))
     }
 
-    fn promise_book(&self) -> Result<&dyn PromiseBook, Error> {
+    fn promise_store(&self) -> Result<&dyn PromiseStore, Error> {
         let refuse = || {
             StoreError::Refused(
                 "this store keeps no promises that stand alone, and no keys of promises".into(),
             )
         };
-        Ok(self.inner.store.promise_book().ok_or_else(refuse)?)
+        Ok(self.inner.store.promise_store().ok_or_else(refuse)?)
     }
 }
 

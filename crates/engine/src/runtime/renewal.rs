@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::active::{Active, Mail};
 use super::inner::{Inner, Phase};
+use super::run_slot::{RunMessage, RunSlot};
 use super::stats::Counters;
 use crate::clock::is_small_step;
 use crate::limits::{MAX_RENEWALS, MAX_STORE_WAIT};
@@ -45,12 +45,12 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
                 Ok(lost) => {
                     for active in batch {
                         match lost.contains(&active.run) {
-                            true => active.post(Mail::LeaseLost),
+                            true => active.post(RunMessage::LeaseLost),
                             false => {
                                 let ran_out = active.deadline() <= inner.clock.monotonic();
                                 active.hold.extend(inner.lease_deadline(since));
                                 if ran_out {
-                                    active.post(Mail::Renewed);
+                                    active.post(RunMessage::Renewed);
                                 }
                             }
                         }
@@ -63,7 +63,7 @@ pub(crate) async fn renew(inner: Arc<Inner>) {
         let now = inner.clock.monotonic();
         for active in held.iter().filter(|active| active.deadline() <= now) {
             tracing::warn!(run = %active.run, "the lease could not be kept; the run is given up here");
-            active.post(Mail::LeaseLost);
+            active.post(RunMessage::LeaseLost);
         }
     }
 }
@@ -95,12 +95,12 @@ impl StoreClockWatch {
 
 /// A run whose write the store never answers would be held for ever by a lease that is renewed: it is given up, for
 /// others to find out from the log how it stands.
-fn is_worth_holding(inner: &Inner, active: &Active) -> bool {
+fn is_worth_holding(inner: &Inner, active: &RunSlot) -> bool {
     let patience = MAX_STORE_WAIT.max(inner.options.lease_for);
     let is_stuck = active.is_unanswered_since(inner.clock.monotonic().saturating_sub(patience));
     if is_stuck {
         tracing::error!(run = %active.run, "the store has not answered a write for {patience:?}; the run is given up here");
-        active.post(Mail::LeaseLost);
+        active.post(RunMessage::LeaseLost);
     }
     !is_stuck
 }

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::Error;
 use crate::hold::Hold;
 use crate::limits::{MAX_DELIVERIES_PER_TARGET, MAX_DELIVERY};
-use crate::model::{EffectKey, Failure, Name, Payload, Post, RetryPolicy, Timestamp, WorkspaceId};
+use crate::model::{EffectKey, Failure, Name, OutboxMessage, Payload, RetryPolicy, Timestamp, WorkspaceId};
 
 pub(super) type Delivering = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 pub(super) type Receive = Arc<dyn Fn(Delivery, Payload) -> Delivering + Send + Sync>;
@@ -52,7 +52,7 @@ impl Delivery {
         &self.hold
     }
 
-    pub(super) fn of(post: &Post, hold: Hold) -> Self {
+    pub(super) fn of(post: &OutboxMessage, hold: Hold) -> Self {
         Delivery {
             id: post.id.clone(),
             workspace: post.workspace.clone(),

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::activation::Activation;
-use super::desk::Desk;
+use super::replay_state::ReplayState;
 use crate::model::{StepId, Timestamp};
 
 /// See [`Activation::gate`].
@@ -48,7 +48,7 @@ impl Future for Gate<'_> {
 }
 
 impl Gate<'_> {
-    fn uncount(&mut self, desk: &mut Desk) {
+    fn uncount(&mut self, desk: &mut ReplayState) {
         desk.gated -= 1;
         desk.gated_through -= usize::from(!self.heeds_stops);
         self.counted = false;
@@ -160,7 +160,7 @@ pub(crate) struct WaitFor<'a, C> {
 
 impl<R, C> Future for WaitFor<'_, C>
 where
-    C: FnMut(&mut Desk, Timestamp) -> Option<R> + Unpin,
+    C: FnMut(&mut ReplayState, Timestamp) -> Option<R> + Unpin,
 {
     type Output = R;
 

@@ -2,10 +2,10 @@
 
 use crate::model::{ChildrenRefused, Promise, RunHead, RunId};
 
-/// What became of an [`crate::model::Advance`].
+/// What became of an [`crate::model::RunCommit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub enum AdvanceOutcome {
+pub enum CommitOutcome {
     /// It took effect; go on. Runs it made due (a parent, children) are named, so that they need not wait for a poll.
     Advanced {
         /// Runs that are due now.

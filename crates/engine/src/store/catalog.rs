@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{StoreError, StoreResult};
 use crate::limits::MAX_ITEM_NAME_CHARS;
-use crate::model::{Item, ItemKind, Name, Note, Payload, Timestamp, Version, WorkspaceId};
+use crate::model::{CatalogKind, Item, JournalEntry, Name, Payload, Timestamp, Version, WorkspaceId};
 
 /// Keeps what is set up: workspaces, credentials, definitions.
 #[async_trait]
@@ -15,31 +15,31 @@ pub trait Catalog: Send + Sync {
     /// `NameTaken`; else it is made, with version 1. A version is expected: `Missing` if there is no such item in the workspace, `Stale` if it has another
     /// version, `NameTaken` if another item has the name; else it is written with the next version, and keeps when it was made. The
     /// note is appended to the journal in the same write, and only if it takes effect. A name that cannot be kept
-    /// ([`PutItem::check`]) is [`StoreError::Refused`].
-    async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome>;
+    /// ([`PutCatalogItem::check`]) is [`StoreError::Refused`].
+    async fn put_item(&self, request: PutCatalogItem) -> StoreResult<PutOutcome>;
 
     /// One item by its id, in whatever workspace.
-    async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>>;
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>>;
 
     /// One item by its name.
     async fn find_named_item(
         &self,
         workspace: &WorkspaceId,
-        kind: ItemKind,
+        kind: CatalogKind,
         name: &str,
     ) -> StoreResult<Option<Item>>;
 
     /// Items in the order of their ids.
-    async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>>;
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>>;
 }
 
 /// An item to be written.
 #[derive(Debug, Clone)]
-pub struct PutItem {
+pub struct PutCatalogItem {
     /// The workspace.
     pub workspace: WorkspaceId,
     /// What it is.
-    pub kind: ItemKind,
+    pub kind: CatalogKind,
     /// Its id.
     pub id: Name,
     /// Its name.
@@ -49,10 +49,10 @@ pub struct PutItem {
     /// The version that is to be replaced; `None` if there must be none.
     pub expected: Option<Version>,
     /// Who did it, for the journal.
-    pub note: Option<Note>,
+    pub note: Option<JournalEntry>,
 }
 
-impl PutItem {
+impl PutCatalogItem {
     /// Refuses a name that is too long, or has the one character that not every store can keep.
     pub fn check(&self) -> StoreResult<()> {
         match self.name.chars().count() {
@@ -111,11 +111,11 @@ pub enum PutOutcome {
 
 /// Which items to list.
 #[derive(Debug, Clone)]
-pub struct ListItems {
+pub struct ListCatalogItems {
     /// Of this workspace; `None` lists all.
     pub workspace: Option<WorkspaceId>,
     /// Of this kind.
-    pub kind: ItemKind,
+    pub kind: CatalogKind,
     /// Only those written at this instant or later.
     pub changed_since: Option<Timestamp>,
     /// Only items after this id; where the page before ended.

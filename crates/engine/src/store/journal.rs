@@ -1,10 +1,10 @@
 //! Reading the journal, and the effects in doubt.
 
-use crate::model::{AuditSubject, Note, RunId, StepId, StepRecord, Timestamp, WorkspaceId};
+use crate::model::{AuditSubject, JournalEntry, RunId, StepId, StepRecord, Timestamp, WorkspaceId};
 
 /// Which entries of the journal to list.
 #[derive(Debug, Clone)]
-pub struct ListNotes {
+pub struct ListJournal {
     /// Of this workspace.
     pub workspace: WorkspaceId,
     /// Only of this run.
@@ -19,12 +19,12 @@ pub struct ListNotes {
 
 /// One entry with its place.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlacedNote {
+pub struct PlacedEntry {
     /// Its place: rises from entry to entry. Of entries written at the same time by several processes, one with a lower place may
     /// become visible after one with a higher.
     pub place: u64,
     /// The entry.
-    pub note: Note,
+    pub note: JournalEntry,
 }
 
 /// Which entries of the audit log to list. Absent fields match everything.
@@ -34,11 +34,11 @@ pub struct AuditFilter {
     pub credential: Option<String>,
     /// The person ([`crate::model::Actor::person`]).
     pub name: Option<String>,
-    /// What was done ([`crate::model::Noted::action`]).
+    /// What was done ([`crate::model::JournalEvent::action`]).
     pub action: Option<String>,
     /// The run it is about.
     pub run: Option<RunId>,
-    /// What else it is about ([`crate::model::Noted::subject`]).
+    /// What else it is about ([`crate::model::JournalEvent::subject`]).
     pub subject: Option<AuditSubject>,
     /// Not before this instant.
     pub since: Option<Timestamp>,
@@ -48,7 +48,7 @@ pub struct AuditFilter {
 
 impl AuditFilter {
     /// Does an entry fit?
-    pub fn fits(&self, note: &Note) -> bool {
+    pub fn fits(&self, note: &JournalEntry) -> bool {
         let Some(by) = &note.by else { return false };
         self.credential.as_deref().is_none_or(|credential| by.credential() == Some(credential))
             && self.name.as_deref().is_none_or(|name| by.person() == name)

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use crate::model::{
-    EffectKey, Failure, Name, Note, OwnerId, Post, PostState, PostStatus, Timestamp, WorkspaceId,
+    EffectKey, Failure, JournalEntry, Name, OutboxMessage, OutboxState, OutboxStatus, OwnerId, Timestamp,
+    WorkspaceId,
 };
 
 /// A deliverer's request for work.
 #[derive(Debug, Clone)]
-pub struct ClaimPosts {
+pub struct ClaimOutbox {
     /// Who asks.
     pub owner: OwnerId,
     /// For how long they may have them.
@@ -20,16 +21,16 @@ pub struct ClaimPosts {
 
 /// What was claimed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClaimedPosts {
+pub struct ClaimedOutbox {
     /// After-effects to deliver, as they are after the claim.
-    pub posts: Vec<Post>,
+    pub posts: Vec<OutboxMessage>,
     /// When the next one for these targets will be due, if one is known; those claimed now do not count.
     pub next_due_at: Option<Timestamp>,
 }
 
 /// How a delivery went.
 #[derive(Debug, Clone)]
-pub struct FinishPost {
+pub struct FinishOutboxMessage {
     /// The workspace.
     pub workspace: WorkspaceId,
     /// Which after-effect.
@@ -39,14 +40,14 @@ pub struct FinishPost {
     /// In which attempt.
     pub attempt: u32,
     /// Where it stands now.
-    pub state: PostState,
+    pub state: OutboxState,
     /// Why it failed, if it did.
     pub failure: Option<Failure>,
 }
 
 /// What a person wants of an after-effect that came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PostWish {
+pub enum OutboxCommand {
     /// It is to be delivered once more.
     Again,
     /// Nobody will ever want it: it is to be forgotten.
@@ -61,9 +62,9 @@ pub struct Redeliver {
     /// Which after-effect.
     pub id: EffectKey,
     /// What is wanted.
-    pub wish: PostWish,
+    pub wish: OutboxCommand,
     /// What the journal is told.
-    pub note: Option<Note>,
+    pub note: Option<JournalEntry>,
 }
 
 /// What became of it.
@@ -71,22 +72,22 @@ pub struct Redeliver {
 #[must_use]
 pub enum RedeliverOutcome {
     /// It is due again, its attempts counted anew.
-    Due(Post),
+    Due(OutboxMessage),
     /// It is forgotten; so it was.
-    Forgotten(Post),
+    Forgotten(OutboxMessage),
     /// It is on its way already.
-    UnderWay(Post),
+    UnderWay(OutboxMessage),
     /// There is no such after-effect in the workspace.
     NoSuchPost,
 }
 
 /// Which after-effects to list.
 #[derive(Debug, Clone)]
-pub struct ListPosts {
+pub struct ListOutbox {
     /// Of this workspace; `None` lists all.
     pub workspace: Option<WorkspaceId>,
     /// Only with this status.
-    pub status: Option<PostStatus>,
+    pub status: Option<OutboxStatus>,
     /// Only for this target.
     pub target: Option<Name>,
     /// Only after this one, in the order of workspaces and ids; where the page before ended.
@@ -95,7 +96,7 @@ pub struct ListPosts {
     pub limit: usize,
 }
 
-/// How much waits to be delivered, over all workspaces. Each count stops at [`crate::limits::MAX_COUNTED_POSTS`].
+/// How much waits to be delivered, over all workspaces. Each count stops at [`crate::limits::MAX_COUNTED_OUTBOX`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutboxDepth {
     /// Due or being delivered.

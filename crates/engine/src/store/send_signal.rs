@@ -1,6 +1,6 @@
 //! Sending a signal to a run.
 
-use crate::model::{Grant, Name, Note, Payload, RunHead, RunId, RunStatus, SignalId, WorkspaceId};
+use crate::model::{Grant, JournalEntry, Name, Payload, RunHead, RunId, RunStatus, SignalId, WorkspaceId};
 
 /// A signal to keep for a run.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub struct SendSignal {
     /// What the sender calls this sending; a second one with the same id is not stored.
     pub id: Option<SignalId>,
     /// What the journal is told, if the signal is stored.
-    pub note: Option<Note>,
+    pub note: Option<JournalEntry>,
     /// The sender's offer to drive the run, should it be waiting.
     pub grant: Option<Grant>,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::model::{Grant, Note, Promise, PromiseRef, RunHead, RunId, Timestamp, Wish, WorkspaceId};
+use crate::model::{Grant, JournalEntry, Promise, PromiseRef, RunHead, RunId, Timestamp, Wish, WorkspaceId};
 
 /// A settlement.
 #[derive(Debug, Clone)]
@@ -16,14 +16,14 @@ pub struct SettlePromise {
     /// If a key names no promise yet: for how long to keep this for the one it will name. `None` does not keep it.
     pub keep_for: Option<Duration>,
     /// What the journal is told, if this settles it or is kept.
-    pub note: Option<Note>,
+    pub note: Option<JournalEntry>,
     /// The settler's offer to drive the run, should it be waiting.
     pub grant: Option<Grant>,
 }
 
 impl SettlePromise {
     /// What the journal is told once `promise` is settled.
-    pub fn note_on(&self, promise: &Promise) -> Option<Note> {
+    pub fn note_on(&self, promise: &Promise) -> Option<JournalEntry> {
         self.note.clone().map(|note| note.about_promise(promise))
     }
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
-use crate::model::{Advance, Failure, IllegalChange, Payload, RunHead, RunId};
+use crate::model::{Failure, IllegalChange, Payload, RunCommit, RunHead, RunId};
 
 /// Work to be done and recorded in one commit.
 pub struct Transact {
@@ -14,7 +14,7 @@ pub struct Transact {
 }
 
 /// Turns the output of the work into the write that records it. A store may have to try more than once.
-pub type RecordOutput = Box<dyn Fn(Payload) -> Result<Advance, IllegalChange> + Send + Sync>;
+pub type RecordOutput = Box<dyn Fn(Payload) -> Result<RunCommit, IllegalChange> + Send + Sync>;
 
 impl fmt::Debug for Transact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,7 +31,7 @@ pub enum TransactOutcome {
         /// What the work gave.
         output: Payload,
         /// The write that recorded it.
-        advance: Box<Advance>,
+        advance: Box<RunCommit>,
         /// Runs that are due now.
         woken: Vec<RunId>,
     },

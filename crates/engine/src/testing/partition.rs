@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use crate::memory::MemoryStore;
 use crate::model::{
-    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    TallyCount, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, Promise, PromiseId, RunCommit,
+    RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use crate::store::*;
 
@@ -40,8 +40,8 @@ impl Store for Partition {
         self.store.now()
     }
 
-    fn family_book(&self) -> Option<&dyn FamilyBook> {
-        self.store.family_book()
+    fn family_store(&self) -> Option<&dyn FamilyStore> {
+        self.store.family_store()
     }
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
@@ -56,12 +56,12 @@ impl Store for Partition {
         self.line().await.renew_leases(request).await
     }
 
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         self.line().await.advance_run(advance).await
     }
 
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
-        self.line().await.steer_run(request).await
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
+        self.line().await.command_run(request).await
     }
 
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
@@ -84,15 +84,15 @@ impl Store for Partition {
         self.line().await.list_keys(after).await
     }
 
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
-        self.line().await.append_notes(notes).await
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
+        self.line().await.append_journal(notes).await
     }
 
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
-        self.line().await.list_notes(request).await
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+        self.line().await.list_journal(request).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
         self.line().await.list_audit(request).await
     }
 
@@ -104,20 +104,20 @@ impl Store for Partition {
         self.line().await.list_doubts(request).await
     }
 
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
-        self.line().await.claim_posts(request).await
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
+        self.line().await.claim_outbox(request).await
     }
 
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
-        self.line().await.finish_post(request).await
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
+        self.line().await.finish_outbox_message(request).await
     }
 
     async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
         self.line().await.redeliver(request).await
     }
 
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
-        self.line().await.list_posts(request).await
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
+        self.line().await.list_outbox(request).await
     }
 
     async fn find_run(&self, workspace: &WorkspaceId, run: RunId) -> StoreResult<Option<RunView>> {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::support::{Bench, Log};
 use hapax_engine::model::{
-    Advancing, Announced, Grant, Name, OwnerId, Payload, Post, PostStatus, RunId, RunResult, RunStatus,
-    Serves, StepStatus, Subscriber, Subscribers, WorkflowRef, WorkspaceId,
+    Announced, CommitBuilder, Grant, Name, OutboxMessage, OutboxStatus, OwnerId, Payload, RunId, RunResult,
+    RunStatus, Serves, StepStatus, Subscriber, Subscribers, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::runtime::{Announcer, Delivery};
-use hapax_engine::store::{AdvanceOutcome, ClaimRuns, Store};
+use hapax_engine::store::{ClaimRuns, CommitOutcome, Store};
 use hapax_engine::testing::CrashEverywhere;
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 
@@ -52,7 +52,7 @@ async fn told(engine: &Engine, run: RunId) -> Vec<String> {
     told
 }
 
-fn said(post: &Post) -> String {
+fn said(post: &OutboxMessage) -> String {
     let payload: serde_json::Value = post.payload.to().unwrap();
     assert_eq!(payload["data"]["runId"], post.run.to_string());
     format!("{} {}", post.target, payload["type"].as_str().unwrap())
@@ -78,7 +78,8 @@ async fn the_end_of_a_run_is_told_to_those_who_want_to_know() {
         let run = start.subject("book").await.unwrap();
         let _ = run.result::<()>().await;
         assert_eq!(told(&bench.engine, run.id()).await, both(event));
-        let posts = bench.engine.list_after_effects_to("ends", Some(PostStatus::Due), None, 9).await.unwrap();
+        let posts =
+            bench.engine.list_after_effects_to("ends", Some(OutboxStatus::Due), None, 9).await.unwrap();
         let post = posts.iter().find(|post| post.run == run.id()).unwrap();
         let payload: serde_json::Value = post.payload.to().unwrap();
         assert_eq!(payload["data"]["workflow"], "order");
@@ -218,13 +219,13 @@ async fn a_write_that_is_sent_again_tells_once() {
         serves: Arc::new(Serves::from_iter([workflow])),
     };
     let claimed = bench.store.claim_runs(ClaimRuns { grant, limit: 1 }).await.unwrap();
-    let mut write = Advancing::new(&claimed.runs[0], bench.store.now());
+    let mut write = CommitBuilder::new(&claimed.runs[0], bench.store.now());
     write.announce(three());
     write.close(RunResult::Completed(Payload::null())).unwrap();
     let write = write.finish();
     for _ in 0..2 {
         let outcome = bench.store.advance_run(write.clone()).await.unwrap();
-        assert!(matches!(outcome, AdvanceOutcome::Advanced { .. }), "{outcome:?}");
+        assert!(matches!(outcome, CommitOutcome::Advanced { .. }), "{outcome:?}");
     }
     let reader = bench.restart();
     assert_eq!(told(&reader, run).await, both("run.completed"));
@@ -284,7 +285,8 @@ async fn a_target_may_come_and_go() {
     let delivered = async |count: usize| {
         bench
             .eventually("delivered", async || {
-                let posts = bench.engine.list_after_effects_to("ends", Some(PostStatus::Delivered), None, 9);
+                let posts =
+                    bench.engine.list_after_effects_to("ends", Some(OutboxStatus::Delivered), None, 9);
                 (posts.await.unwrap().len() == count).then_some(())
             })
             .await;
@@ -296,7 +298,7 @@ async fn a_target_may_come_and_go() {
     assert!(!bench.engine.remove_target("ends"));
     bench.engine.start("order", &()).await.unwrap().result::<()>().await.unwrap();
     bench.advancing(async { tokio::task::yield_now().await }).await;
-    let due = bench.engine.list_after_effects_to("ends", Some(PostStatus::Due), None, 9).await.unwrap();
+    let due = bench.engine.list_after_effects_to("ends", Some(OutboxStatus::Due), None, 9).await.unwrap();
     assert_eq!(due.len(), 1);
     assert_eq!(bench.engine.get_after_effect(&due[0].id).await.unwrap(), due[0]);
     bench.engine.register_target("ends", receive(&log)).unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{Bench, Log};
-use hapax_engine::model::{Actor, EffectKey, PostStatus, RetryPolicy, Role, RunStatus};
+use hapax_engine::model::{Actor, EffectKey, OutboxStatus, RetryPolicy, Role, RunStatus};
 use hapax_engine::runtime::{Delivery, TargetOptions};
 use hapax_engine::{Ctx, Engine, Error, Failure};
 
@@ -27,7 +27,7 @@ fn receive(
     }
 }
 
-async fn until_status(bench: &Bench, engine: &Engine, count: usize, status: PostStatus) {
+async fn until_status(bench: &Bench, engine: &Engine, count: usize, status: OutboxStatus) {
     bench
         .eventually(&format!("{count} {status:?}"), async || {
             let posts = engine.list_after_effects(Some(status), None, 1_000).await.unwrap();
@@ -44,7 +44,7 @@ async fn an_after_effect_is_delivered_once_what_caused_it_is_durable() {
     bench.engine.register_target("mail", receive(&log)).unwrap();
     let run = bench.engine.start("order", &["mail", "mail"]).await.unwrap();
     run.result::<()>().await.unwrap();
-    until_status(&bench, &bench.engine, 2, PostStatus::Delivered).await;
+    until_status(&bench, &bench.engine, 2, OutboxStatus::Delivered).await;
     let mut seen = log.read();
     seen.sort();
     assert_eq!(seen, ["booked as mail", "booked as mail#2"]);
@@ -69,7 +69,7 @@ async fn a_crash_neither_loses_nor_doubles_an_after_effect() {
     second.signal(run.id(), "go", &(), None).await.unwrap();
     second.register_target("mail", receive(&log)).unwrap();
     second.run(run.id()).await.unwrap().result::<()>().await.unwrap();
-    until_status(&bench, &second, 1, PostStatus::Delivered).await;
+    until_status(&bench, &second, 1, OutboxStatus::Delivered).await;
     assert_eq!(log.read(), ["hello as mail"]);
     bench.check().await;
 }
@@ -99,7 +99,7 @@ async fn a_deliverer_that_vanishes_is_followed_by_another_under_the_same_id() {
             std::future::ready(Ok::<_, Failure>(()))
         })
         .unwrap();
-    until_status(&bench, &second, 1, PostStatus::Delivered).await;
+    until_status(&bench, &second, 1, OutboxStatus::Delivered).await;
     let id = format!("{}:mail", run.id());
     assert_eq!(attempts.read(), [format!("hangs on {id}"), format!("takes {id} in attempt 2")]);
 }
@@ -122,15 +122,15 @@ async fn an_after_effect_that_cannot_be_delivered_is_dead_until_people_say_other
         .unwrap();
     let run = bench.engine.start("order", &["mail"]).await.unwrap();
     run.result::<()>().await.unwrap();
-    until_status(&bench, &bench.engine, 1, PostStatus::Dead).await;
-    let dead = bench.engine.list_after_effects(Some(PostStatus::Dead), None, 10).await.unwrap().remove(0);
+    until_status(&bench, &bench.engine, 1, OutboxStatus::Dead).await;
+    let dead = bench.engine.list_after_effects(Some(OutboxStatus::Dead), None, 10).await.unwrap().remove(0);
     assert_eq!((dead.attempts, dead.failure.unwrap().message()), (3, "no route"));
     let counted = async || (bench.engine.stats().given_up == 1).then_some(());
     bench.eventually("it is counted once", counted).await;
     broken.store(false, Ordering::SeqCst);
     let by = Actor::new("ada", Role::Operator);
     bench.engine.redeliver(&dead.id, by.clone(), "the route is back").await.unwrap();
-    until_status(&bench, &bench.engine, 1, PostStatus::Delivered).await;
+    until_status(&bench, &bench.engine, 1, OutboxStatus::Delivered).await;
     let audit = bench.engine.list_audit(0, 10).await.unwrap();
     assert_eq!((audit.len(), audit[0].step.as_deref()), (1, Some("mail")));
     let nobody = Actor::new(" ", Role::Operator);
@@ -159,7 +159,7 @@ async fn a_target_that_hangs_delays_no_other() {
         bench.engine.start("order", &["dead", "dead", "mail"]).await.unwrap();
     }
     bench.eventually("all mail is there", async || (log.read().len() == 20).then_some(())).await;
-    let posts = bench.engine.list_after_effects(Some(PostStatus::Claimed), None, 100).await.unwrap();
+    let posts = bench.engine.list_after_effects(Some(OutboxStatus::Claimed), None, 100).await.unwrap();
     assert!(posts.len() <= 2, "no more than the target asked for are on their way");
     bench.check().await;
 }
@@ -174,8 +174,8 @@ async fn a_panic_or_a_wrong_type_is_a_failed_delivery() {
     bench.engine.register_target_with("panics", options, panics).unwrap();
     bench.engine.register_target("counts", |_: Delivery, _: u32| async { Ok::<_, Failure>(()) }).unwrap();
     bench.engine.start("order", &["panics", "counts"]).await.unwrap();
-    until_status(&bench, &bench.engine, 2, PostStatus::Dead).await;
-    let dead = bench.engine.list_after_effects(Some(PostStatus::Dead), None, 10).await.unwrap();
+    until_status(&bench, &bench.engine, 2, OutboxStatus::Dead).await;
+    let dead = bench.engine.list_after_effects(Some(OutboxStatus::Dead), None, 10).await.unwrap();
     let why: Vec<String> = dead.into_iter().map(|post| post.failure.unwrap().to_string()).collect();
     assert!(why[0].contains("does not fit") && why[1].contains("panicked: oh"), "{why:?}");
 }

@@ -8,9 +8,9 @@ use hapax_engine::clock::Clock;
 use hapax_engine::ctx::StepFuture;
 use hapax_engine::limits::{DENIAL_PAUSE, IN_FLIGHT_MARGIN};
 use hapax_engine::model::{
-    Actor, Noted, OnDoubt, Probed, Resolution, Role, Ruling, RunId, RunStatus, StepStatus, Timestamp,
+    Actor, JournalEvent, OnDoubt, Probed, Resolution, Role, Ruling, RunId, RunStatus, StepStatus, Timestamp,
 };
-use hapax_engine::store::{ListNotes, Store};
+use hapax_engine::store::{ListJournal, Store};
 use hapax_engine::{Ctx, Engine, Failure};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -106,10 +106,10 @@ async fn crashed(bench: &Bench, provider: &Provider, terms: Terms) -> (Engine, R
 
 async fn answers(bench: &Bench, run: RunId) -> Vec<String> {
     let all =
-        ListNotes { workspace: Default::default(), run: Some(run), by_people: false, after: 0, limit: 100 };
-    let notes = bench.store.list_notes(all).await.unwrap();
+        ListJournal { workspace: Default::default(), run: Some(run), by_people: false, after: 0, limit: 100 };
+    let notes = bench.store.list_journal(all).await.unwrap();
     let probed = notes.into_iter().filter_map(|placed| match placed.note.what {
-        Noted::Probed { answer } => Some(answer),
+        JournalEvent::Probed { answer } => Some(answer),
         _ => None,
     });
     probed.collect()

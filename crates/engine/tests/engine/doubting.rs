@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::{Bench, Log};
 use hapax_engine::ctx::StepFuture;
 use hapax_engine::model::{
-    Actor, EffectClass, Noted, OnDoubt, Probed, Resolution, Role, Ruling, RunId, RunStatus, StepStatus,
+    Actor, EffectClass, JournalEvent, OnDoubt, Probed, Resolution, Role, Ruling, RunId, RunStatus, StepStatus,
 };
 use hapax_engine::runtime::{Doubt, Point, PointWatcher, WorkflowOptions};
 use hapax_engine::{Ctx, Engine, EngineOptions, Error, Failure};
@@ -977,18 +977,18 @@ async fn the_journal_tells_of_claims_doubts_and_rulings() {
     let doubt = the_doubt(&bench, &second).await;
     second.resolve_doubt(&doubt.as_seen(), ruling(Resolution::DidNotHappen)).await.unwrap();
     bench.advancing(second.run(run).await.unwrap().result::<u32>()).await.unwrap();
-    use hapax_engine::store::{ListNotes, Store};
+    use hapax_engine::store::{ListJournal, Store};
     let all =
-        ListNotes { workspace: Default::default(), run: Some(run), by_people: false, after: 0, limit: 100 };
-    let notes = bench.store.list_notes(all).await.unwrap();
+        ListJournal { workspace: Default::default(), run: Some(run), by_people: false, after: 0, limit: 100 };
+    let notes = bench.store.list_journal(all).await.unwrap();
     let told: Vec<&str> = notes
         .iter()
-        .filter(|placed| !matches!(placed.note.what, Noted::Attempted { .. }))
+        .filter(|placed| !matches!(placed.note.what, JournalEvent::Attempted { .. }))
         .map(|placed| match &placed.note.what {
-            Noted::Claimed { attempt: 1 } => "claimed 1",
-            Noted::Claimed { attempt: 2 } => "claimed 2",
-            Noted::Doubted { attempt: 1, .. } => "doubted 1",
-            Noted::Resolved { .. } => "resolved",
+            JournalEvent::Claimed { attempt: 1 } => "claimed 1",
+            JournalEvent::Claimed { attempt: 2 } => "claimed 2",
+            JournalEvent::Doubted { attempt: 1, .. } => "doubted 1",
+            JournalEvent::Resolved { .. } => "resolved",
             _ => "other",
         })
         .collect();

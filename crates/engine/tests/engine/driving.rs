@@ -715,7 +715,7 @@ async fn a_command_on_a_stale_version_is_refused() {
     bench.until(run.id(), RunStatus::Waiting).await;
     let seen = run.view().await.unwrap().head.version;
     run.pause().await.unwrap();
-    let cancel = hapax_engine::model::Steer::Cancel { reason: "late".into() };
+    let cancel = hapax_engine::model::RunCommand::Cancel { reason: "late".into() };
     let error = bench.engine.steer(run.id(), cancel, Some(seen)).await.unwrap_err();
     assert!(matches!(error, Error::Concurrency { .. }));
     assert!(error.to_string().contains("was modified concurrently"), "{error}");

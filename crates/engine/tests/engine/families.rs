@@ -172,7 +172,7 @@ async fn a_cancelled_family_is_swept_after_a_crash() {
         expected: None,
         note: None,
     };
-    let marked = bench.store.family_book().unwrap().cancel_family(request).await.unwrap();
+    let marked = bench.store.family_store().unwrap().cancel_family(request).await.unwrap();
     assert!(matches!(marked, hapax_engine::store::CancelFamilyOutcome::Cancelled(_)));
     let next = bench.restart();
     register(&next);

@@ -109,7 +109,7 @@ async fn what_stays_does_not_hide_what_is_to_go() {
 #[tokio::test]
 async fn one_pass_deletes_all_that_has_expired_however_much_it_is() {
     let bench = bench(None).await;
-    let book = bench.store.key_book().unwrap();
+    let book = bench.store.request_key_store().unwrap();
     let count = 5 * MAX_PURGE + 7;
     for number in 0..count {
         let scope =

@@ -14,14 +14,15 @@ use hapax_engine::clock::ManualClock;
 use hapax_engine::fsck::fsck;
 use hapax_engine::limits::{HOOK_FORGOTTEN_AFTER, MAX_STALLS};
 use hapax_engine::memory::MemoryStore;
-use hapax_engine::model::{
-    Asked, EffectKey, EventKind, Fence, Fingerprint, Generation, Home, HookId, HookStatus, IdempotencyKey,
-    KeyRecord, KeyTarget, Lease, Payload, Post, Promise, PromiseId, PromiseKey, PromiseRef, PromiseState,
-    RunHead, RunId, RunState, Settlement, StepKind, StepState, Timestamp, Version, WorkspaceId,
-};
 use hapax_engine::model::{Drive, RunFacts};
+use hapax_engine::model::{
+    EffectKey, EventKind, Fence, Fingerprint, Generation, Home, IdempotencyKey, InboundEventId,
+    InboundEventStatus, KeyRecord, KeyTarget, Lease, OutboxMessage, Payload, PendingRequest, Promise,
+    PromiseId, PromiseKey, PromiseRef, PromiseState, RunHead, RunId, RunState, Settlement, StepKind,
+    StepState, Timestamp, Version, WorkspaceId,
+};
 use hapax_engine::store::{
-    FinishHook, KeptEarly, NewHook, ReceivedHook, SettleOutcome, SettlePromise, StoredKey,
+    FinishInboundEvent, KeptEarly, NewInboundEvent, ReceiveOutcome, SettleOutcome, SettlePromise, StoredKey,
 };
 use hapax_store_conformance::fixture::*;
 use hapax_store_conformance::must;
@@ -249,8 +250,8 @@ async fn invariant_19_a_second_lease() {
 async fn invariant_25_a_change_that_the_graph_does_not_have() {
     let stage = stage();
     let run = stage.pending().await;
-    stage.steered(&run, hapax_engine::model::Steer::Pause).await;
-    stage.steered(&run, hapax_engine::model::Steer::Resume).await;
+    stage.steered(&run, hapax_engine::model::RunCommand::Pause).await;
+    stage.steered(&run, hapax_engine::model::RunCommand::Resume).await;
     let lie = Lie { events: |events| events[1].kind = EventKind::Released, ..Lie::NONE };
     assert!(found(&stage, &run, lie).await.contains(&25));
 }
@@ -260,7 +261,7 @@ async fn invariant_25_a_state_that_the_history_does_not_lead_to() {
     let stage = stage();
     let run = stage.pending().await;
     finds!(&stage, &run, Lie { head: |head| head.state = RunState::Paused, ..Lie::NONE }, 25);
-    finds!(&stage, &run, Lie { head: |head| head.asked = Asked::Cancel, ..Lie::NONE }, 25);
+    finds!(&stage, &run, Lie { head: |head| head.asked = PendingRequest::Cancel, ..Lie::NONE }, 25);
 }
 
 #[tokio::test]
@@ -449,7 +450,7 @@ async fn invariant_50_an_after_effect_that_no_step_left() {
     let invented = Lie {
         posts: |posts| {
             let id = format!("{}-b", posts[1].id);
-            posts.push(Post { id: EffectKey::from_stored(&id), ..posts[1].clone() });
+            posts.push(OutboxMessage { id: EffectKey::from_stored(&id), ..posts[1].clone() });
         },
         ..Lie::NONE
     };
@@ -471,7 +472,7 @@ async fn invariant_50_a_retry_leaves_what_its_steps_left() {
     let run = left_three(&stage).await;
     let run = stage.write(&run).await.fails("no").done().await;
     let from = Some(hapax_engine::model::StepId::from_stored("charge"));
-    stage.steered(&run, hapax_engine::model::Steer::retry(from)).await;
+    stage.steered(&run, hapax_engine::model::RunCommand::retry(from)).await;
     assert!(stage.fsck().await.is_clean());
     finds!(&stage, &run, Lie { posts: |posts| drop(posts.remove(0)), ..Lie::NONE }, 50);
 }
@@ -485,8 +486,10 @@ async fn invariant_50_every_page_is_read() {
         posts: |posts| {
             let first = posts[1].clone();
             for n in 0..9 {
-                posts
-                    .push(Post { id: EffectKey::from_stored(&format!("{}-{n}", first.id)), ..first.clone() });
+                posts.push(OutboxMessage {
+                    id: EffectKey::from_stored(&format!("{}-{n}", first.id)),
+                    ..first.clone()
+                });
             }
         },
         ..Lie::NONE
@@ -611,18 +614,19 @@ async fn invariant_41_a_run_that_sleeps_on_though_all_that_stands_alone_is_settl
 async fn invariant_69_a_webhook_that_nobody_processes() {
     let stage = stage();
     stage.pending().await;
-    let id = HookId { workspace: WorkspaceId::default(), source: name("stripe"), event: "evt_1".into() };
-    let book = stage.store.hook_book().unwrap();
-    let hook = NewHook { id: id.clone(), headers: Payload::null(), body: Vec::new() };
-    must!(book.receive_hook(hook).await.unwrap(), ReceivedHook::New(_));
+    let id =
+        InboundEventId { workspace: WorkspaceId::default(), source: name("stripe"), event: "evt_1".into() };
+    let book = stage.store.webhook_store().unwrap();
+    let hook = NewInboundEvent { id: id.clone(), headers: Payload::null(), body: Vec::new() };
+    must!(book.receive_event(hook).await.unwrap(), ReceiveOutcome::New(_));
     stage.pass(HOOK_FORGOTTEN_AFTER);
     assert!(stage.fsck().await.is_clean());
     stage.pass(SECOND);
     let report = stage.fsck().await;
     assert_eq!(report.violations.iter().map(|found| found.invariant).collect::<Vec<_>>(), [69], "{report}");
     assert!(report.to_string().contains("evt_1"), "{report}");
-    let finish = FinishHook { id, attempts: 0, status: HookStatus::Failed, outcome: None };
-    assert!(book.finish_hook(finish).await.unwrap());
+    let finish = FinishInboundEvent { id, attempts: 0, status: InboundEventStatus::Failed, outcome: None };
+    assert!(book.finish_event(finish).await.unwrap());
     assert!(stage.fsck().await.is_clean());
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::Bench;
-use hapax_engine::model::{Actor, Noted, Role, RunId, RunStatus, Steer, Timestamp, WorkspaceId};
+use hapax_engine::model::{Actor, JournalEvent, Role, RunCommand, RunId, RunStatus, Timestamp, WorkspaceId};
 use hapax_engine::runtime::WorkflowOptions;
 use hapax_engine::store::Store;
 use hapax_engine::{Ctx, Engine, Error, Failure};
@@ -91,7 +91,7 @@ async fn a_command_of_a_person_is_in_the_audit_log() {
     register_own(&bench.engine, 1, "one");
     let run = bench.engine.start("greet", &()).delay(Duration::from_secs(60)).await.unwrap().id();
     let ada = Actor::new("ada", Role::Operator);
-    let cancel = || Steer::Cancel { reason: "no longer wanted".into() };
+    let cancel = || RunCommand::Cancel { reason: "no longer wanted".into() };
     let seen = bench.engine.get(run).await.unwrap().head.version;
     let stale = bench.engine.steer_by(run, cancel(), Some(seen.next()), ada.clone(), "x").await;
     assert!(matches!(stale, Err(Error::Concurrency { version, .. }) if version == seen));
@@ -103,6 +103,6 @@ async fn a_command_of_a_person_is_in_the_audit_log() {
     let audit = bench.engine.list_audit(0, 10).await.unwrap();
     assert_eq!(audit.len(), 1);
     assert_eq!(audit[0].by, ada);
-    let expected = Noted::Steered { command: "cancel".into(), reason: "no longer wanted".into() };
+    let expected = JournalEvent::Steered { command: "cancel".into(), reason: "no longer wanted".into() };
     assert_eq!(audit[0].what, expected);
 }

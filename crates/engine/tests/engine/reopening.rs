@@ -2,7 +2,8 @@
 
 use crate::support::{Bench, Log};
 use hapax_engine::model::{
-    Actor, Noted, PlannedEffect, Probed, Refusal, Repeat, Role, RulingRefused, RunId, RunStatus, StepId,
+    Actor, JournalEvent, PlannedEffect, Probed, Refusal, Repeat, Role, RulingRefused, RunId, RunStatus,
+    StepId,
 };
 use hapax_engine::{Ctx, Error, Failure};
 
@@ -77,12 +78,12 @@ async fn a_fax_that_was_sent_is_sent_again_only_if_a_manager_names_it() {
     let fax = ledger.iter().find(|entry| entry.step == "fax").unwrap();
     assert_eq!((fax.happened, fax.happened_twice, fax.may_have_happened_twice), (2, 1, 0));
     assert!(
-        matches!(&fax.rulings[..], [ruling] if ruling.by.name == "ada" && matches!(ruling.what, Noted::RepeatAllowed { .. })),
+        matches!(&fax.rulings[..], [ruling] if ruling.by.name == "ada" && matches!(ruling.what, JournalEvent::RepeatAllowed { .. })),
         "{:?}",
         fax.rulings
     );
     let audit = bench.engine.list_audit(0, 10).await.unwrap();
-    assert!(audit.iter().any(|entry| matches!(entry.what, Noted::RepeatAllowed { .. })), "{audit:?}");
+    assert!(audit.iter().any(|entry| matches!(entry.what, JournalEvent::RepeatAllowed { .. })), "{audit:?}");
     bench.check().await;
 }
 

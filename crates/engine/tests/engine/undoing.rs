@@ -12,8 +12,8 @@ use hapax_engine::clock::ManualClock;
 use hapax_engine::ctx::{Attempt, Step, StepFuture};
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    Actor, Asked, CANCEL_TOO_LATE, LedgerOutcome, OnDoubt, Resolution, RetryPolicy, Role, Ruling, RunResult,
-    RunStatus, StepStatus, Version,
+    Actor, CANCEL_TOO_LATE, LedgerOutcome, OnDoubt, PendingRequest, Resolution, RetryPolicy, Role, Ruling,
+    RunResult, RunStatus, StepStatus, Version,
 };
 use hapax_engine::runtime::{Point, PointWatcher};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
@@ -84,7 +84,7 @@ async fn a_cancellation_of_a_failed_run_that_is_being_undone_is_said_to_come_too
     bench.engine.register("trip", workflow).unwrap();
     let run = bench.engine.start("trip", &()).await.unwrap();
     bench.until_step(run.id(), "flight~undo", StepStatus::Running).await;
-    assert_eq!(run.cancel("changed my mind").await.unwrap().asked, Asked::Cancel);
+    assert_eq!(run.cancel("changed my mind").await.unwrap().asked, PendingRequest::Cancel);
     open.send(true).unwrap();
     bench.until(run.id(), RunStatus::Failed).await;
     let events = bench.engine.list_events(run.id(), Version::default()).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_resume_that_follows_a_pause_in_the_middle_of_a_step_is_carried_out() 
             let_it_hear().await;
         }
         let resumed = run.resume().await.unwrap();
-        assert_eq!(resumed.asked, Asked::Nothing, "the answer says that no pause is pending");
+        assert_eq!(resumed.asked, PendingRequest::Nothing, "the answer says that no pause is pending");
         open.send(true).unwrap();
         bench.until(run.id(), RunStatus::Completed).await;
         bench.check().await;
@@ -242,7 +242,7 @@ async fn a_cancellation_during_the_last_step_undoes_what_was_done() {
         let run = bench.engine.start("trip", &()).await.unwrap();
         bench.until_step(run.id(), "hotel", StepStatus::Running).await;
         let asked = run.cancel("changed my mind").await.unwrap();
-        assert_eq!(asked.asked, Asked::Cancel);
+        assert_eq!(asked.asked, PendingRequest::Cancel);
         if hears_it {
             let_it_hear().await;
         }

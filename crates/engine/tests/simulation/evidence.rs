@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, DoubtRef, LedgerEntry, LedgerRuling, Noted, Resolution, Role, Ruling, RunId, RunResult, RunStatus,
-    StepRecord, StepState, StepStatus, Version, WorkspaceId,
+    Actor, DoubtRef, JournalEvent, LedgerEntry, LedgerRuling, Resolution, Role, Ruling, RunId, RunResult,
+    RunStatus, StepRecord, StepState, StepStatus, Version, WorkspaceId,
 };
 use hapax_engine::store::{RunLog, RunView, Store};
 use hapax_engine::{Engine, Error};
@@ -135,7 +135,7 @@ fn is_seen_by_people(step: &StepRecord) -> bool {
 /// Did people give it up, before a retry dropped its record? It was not entered since: that would have made a record.
 fn is_given_up(entry: &LedgerEntry) -> bool {
     let gives_up = |ruling: &LedgerRuling| {
-        matches!(&ruling.what, Noted::Resolved { resolution: Resolution::Abandon, .. })
+        matches!(&ruling.what, JournalEvent::Resolved { resolution: Resolution::Abandon, .. })
     };
     entry.rulings.iter().any(gives_up)
 }

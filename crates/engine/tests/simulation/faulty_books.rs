@@ -3,24 +3,25 @@
 use async_trait::async_trait;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    BeginOperation, BeginRequest, Begun, Entity, EntityId, EntityNote, EntityRef, FinishOperation,
-    FinishRequest, Finished, Home, Hook, HookId, IdempotencyKey, Item, ItemKind, Name, Operation,
-    OperationBegun, OperationId, OwnerId, Promise, RequestRecord, RequestScope, TableRef, Timestamp,
-    WorkspaceId,
+    BeginOperation, BeginRequest, Begun, CatalogKind, Entity, EntityId, EntityNote, EntityRef,
+    FinishOperation, FinishRequest, Finished, Home, IdempotencyKey, InboundEvent, InboundEventId, Item, Name,
+    Operation, OperationBegun, OperationId, OwnerId, Promise, RequestRecord, RequestScope, TableRef,
+    Timestamp, WorkspaceId,
 };
 use hapax_engine::store::{
-    Catalog, CreateOutcome, CreatePromise, CreatedEntity, EntityBook, FindLatest, FinishHook, HeldOperation,
-    HookBook, KeptEarly, KeyBook, KeyPlace, KeyUse, LatestOperations, ListEarly, ListEntities,
-    ListEntityNotes, ListEvidence, ListHooks, ListItems, ListOperations, ListPromises, ListUnprocessedHooks,
-    NewEntity, NewHook, OpenClaim, PlacedEntityNote, PlacedNote, PromiseBook, PromisePage, PurgeOperations,
-    PurgedOperations, PutItem, PutOutcome, PutSettleToken, ReceivedHook, ReleaseKey, ReleaseOutcome,
-    RevertStrays, SettleToken, StoreResult, TokenDigest, Uses,
+    Catalog, CreateOutcome, CreatePromise, CreatedEntity, EntityStore, FindLatest, FinishInboundEvent,
+    HeldOperation, KeptEarly, KeyPlace, KeyUse, LatestOperations, ListCatalogItems, ListEarly, ListEntities,
+    ListEntityNotes, ListEvidence, ListInboundEvents, ListOperations, ListPromises, ListUnprocessedEvents,
+    NewEntity, NewInboundEvent, OpenClaim, PlacedEntityNote, PlacedEntry, PromisePage, PromiseStore,
+    PurgeOperations, PurgedOperations, PutCatalogItem, PutOutcome, PutSettleToken, ReceiveOutcome,
+    ReleaseKey, ReleaseOutcome, RequestKeyStore, RevertStrays, SettleToken, StoreResult, TokenDigest, Uses,
+    WebhookStore,
 };
 
 use super::faulty_store::{Call, FaultyStore, now};
 
 #[async_trait]
-impl KeyBook for FaultyStore {
+impl RequestKeyStore for FaultyStore {
     async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
         let shown = format!("begin request {}", request.key);
         self.send(Call::command(shown, move |store: &MemoryStore| now(store.begin_request(request.clone()))))
@@ -76,47 +77,53 @@ impl KeyBook for FaultyStore {
 }
 
 #[async_trait]
-impl HookBook for FaultyStore {
-    async fn receive_hook(&self, hook: NewHook) -> StoreResult<ReceivedHook> {
+impl WebhookStore for FaultyStore {
+    async fn receive_event(&self, hook: NewInboundEvent) -> StoreResult<ReceiveOutcome> {
         let shown = format!("receive hook {}", hook.id.event);
-        self.send(Call::write(shown, move |store: &MemoryStore| now(store.receive_hook(hook.clone())))).await
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.receive_event(hook.clone())))).await
     }
 
-    async fn finish_hook(&self, request: FinishHook) -> StoreResult<bool> {
+    async fn finish_event(&self, request: FinishInboundEvent) -> StoreResult<bool> {
         let shown = format!("finish hook {}", request.id.event);
-        self.send(Call::write(shown, move |store: &MemoryStore| now(store.finish_hook(request.clone()))))
+        self.send(Call::write(shown, move |store: &MemoryStore| now(store.finish_event(request.clone()))))
             .await
     }
 
-    async fn find_hook(&self, id: &HookId) -> StoreResult<Option<Hook>> {
+    async fn find_inbound_event(&self, id: &InboundEventId) -> StoreResult<Option<InboundEvent>> {
         let id = id.clone();
-        self.send(Call::read("find hook".into(), move |store: &MemoryStore| now(store.find_hook(&id)))).await
+        self.send(Call::read("find hook".into(), move |store: &MemoryStore| {
+            now(store.find_inbound_event(&id))
+        }))
+        .await
     }
 
-    async fn list_hooks(&self, request: ListHooks) -> StoreResult<Vec<Hook>> {
+    async fn list_inbound_events(&self, request: ListInboundEvents) -> StoreResult<Vec<InboundEvent>> {
         self.send(Call::read("list hooks".into(), move |store: &MemoryStore| {
-            now(store.list_hooks(request.clone()))
+            now(store.list_inbound_events(request.clone()))
         }))
         .await
     }
 
-    async fn list_unprocessed_hooks(&self, request: ListUnprocessedHooks) -> StoreResult<Vec<Hook>> {
+    async fn list_unprocessed_events(
+        &self,
+        request: ListUnprocessedEvents,
+    ) -> StoreResult<Vec<InboundEvent>> {
         self.send(Call::read("list unprocessed hooks".into(), move |store: &MemoryStore| {
-            now(store.list_unprocessed_hooks(request.clone()))
+            now(store.list_unprocessed_events(request.clone()))
         }))
         .await
     }
 
-    async fn purge_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {
+    async fn purge_inbound_events(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {
         self.send(Call::write("purge hooks".into(), move |store: &MemoryStore| {
-            now(store.purge_hooks(before, limit))
+            now(store.purge_inbound_events(before, limit))
         }))
         .await
     }
 }
 
 #[async_trait]
-impl EntityBook for FaultyStore {
+impl EntityStore for FaultyStore {
     async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
         let shown = format!("create {}", request.entity);
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.create_entity(request.clone()))))
@@ -267,7 +274,7 @@ impl EntityBook for FaultyStore {
         now(self.store().list_entity_notes(request))
     }
 
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
         now(self.store().list_evidence(request))
     }
 
@@ -277,7 +284,7 @@ impl EntityBook for FaultyStore {
 }
 
 #[async_trait]
-impl PromiseBook for FaultyStore {
+impl PromiseStore for FaultyStore {
     async fn create_promise(&self, request: CreatePromise) -> StoreResult<CreateOutcome> {
         let shown = format!("create promise {}", request.promise.id);
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.create_promise(request.clone()))))
@@ -326,12 +333,12 @@ impl PromiseBook for FaultyStore {
 
 #[async_trait]
 impl Catalog for FaultyStore {
-    async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome> {
+    async fn put_item(&self, request: PutCatalogItem) -> StoreResult<PutOutcome> {
         let shown = format!("put item {} over {:?}", request.name, request.expected);
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.put_item(request.clone())))).await
     }
 
-    async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
         let id = id.clone();
         let shown = format!("find item {id}");
         self.send(Call::read(shown, move |store: &MemoryStore| now(store.find_item(kind, &id)))).await
@@ -340,7 +347,7 @@ impl Catalog for FaultyStore {
     async fn find_named_item(
         &self,
         workspace: &WorkspaceId,
-        kind: ItemKind,
+        kind: CatalogKind,
         name: &str,
     ) -> StoreResult<Option<Item>> {
         let (workspace, name) = (workspace.clone(), name.to_string());
@@ -351,7 +358,7 @@ impl Catalog for FaultyStore {
         .await
     }
 
-    async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
         self.send(Call::read("list items".into(), move |store: &MemoryStore| {
             now(store.list_items(request.clone()))
         }))

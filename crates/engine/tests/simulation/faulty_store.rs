@@ -6,15 +6,16 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    Advance, Grant, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, OwnerId, Post, Promise, PromiseId,
-    PromiseRef, RunEvent, RunId, Steer, TallyCount, Timestamp, Version, WorkspaceId,
+    Grant, IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, OwnerId, Promise,
+    PromiseId, PromiseRef, RunCommand, RunCommit, RunEvent, RunId, TallyCount, Timestamp, Version,
+    WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, ClaimPosts, ClaimRuns, Claimed, ClaimedPosts, EntityBook, FinishPost, HookBook,
-    KeyBook, ListAudit, ListDoubts, ListNotes, ListPosts, ListRuns, PlacedNote, PromiseBook, Purge, Purged,
-    Redeliver, RedeliverOutcome, RenewLeases, RunLog, RunPage, RunView, SendSignal, SettleOutcome,
-    SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError, StoreResult,
-    StoredDoubt, StoredKey,
+    Catalog, ClaimOutbox, ClaimRuns, Claimed, ClaimedOutbox, CommandRun, CommitOutcome, EntityStore,
+    FinishOutboxMessage, ListAudit, ListDoubts, ListJournal, ListOutbox, ListRuns, PlacedEntry, PromiseStore,
+    Purge, Purged, Redeliver, RedeliverOutcome, RenewLeases, RequestKeyStore, RunCommandOutcome, RunLog,
+    RunPage, RunView, SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, Store,
+    StoreError, StoreResult, StoredDoubt, StoredKey, WebhookStore,
 };
 
 use super::node::Node;
@@ -199,7 +200,7 @@ impl Store for FaultyStore {
         self.world.store.now()
     }
 
-    fn key_book(&self) -> Option<&dyn KeyBook> {
+    fn request_key_store(&self) -> Option<&dyn RequestKeyStore> {
         Some(self)
     }
 
@@ -207,19 +208,19 @@ impl Store for FaultyStore {
         Some(self)
     }
 
-    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+    fn promise_store(&self) -> Option<&dyn PromiseStore> {
         Some(self)
     }
 
-    fn hook_book(&self) -> Option<&dyn HookBook> {
+    fn webhook_store(&self) -> Option<&dyn WebhookStore> {
         Some(self)
     }
 
-    fn family_book(&self) -> Option<&dyn hapax_engine::store::FamilyBook> {
-        self.world.store.family_book()
+    fn family_store(&self) -> Option<&dyn hapax_engine::store::FamilyStore> {
+        self.world.store.family_store()
     }
 
-    fn entity_book(&self) -> Option<&dyn EntityBook> {
+    fn entity_store(&self) -> Option<&dyn EntityStore> {
         Some(self)
     }
 
@@ -248,24 +249,24 @@ impl Store for FaultyStore {
             .await
     }
 
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         let shown = super::shown::advance(&advance, &self.world);
         self.send(Call::write(shown, move |store: &MemoryStore| now(store.advance_run(advance.clone()))))
             .await
     }
 
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
         let run = self.world.name(request.run);
         let shown = match &request.command {
-            Steer::Pause => format!("pause {run}"),
-            Steer::Resume => format!("resume {run}"),
-            Steer::Cancel { .. } => format!("cancel {run}"),
-            Steer::Retry { .. } => format!("retry {run}"),
+            RunCommand::Pause => format!("pause {run}"),
+            RunCommand::Resume => format!("resume {run}"),
+            RunCommand::Cancel { .. } => format!("cancel {run}"),
+            RunCommand::Retry { .. } => format!("retry {run}"),
         };
         let world = self.world.clone();
         self.send(Call::command(shown, move |store: &MemoryStore| {
-            let steered = now(store.steer_run(request.clone()));
-            if request.command == Steer::Pause && matches!(steered, Ok(SteerOutcome::Steered(_))) {
+            let steered = now(store.command_run(request.clone()));
+            if request.command == RunCommand::Pause && matches!(steered, Ok(RunCommandOutcome::Steered(_))) {
                 world.with_requests(|requests| requests.note_pause(request.run));
             }
             steered
@@ -339,18 +340,18 @@ impl Store for FaultyStore {
         now(self.world.store.find_promise(workspace, id))
     }
 
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
-        self.send(Call::write("append_notes".into(), move |store: &MemoryStore| {
-            now(store.append_notes(notes.clone()))
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
+        self.send(Call::write("append_journal".into(), move |store: &MemoryStore| {
+            now(store.append_journal(notes.clone()))
         }))
         .await
     }
 
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
-        now(self.world.store.list_notes(request))
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+        now(self.world.store.list_journal(request))
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
         now(self.world.store.list_audit(request))
     }
 
@@ -362,16 +363,16 @@ impl Store for FaultyStore {
         now(self.world.store.list_doubts(request))
     }
 
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
-        self.send(Call::command("claim_posts".into(), move |store: &MemoryStore| {
-            now(store.claim_posts(request.clone()))
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
+        self.send(Call::command("claim_outbox".into(), move |store: &MemoryStore| {
+            now(store.claim_outbox(request.clone()))
         }))
         .await
     }
 
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
-        self.send(Call::write("finish_post".into(), move |store: &MemoryStore| {
-            now(store.finish_post(request.clone()))
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
+        self.send(Call::write("finish_outbox_message".into(), move |store: &MemoryStore| {
+            now(store.finish_outbox_message(request.clone()))
         }))
         .await
     }
@@ -383,8 +384,8 @@ impl Store for FaultyStore {
         .await
     }
 
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
-        now(self.world.store.list_posts(request))
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
+        now(self.world.store.list_outbox(request))
     }
 
     async fn close(&self) -> StoreResult<()> {

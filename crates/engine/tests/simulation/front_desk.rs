@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use hapax_engine::Error;
 use hapax_engine::model::{
-    BeginRequest, Begun, Fingerprint, FinishRequest, Hook, HookId, HookStatus, IdempotencyKey, ItemKind,
-    Name, Outline, Payload, RequestEnd, RequestId, RequestScope, RequestSummary, RunId, StoredAnswer,
-    WorkspaceId, WriteToken,
+    BeginRequest, Begun, CatalogKind, Fingerprint, FinishRequest, IdempotencyKey, InboundEvent,
+    InboundEventId, InboundEventStatus, Name, Outline, Payload, RequestEnd, RequestId, RequestScope,
+    RequestSummary, RunId, StoredAnswer, WorkspaceId, WriteToken,
 };
 use hapax_engine::store::{
-    Catalog, FinishHook, HookBook, KeyBook, ListUnprocessedHooks, NewHook, PutItem, PutOutcome, ReceivedHook,
-    Store, StoreError,
+    Catalog, FinishInboundEvent, ListUnprocessedEvents, NewInboundEvent, PutCatalogItem, PutOutcome,
+    ReceiveOutcome, RequestKeyStore, Store, StoreError, WebhookStore,
 };
 use tokio::time::{sleep, timeout};
 
@@ -84,12 +84,13 @@ impl FrontDesk {
     /// Callers and events that are not done.
     pub fn open(&self) -> usize {
         let known = self.known.lock().unwrap();
-        let open = known.confirmed.keys().filter(|event| self.status(event) != Some(HookStatus::Applied));
+        let open =
+            known.confirmed.keys().filter(|event| self.status(event) != Some(InboundEventStatus::Applied));
         self.callers.load(Ordering::Relaxed) + open.count()
     }
 
-    fn status(&self, event: &str) -> Option<HookStatus> {
-        at_once(HookBook::find_hook(&self.world.store, &event_id(event))).map(|hook| hook.status)
+    fn status(&self, event: &str) -> Option<InboundEventStatus> {
+        at_once(WebhookStore::find_inbound_event(&self.world.store, &event_id(event))).map(|hook| hook.status)
     }
 
     /// Some node, after a while, and how long the caller is willing to wait for it.
@@ -154,7 +155,7 @@ impl FrontDesk {
         if is_other && !self.known.lock().unwrap().requests.contains_key(key) {
             return Ok(false);
         }
-        let id = match KeyBook::begin_request(&*store, request).await? {
+        let id = match RequestKeyStore::begin_request(&*store, request).await? {
             Begun::Conflict(_) if is_other => {
                 world.count(|tally| tally.request_conflicts += 1);
                 return Ok(false);
@@ -184,7 +185,8 @@ impl FrontDesk {
         let answer = format!("{} by {} at {}", run.id(), member.node.name, world.elapsed().as_millis());
         let answer = StoredAnswer { status: 201, headers: vec![], body: Some(answer.into_bytes().into()) };
         let end = RequestEnd::Answered { answer, keep_for: DAY, grace: Duration::ZERO };
-        KeyBook::finish_request(&*store, FinishRequest { scope, key: stored_key, token, end }).await?;
+        RequestKeyStore::finish_request(&*store, FinishRequest { scope, key: stored_key, token, end })
+            .await?;
         // Whether it was in time is seen by asking again.
         Ok(false)
     }
@@ -205,10 +207,14 @@ impl FrontDesk {
     }
 
     async fn send_event_once(&self, member: Member, event: &str) -> Result<bool, Error> {
-        let new = NewHook { id: event_id(event), headers: Payload::null(), body: event.as_bytes().to_vec() };
-        let hook = match HookBook::receive_hook(&*member.store, new).await? {
-            ReceivedHook::New(hook) => hook,
-            ReceivedHook::Again(hook) => {
+        let new = NewInboundEvent {
+            id: event_id(event),
+            headers: Payload::null(),
+            body: event.as_bytes().to_vec(),
+        };
+        let hook = match WebhookStore::receive_event(&*member.store, new).await? {
+            ReceiveOutcome::New(hook) => hook,
+            ReceiveOutcome::Again(hook) => {
                 self.world.count(|tally| tally.events_repeated += 1);
                 hook
             }
@@ -226,16 +232,16 @@ impl FrontDesk {
     /// Takes up what nobody has processed.
     async fn sweep(&self, member: Member) -> Result<bool, Error> {
         let before = self.world.store.now();
-        let request = ListUnprocessedHooks { before, after: None, limit: 10 };
-        let left = HookBook::list_unprocessed_hooks(&*member.store, request).await?;
+        let request = ListUnprocessedEvents { before, after: None, limit: 10 };
+        let left = WebhookStore::list_unprocessed_events(&*member.store, request).await?;
         for hook in &left {
             self.process(&member, hook).await?;
         }
         Ok(left.is_empty())
     }
 
-    async fn process(&self, member: &Member, hook: &Hook) -> Result<(), Error> {
-        if hook.status != HookStatus::Received {
+    async fn process(&self, member: &Member, hook: &InboundEvent) -> Result<(), Error> {
+        if hook.status != InboundEventStatus::Received {
             return Ok(());
         }
         let event = &hook.id.event;
@@ -247,13 +253,13 @@ impl FrontDesk {
             self.world.break_off(format!("{event} came to two runs"));
         }
         self.world.may_pause(&member.node).await;
-        let finish = FinishHook {
+        let finish = FinishInboundEvent {
             id: hook.id.clone(),
             attempts: hook.attempts,
-            status: HookStatus::Applied,
+            status: InboundEventStatus::Applied,
             outcome: None,
         };
-        HookBook::finish_hook(&*member.store, finish).await?;
+        WebhookStore::finish_event(&*member.store, finish).await?;
         Ok(())
     }
 
@@ -264,11 +270,11 @@ impl FrontDesk {
 
     async fn change_once(&self, member: Member) -> Result<bool, Error> {
         let id = Name::new("item", "counter")?;
-        let found = Catalog::find_item(&*member.store, ItemKind::Setting, &id).await?;
+        let found = Catalog::find_item(&*member.store, CatalogKind::Setting, &id).await?;
         let count: u64 = found.as_ref().map_or(Ok(0), |item| item.body.to()).unwrap_or_default();
-        let put = PutItem {
+        let put = PutCatalogItem {
             workspace: WorkspaceId::default(),
-            kind: ItemKind::Setting,
+            kind: CatalogKind::Setting,
             id,
             name: "counter".into(),
             body: Payload::of(&(count + 1))?,
@@ -296,8 +302,8 @@ impl FrontDesk {
     pub fn check(&self) -> Result<(), String> {
         let known = self.known.lock().unwrap();
         for (event, run) in &known.confirmed {
-            let hook = at_once(HookBook::find_hook(&self.world.store, &event_id(event)));
-            if run.is_none() || hook.is_none_or(|hook| hook.status != HookStatus::Applied) {
+            let hook = at_once(WebhookStore::find_inbound_event(&self.world.store, &event_id(event)));
+            if run.is_none() || hook.is_none_or(|hook| hook.status != InboundEventStatus::Applied) {
                 return Err(format!("{event} was confirmed, and came to {run:?}"));
             }
         }
@@ -307,7 +313,7 @@ impl FrontDesk {
             }
         }
         let id = Name::new("item", "counter").expect("a sound name");
-        let item = at_once(Catalog::find_item(&self.world.store, ItemKind::Setting, &id));
+        let item = at_once(Catalog::find_item(&self.world.store, CatalogKind::Setting, &id));
         let count: u64 = item.map_or(Ok(0), |item| item.body.to()).map_err(|error| error.to_string())?;
         match (known.changes..=known.changes + known.unknown_changes).contains(&count) {
             true => Ok(()),
@@ -319,9 +325,9 @@ impl FrontDesk {
     }
 }
 
-fn event_id(event: &str) -> HookId {
+fn event_id(event: &str) -> InboundEventId {
     let source = Name::new("source", "bank").expect("a sound name");
-    HookId { workspace: WorkspaceId::default(), source, event: event.into() }
+    InboundEventId { workspace: WorkspaceId::default(), source, event: event.into() }
 }
 
 fn quick_program() -> Program {

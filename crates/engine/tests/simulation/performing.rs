@@ -96,7 +96,7 @@ impl Stage {
                 let done = self.wire(&path, *effort, *has_probe).await?;
                 Ok(vec![self.own(path, done)])
             }
-            Op::Post => {
+            Op::OutboxMessage => {
                 ctx.after_effect(TARGET, &path).await?;
                 Ok(vec![])
             }

@@ -31,7 +31,7 @@ pub enum Op {
         has_probe: bool,
     },
     /// An after-effect.
-    Post,
+    OutboxMessage,
     Sleep {
         ms: u64,
     },
@@ -157,7 +157,7 @@ fn draw_op(dice: &mut Rng, depth: usize) -> Op {
         6 => Op::Signal { timeout_ms: timeout_ms(dice) },
         7 => Op::Remember,
         8 => Op::Wire { effort: Effort::draw(dice), has_probe: dice.u32(0..3) == 0 },
-        9 => Op::Post,
+        9 => Op::OutboxMessage,
         10 if depth > 0 => Op::Child(draw_child(dice)),
         10 | 11 => Op::Both((0..dice.usize(2..=4)).map(|_| draw_branch(dice)).collect()),
         12 => Op::First(vec![vec![draw_rival(dice)], vec![Op::Sleep { ms: draw_sleep(dice) }]]),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hapax_engine::Failure;
 use hapax_engine::ctx::Attempt;
-use hapax_engine::model::{Asked, Fence, Generation, RunHead, RunId, WorkspaceId};
+use hapax_engine::model::{Fence, Generation, PendingRequest, RunHead, RunId, WorkspaceId};
 use hapax_engine::store::{RunView, Store};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -222,7 +222,8 @@ pub fn enter(world: &Arc<World>, node: &Arc<Node>, run: RunId, attempt: &Attempt
         // What can be undone is tried again until it is known whether it happened; only then is it undone.
         let is_settled_first =
             attempt.number() > 1 && world.provider.with(&key, |account| account.can_be_undone);
-        if !is_settled_first && (past_deadline || (is_cancelled && view.head.asked == Asked::Cancel)) {
+        if !is_settled_first && (past_deadline || (is_cancelled && view.head.asked == PendingRequest::Cancel))
+        {
             world.break_off(format!("invariant 45: {shown} begins, though the run was to end"));
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hapax_engine::model::{
-    Asked, CANCEL_TOO_LATE, EventKind, Generation, RunEvent, RunHead, RunId, RunState, RunStatus, StepId,
-    StepRecord, Version,
+    CANCEL_TOO_LATE, EventKind, Generation, PendingRequest, RunEvent, RunHead, RunId, RunState, RunStatus,
+    StepId, StepRecord, Version,
 };
 use hapax_engine::store::RunLog;
 
@@ -54,19 +54,23 @@ impl Requests {
             && !happened(EventKind::Retried)
         {
             match before.asked {
-                Asked::Cancel if head.status() == RunStatus::Completed => {
+                PendingRequest::Cancel if head.status() == RunStatus::Completed => {
                     return Some("a cancellation was accepted, and the run completed".into());
                 }
-                Asked::Cancel if head.status() == RunStatus::Failed && !is_told_of_cancel(events) => {
+                PendingRequest::Cancel
+                    if head.status() == RunStatus::Failed && !is_told_of_cancel(events) =>
+                {
                     return Some(
                         "a cancellation was accepted, and the run failed without a word of it".into(),
                     );
                 }
-                Asked::Cancel if head.asked != Asked::Cancel && !head.status().is_closed() => {
+                PendingRequest::Cancel
+                    if head.asked != PendingRequest::Cancel && !head.status().is_closed() =>
+                {
                     return Some("a cancellation was accepted, and the run goes on".into());
                 }
-                Asked::Pause
-                    if head.asked == Asked::Nothing
+                PendingRequest::Pause
+                    if head.asked == PendingRequest::Nothing
                         && head.state != RunState::Paused
                         && !head.status().is_closed()
                         && !happened(EventKind::Resumed)
@@ -74,7 +78,7 @@ impl Requests {
                 {
                     return Some("a pause was accepted, and the run goes on".into());
                 }
-                Asked::Nothing | Asked::Pause | Asked::Cancel => {}
+                PendingRequest::Nothing | PendingRequest::Pause | PendingRequest::Cancel => {}
             }
         }
         self.lost_resume(head)
@@ -127,7 +131,7 @@ impl Requests {
     /// Does the run stand still, or is it about to, though people let it go on after the last pause?
     pub fn lost_resume(&self, head: &RunHead) -> Option<String> {
         let resumed_after = self.resumed.get(&head.id())?;
-        let is_stopping = head.state == RunState::Paused || head.asked == Asked::Pause;
+        let is_stopping = head.state == RunState::Paused || head.asked == PendingRequest::Pause;
         (is_stopping && self.pauses(head.id()) == *resumed_after)
             .then(|| "people were told that it goes on, and it is paused".into())
     }

@@ -12,7 +12,7 @@ use hapax_engine::model::{
     OperationStatus, PerRequester, Recovery, Resolution, Role, Ruling, WorkspaceId,
 };
 use hapax_engine::runtime::{Answer, CodeOnly, Outcome, StepCall};
-use hapax_engine::store::{EntityBook, ListEntities, ListOperations};
+use hapax_engine::store::{EntityStore, ListEntities, ListOperations};
 use hapax_engine::{Engine, Error, Failure};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -67,7 +67,7 @@ async fn act(world: Arc<World>, node: Arc<Node>, call: StepCall) -> Result<Answe
     let _inside = world.provider.enter_action(&world, &key, call.step.as_str() == PAY);
     world.may_pause(&node).await;
     call.ensure_still_held()?;
-    let found = at_once(EntityBook::find_operation(&world.store, &call.workspace, call.operation));
+    let found = at_once(EntityStore::find_operation(&world.store, &call.workspace, call.operation));
     let is_held = found.as_ref().is_some_and(|operation| {
         matches!(operation.state, OperationState::Pending { .. })
             && operation.attempt == call.attempt
@@ -149,7 +149,7 @@ impl Shop {
             before: None,
             limit: usize::MAX,
         };
-        at_once(EntityBook::list_operations(&self.world.store, all))
+        at_once(EntityStore::list_operations(&self.world.store, all))
     }
 
     /// Creates the order if it is not there, pays it, and has it refunded.
@@ -316,7 +316,7 @@ impl Shop {
             after: None,
             limit: usize::MAX,
         };
-        for entity in at_once(EntityBook::list_entities(&self.world.store, all)) {
+        for entity in at_once(EntityStore::list_entities(&self.world.store, all)) {
             if ["paying", "refunding"].contains(&entity.status.as_str()) {
                 return Err(format!("{} is left {}", entity.entity, entity.status));
             }

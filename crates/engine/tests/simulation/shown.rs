@@ -1,13 +1,13 @@
 //! Requests and answers of the store as one short line of the trace.
 
 use hapax_engine::model::{
-    Advance, Begun, Entity, EntityId, Finished, Hook, Item, Operation, OperationBegun, OperationId, Promise,
-    RequestRecord, RunHead, RunId, RunState, StepStatus,
+    Begun, Entity, EntityId, Finished, InboundEvent, Item, Operation, OperationBegun, OperationId, Promise,
+    RequestRecord, RunCommit, RunHead, RunId, RunState, StepStatus,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Claimed, ClaimedPosts, CreateOutcome, CreatedEntity, LatestOperations, OpenClaim, Purged,
-    PurgedOperations, PutOutcome, ReceivedHook, RedeliverOutcome, ReleaseOutcome, RunLog, RunView,
-    SettleOutcome, SignalOutcome, StartOutcome, SteerOutcome, Uses,
+    Claimed, ClaimedOutbox, CommitOutcome, CreateOutcome, CreatedEntity, LatestOperations, OpenClaim, Purged,
+    PurgedOperations, PutOutcome, ReceiveOutcome, RedeliverOutcome, ReleaseOutcome, RunCommandOutcome,
+    RunLog, RunView, SettleOutcome, SignalOutcome, StartOutcome, Uses,
 };
 
 use super::world::World;
@@ -32,7 +32,7 @@ pub fn head(head: &RunHead, world: &World) -> String {
     format!("{} v{version} f{fence} a{arrivals} s{stalls} {asked:?} {state}", world.name(head.id()))
 }
 
-pub fn advance(advance: &Advance, world: &World) -> String {
+pub fn advance(advance: &RunCommit, world: &World) -> String {
     let steps: Vec<String> = advance
         .steps
         .iter()
@@ -70,24 +70,24 @@ impl Shown for Vec<RunId> {
     }
 }
 
-impl Shown for AdvanceOutcome {
+impl Shown for CommitOutcome {
     fn shown(&self, world: &World) -> String {
         match self {
-            AdvanceOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced".into(),
-            AdvanceOutcome::Advanced { woken, .. } => format!("advanced, woken: {}", woken.shown(world)),
-            AdvanceOutcome::Stale(run) => format!("stale {}", head(run, world)),
-            AdvanceOutcome::ChildrenRefused(refused) => format!("children refused: {refused}"),
-            AdvanceOutcome::LeaseLost => "lease lost".into(),
+            CommitOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced".into(),
+            CommitOutcome::Advanced { woken, .. } => format!("advanced, woken: {}", woken.shown(world)),
+            CommitOutcome::Stale(run) => format!("stale {}", head(run, world)),
+            CommitOutcome::ChildrenRefused(refused) => format!("children refused: {refused}"),
+            CommitOutcome::LeaseLost => "lease lost".into(),
         }
     }
 }
 
-impl Shown for SteerOutcome {
+impl Shown for RunCommandOutcome {
     fn shown(&self, world: &World) -> String {
         match self {
-            SteerOutcome::Steered(run) => format!("steered {}", head(run, world)),
-            SteerOutcome::Refused(refusal, _) => format!("refused: {refusal}"),
-            SteerOutcome::NoSuchRun => "no such run".into(),
+            RunCommandOutcome::Steered(run) => format!("steered {}", head(run, world)),
+            RunCommandOutcome::Refused(refusal, _) => format!("refused: {refusal}"),
+            RunCommandOutcome::NoSuchRun => "no such run".into(),
         }
     }
 }
@@ -167,7 +167,7 @@ shown_plainly!(
     CreatedEntity,
     Finished,
     Option<Entity>,
-    Option<Hook>,
+    Option<InboundEvent>,
     Option<Item>,
     Option<Operation>,
     Option<Promise>,
@@ -177,13 +177,13 @@ shown_plainly!(
     LatestOperations,
     Vec<OpenClaim>,
     PutOutcome,
-    ReceivedHook,
+    ReceiveOutcome,
     ReleaseOutcome,
     Uses,
     usize,
     Vec<Entity>,
     Vec<EntityId>,
-    Vec<Hook>,
+    Vec<InboundEvent>,
     Vec<Item>,
     Vec<Operation>,
     Vec<OperationId>,
@@ -201,7 +201,7 @@ impl Shown for bool {
     }
 }
 
-impl Shown for ClaimedPosts {
+impl Shown for ClaimedOutbox {
     fn shown(&self, _: &World) -> String {
         format!("{} posts", self.posts.len())
     }

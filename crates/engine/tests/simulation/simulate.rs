@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::limits::MAX_DELIVERY;
-use hapax_engine::model::{Post, RunHead, RunResult, RunStatus, WorkspaceId};
-use hapax_engine::store::{ListPosts, RunView, Store};
+use hapax_engine::model::{OutboxMessage, RunHead, RunResult, RunStatus, WorkspaceId};
+use hapax_engine::store::{ListOutbox, RunView, Store};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -121,9 +121,9 @@ async fn until_all_is_done(
     }
 }
 
-fn every_post(world: &World) -> Vec<Post> {
-    let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: usize::MAX };
-    at_once(world.store.list_posts(all))
+fn every_post(world: &World) -> Vec<OutboxMessage> {
+    let all = ListOutbox { workspace: None, status: None, target: None, after: None, limit: usize::MAX };
+    at_once(world.store.list_outbox(all))
 }
 
 fn what_it_waits_for(world: &World, head: &RunHead) -> String {

@@ -6,11 +6,11 @@ use futures_util::FutureExt;
 use hapax_engine::fsck::fsck;
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{
-    EffectClass, EffectKey, EventKind, Fence, Generation, Noted, Occurrence, Payload, RunEvent, RunHead,
-    RunId, RunResult, RunState, RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus, Timestamp,
-    Version,
+    EffectClass, EffectKey, EventKind, Fence, Generation, JournalEvent, Occurrence, Payload, RunEvent,
+    RunHead, RunId, RunResult, RunState, RunStatus, StepId, StepKind, StepRecord, StepState, StepStatus,
+    Timestamp, Version,
 };
-use hapax_engine::store::{ListNotes, ListRuns, PlacedNote, RunView, Store, StoredKey};
+use hapax_engine::store::{ListJournal, ListRuns, PlacedEntry, RunView, Store, StoredKey};
 
 use super::performing::EXPECTED;
 use super::provider::Provider;
@@ -162,7 +162,7 @@ impl Watch {
 
     /// An effect that has happened runs again only if people allowed that, for this very effect.
     fn note_repeats(&mut self, store: &MemoryStore, head: &RunHead) -> Result<(), String> {
-        let request = ListNotes {
+        let request = ListJournal {
             workspace: head.facts.workspace.clone(),
             run: Some(head.id()),
             by_people: false,
@@ -171,12 +171,12 @@ impl Watch {
         };
         let mut allowed: BTreeMap<EffectKey, u32> = BTreeMap::new();
         let mut dropped: BTreeMap<EffectKey, u32> = BTreeMap::new();
-        for PlacedNote { note, .. } in at_once(store.list_notes(request)) {
+        for PlacedEntry { note, .. } in at_once(store.list_journal(request)) {
             let Some(step) = &note.step else { continue };
             let key = EffectKey::new(head.id(), note.generation, step);
             match (&note.what, &note.evidence) {
-                (Noted::RepeatAllowed { .. }, _) => *allowed.entry(key).or_default() += 1,
-                (Noted::Superseded { occurrence: Occurrence::Happened, .. }, Some(evidence))
+                (JournalEvent::RepeatAllowed { .. }, _) => *allowed.entry(key).or_default() += 1,
+                (JournalEvent::Superseded { occurrence: Occurrence::Happened, .. }, Some(evidence))
                     if evidence.class == EffectClass::Claimed =>
                 {
                     *dropped.entry(key).or_default() += 1;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::HeaderValue;
-use hapax_engine::store::KeyBook;
+use hapax_engine::store::RequestKeyStore;
 use hapax_http_idempotency::{Policy, limits};
 use serde_json::json;
 
@@ -14,8 +14,8 @@ use crate::world::{
 const DAY: Duration = limits::A_DAY;
 const SECOND: Duration = Duration::from_secs(1);
 
-fn book(stage: &Stage) -> &dyn KeyBook {
-    stage.store.key_book().unwrap()
+fn book(stage: &Stage) -> &dyn RequestKeyStore {
+    stage.store.request_key_store().unwrap()
 }
 
 on_every_store!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_engine::store::{KeyBook, KeyPlace, Uses};
+use hapax_engine::store::{KeyPlace, RequestKeyStore, Uses};
 use hapax_http_idempotency::Policy;
 
 use crate::faulty_store::{Fault, FaultyStore, Verb};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::RequestState;
-use hapax_engine::store::KeyBook;
+use hapax_engine::store::RequestKeyStore;
 use hapax_http_idempotency::{IdempotencyLayer, LayerError, Policy};
 
 use crate::faulty_store::{Fault, FaultyStore, Verb};

@@ -64,8 +64,8 @@ impl FaultyStore {
         self.calls.lock().unwrap().get(&verb).copied().unwrap_or(0)
     }
 
-    fn book(&self) -> &dyn KeyBook {
-        self.inner.key_book().unwrap()
+    fn book(&self) -> &dyn RequestKeyStore {
+        self.inner.request_key_store().unwrap()
     }
 
     async fn meet<T>(&self, verb: Verb, call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
@@ -89,7 +89,7 @@ impl FaultyStore {
 }
 
 #[async_trait]
-impl KeyBook for FaultyStore {
+impl RequestKeyStore for FaultyStore {
     async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
         self.meet(Verb::Begin, self.book().begin_request(request)).await
     }
@@ -134,8 +134,8 @@ impl Store for FaultyStore {
         self.inner.now()
     }
 
-    fn key_book(&self) -> Option<&dyn KeyBook> {
-        self.has_keys.then_some(self as &dyn KeyBook)
+    fn request_key_store(&self) -> Option<&dyn RequestKeyStore> {
+        self.has_keys.then_some(self as &dyn RequestKeyStore)
     }
 
     async fn start_run(&self, new: NewRun) -> StoreResult<StartOutcome> {
@@ -150,12 +150,12 @@ impl Store for FaultyStore {
         self.inner.renew_leases(request).await
     }
 
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         self.inner.advance_run(advance).await
     }
 
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
-        self.inner.steer_run(request).await
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
+        self.inner.command_run(request).await
     }
 
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
@@ -208,15 +208,15 @@ impl Store for FaultyStore {
         self.inner.find_promise(workspace, id).await
     }
 
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
-        self.inner.append_notes(notes).await
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
+        self.inner.append_journal(notes).await
     }
 
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
-        self.inner.list_notes(request).await
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+        self.inner.list_journal(request).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
         self.inner.list_audit(request).await
     }
 
@@ -228,20 +228,20 @@ impl Store for FaultyStore {
         self.inner.list_doubts(request).await
     }
 
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
-        self.inner.claim_posts(request).await
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
+        self.inner.claim_outbox(request).await
     }
 
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
-        self.inner.finish_post(request).await
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
+        self.inner.finish_outbox_message(request).await
     }
 
     async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
         self.inner.redeliver(request).await
     }
 
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
-        self.inner.list_posts(request).await
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
+        self.inner.list_outbox(request).await
     }
 
     async fn close(&self) -> StoreResult<()> {

@@ -97,7 +97,8 @@ async fn a_confidential_answer_is_given_once_and_kept_nowhere(stage: Stage) {
     let world = World::with(layer.clone().confidential(), Arc::new(Shop::open()));
     let first = world.send(pay("abc", 5)).await;
     assert_eq!((first.status.as_u16(), first.json()["charge"].as_u64()), (201, Some(1)));
-    let kept = stage.store.key_book().unwrap().find_request(&anna(), &key("abc")).await.unwrap().unwrap();
+    let kept =
+        stage.store.request_key_store().unwrap().find_request(&anna(), &key("abc")).await.unwrap().unwrap();
     let RequestState::Answered { answer: kept, .. } = kept.state else { panic!("it is answered") };
     assert_eq!((kept.status, kept.body), (201, None));
     for _ in 0..2 {

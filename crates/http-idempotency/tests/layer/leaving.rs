@@ -1,6 +1,6 @@
 //! Callers that go away: while the service works, while they wait, and while the store is asked.
 
-use hapax_engine::store::KeyBook;
+use hapax_engine::store::RequestKeyStore;
 use hapax_http_idempotency::Policy;
 
 use crate::faulty_store::{Fault, FaultyStore, Verb};

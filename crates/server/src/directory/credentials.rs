@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, Role};
-use hapax_engine::model::{Actor, Item, ItemKind, Name, Timestamp, Version, Words, WorkspaceId};
-use hapax_engine::store::{ListItems, PutItem, PutOutcome};
+use hapax_engine::model::{Actor, CatalogKind, HumanText, Item, Name, Timestamp, Version, WorkspaceId};
+use hapax_engine::store::{ListCatalogItems, PutCatalogItem, PutOutcome};
 use serde::{Deserialize, Serialize};
 
 use super::{Directory, body_of, said};
@@ -201,14 +201,14 @@ impl Directory {
             last_used_at: None,
         };
         let id = key.id().credential();
-        let request = PutItem {
+        let request = PutCatalogItem {
             workspace: workspace.clone(),
-            kind: ItemKind::Credential,
+            kind: CatalogKind::Credential,
             id: id.clone(),
             name: id.to_string(),
             body: body_of(&kept)?,
             expected: None,
-            note: Some(self.set_up(workspace, by, ItemKind::Credential, &id, what)),
+            note: Some(self.set_up(workspace, by, CatalogKind::Credential, &id, what)),
         };
         match self.put(request).await? {
             PutOutcome::Put(item) => Ok((StoredCredential::of(&item)?, key)),
@@ -257,7 +257,7 @@ impl Directory {
     ) -> Result<StoredCredential, Problem> {
         let reason = reason.filter(|reason| !reason.is_empty());
         if let Some(reason) = reason {
-            Words::Reason.check(reason).map_err(|invalid| of_invalid(&invalid))?;
+            HumanText::Reason.check(reason).map_err(|invalid| of_invalid(&invalid))?;
         }
         let found = self.get_credential(workspace, id).await?;
         if found.kept.revoked_at.is_some() {
@@ -300,9 +300,9 @@ impl Directory {
         let mut kept = credential.kept.clone();
         kept.last_used_at = Some(self.store.now().as_millis());
         let Ok(body) = body_of(&kept) else { return };
-        let request = PutItem {
+        let request = PutCatalogItem {
             workspace: credential.workspace.clone(),
-            kind: ItemKind::Credential,
+            kind: CatalogKind::Credential,
             id: credential.id.clone(),
             name: credential.id.to_string(),
             body,
@@ -314,7 +314,7 @@ impl Directory {
 
     /// The credential that a key names, in whatever workspace.
     pub async fn find_credential_of(&self, key: &ApiKey) -> Result<Option<StoredCredential>, Problem> {
-        let found = self.catalog().find_item(ItemKind::Credential, &key.id().credential()).await;
+        let found = self.catalog().find_item(CatalogKind::Credential, &key.id().credential()).await;
         found.map_err(|error| of_store(&error))?.as_ref().map(StoredCredential::of).transpose()
     }
 
@@ -326,7 +326,7 @@ impl Directory {
     ) -> Result<StoredCredential, Problem> {
         let absent = || Problem::new(Code::NotFound, "There is no such credential in this workspace.");
         let id = Name::new("credential id", id).map_err(|_| absent())?;
-        let found = self.catalog().find_item(ItemKind::Credential, &id).await;
+        let found = self.catalog().find_item(CatalogKind::Credential, &id).await;
         let item = found.map_err(|error| of_store(&error))?;
         let item = item.filter(|item| item.workspace == *workspace).ok_or_else(absent)?;
         StoredCredential::of(&item)
@@ -339,9 +339,9 @@ impl Directory {
         after: Option<Name>,
         limit: usize,
     ) -> Result<Vec<StoredCredential>, Problem> {
-        let request = ListItems {
+        let request = ListCatalogItems {
             workspace: Some(workspace.clone()),
-            kind: ItemKind::Credential,
+            kind: CatalogKind::Credential,
             changed_since: None,
             after,
             limit,
@@ -352,9 +352,9 @@ impl Directory {
 
     /// Is there any credential at all?
     pub async fn is_empty(&self) -> Result<bool, Problem> {
-        let request = ListItems {
+        let request = ListCatalogItems {
             workspace: None,
-            kind: ItemKind::Credential,
+            kind: CatalogKind::Credential,
             changed_since: None,
             after: None,
             limit: 1,
@@ -376,14 +376,14 @@ impl Directory {
             let found = self.get_credential(workspace, id).await?;
             let mut kept = found.kept;
             change(&mut kept);
-            let request = PutItem {
+            let request = PutCatalogItem {
                 workspace: workspace.clone(),
-                kind: ItemKind::Credential,
+                kind: CatalogKind::Credential,
                 id: found.id.clone(),
                 name: found.id.to_string(),
                 body: body_of(&kept)?,
                 expected: Some(found.version),
-                note: Some(self.set_up(workspace, by.clone(), ItemKind::Credential, &found.id, what)),
+                note: Some(self.set_up(workspace, by.clone(), CatalogKind::Credential, &found.id, what)),
             };
             if let PutOutcome::Put(item) = self.put(request).await? {
                 return StoredCredential::of(&item);

@@ -1,7 +1,7 @@
 //! A way back in for whoever has the store, when all admin keys of the installation are lost.
 
 use hapax_api::{Problem, Role};
-use hapax_engine::model::{Actor, Name, Words, WorkspaceId};
+use hapax_engine::model::{Actor, HumanText, Name, WorkspaceId};
 
 use super::{Directory, NewCredential};
 use crate::credentials::key::ApiKey;
@@ -29,7 +29,7 @@ impl Directory {
         reason: &str,
         revoke_others: bool,
     ) -> Result<Recovered, Problem> {
-        Words::Reason.check(reason).map_err(|invalid| of_invalid(&invalid))?;
+        HumanText::Reason.check(reason).map_err(|invalid| of_invalid(&invalid))?;
         let workspace = WorkspaceId::new(INSTALLATION).expect("a valid literal");
         self.ensure_workspace(&workspace, None, by.clone()).await?;
         let new = NewCredential {

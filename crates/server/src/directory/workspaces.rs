@@ -2,8 +2,8 @@
 
 use hapax_api as api;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Actor, Item, ItemKind, Name, WorkspaceId};
-use hapax_engine::store::{ListItems, PutItem, PutOutcome};
+use hapax_engine::model::{Actor, CatalogKind, Item, Name, WorkspaceId};
+use hapax_engine::store::{ListCatalogItems, PutCatalogItem, PutOutcome};
 use serde::{Deserialize, Serialize};
 
 use super::{Directory, body_of, said};
@@ -42,14 +42,14 @@ impl Directory {
         by: Actor,
     ) -> Result<(api::Workspace, bool), Problem> {
         let name = Name::new("workspace", id.as_str()).map_err(|invalid| of_invalid(&invalid))?;
-        let request = PutItem {
+        let request = PutCatalogItem {
             workspace: id.clone(),
-            kind: ItemKind::Workspace,
+            kind: CatalogKind::Workspace,
             id: name.clone(),
             name: name.to_string(),
             body: body_of(&Kept { description: description.clone() })?,
             expected: None,
-            note: Some(self.set_up(id, by, ItemKind::Workspace, &name, "created")),
+            note: Some(self.set_up(id, by, CatalogKind::Workspace, &name, "created")),
         };
         match self.put(request).await? {
             PutOutcome::Put(item) => Ok((shown(&item)?, true)),
@@ -67,7 +67,7 @@ impl Directory {
     /// One workspace.
     pub async fn find_workspace(&self, id: &str) -> Result<Option<api::Workspace>, Problem> {
         let Ok(id) = Name::new("workspace", id) else { return Ok(None) };
-        let found = self.catalog().find_item(ItemKind::Workspace, &id).await;
+        let found = self.catalog().find_item(CatalogKind::Workspace, &id).await;
         found.map_err(|error| of_store(&error))?.as_ref().map(shown).transpose()
     }
 
@@ -77,8 +77,13 @@ impl Directory {
         after: Option<Name>,
         limit: usize,
     ) -> Result<Vec<api::Workspace>, Problem> {
-        let request =
-            ListItems { workspace: None, kind: ItemKind::Workspace, changed_since: None, after, limit };
+        let request = ListCatalogItems {
+            workspace: None,
+            kind: CatalogKind::Workspace,
+            changed_since: None,
+            after,
+            limit,
+        };
         let items = self.catalog().list_items(request).await.map_err(|error| of_store(&error))?;
         items.iter().map(shown).collect()
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hapax_documents::{Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault};
+use hapax_documents::{HostServices, HttpAnswer, HttpCall, HttpCaller, HttpFault};
 use hapax_engine::model::WorkspaceId;
 use hapax_engine::store::Store;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::fleet::Member;
 use super::node::Node;
 use super::provider::Treatment;
 use super::world::World;
-use crate::changed_items::{Learner, keep_learning, learn_changes};
+use crate::catalog_watcher::{CatalogWatcher, keep_learning, learn_changes};
 use crate::definitions::Definitions;
 use crate::entities::Entities;
 use crate::options::EntityTables;
@@ -55,7 +55,7 @@ impl Office {
     /// Opens the desk of a fresh node, as a server does when it is launched.
     pub fn open(self: &Arc<Self>, member: &Member) {
         let line = Line { office: self.clone(), node: member.node.clone() };
-        let hands = Arc::new(Hands::new().http(Arc::new(line)));
+        let hands = Arc::new(HostServices::new().http(Arc::new(line)));
         let (engine, store): (_, Arc<dyn Store>) = (member.engine.clone(), member.store.clone());
         let definitions = Definitions::new(engine.clone(), store.clone(), hands.clone());
         let lease_for = self.world.settings.lease_for;
@@ -117,7 +117,7 @@ impl Office {
 }
 
 /// Learns all there is, then what changes, for as long as the node lives.
-async fn learn<L: Learner>(learner: Arc<L>) {
+async fn learn<L: CatalogWatcher>(learner: Arc<L>) {
     let this = Arc::downgrade(&learner);
     drop(learner);
     loop {

@@ -8,9 +8,10 @@ use hapax_documents::CheckedEntity;
 use hapax_engine::Error;
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Actor, EntityWorkflow, ItemKind, Name, Note, Noted, Payload, UncoveredClaim, Version, WorkspaceId,
+    Actor, CatalogKind, EntityWorkflow, JournalEntry, JournalEvent, Name, Payload, UncoveredClaim, Version,
+    WorkspaceId,
 };
-use hapax_engine::store::{OpenClaim, PutItem, PutOutcome, StoreError};
+use hapax_engine::store::{OpenClaim, PutCatalogItem, PutOutcome, StoreError};
 use serde_json::value::RawValue;
 
 use super::Entities;
@@ -161,7 +162,7 @@ impl Entities {
         let workflow = checked.document().workflow();
         if let Some(table) = workflow.home.table() {
             self.check_allowed(workspace, table)?;
-            if let Some(book) = self.store.entity_book() {
+            if let Some(book) = self.store.entity_store() {
                 book.check_table(table).await.map_err(|error| match error {
                     StoreError::Refused(why) => refused("/table", "table_unusable", why),
                     error => of_store(&error),
@@ -184,7 +185,7 @@ impl Entities {
 
     /// A claim that is held under the document as it is now must go on to be freed when the document names another module.
     async fn check_open_claims(&self, workspace: &WorkspaceId, next: &EntityWorkflow) -> Result<(), Problem> {
-        let Some(book) = self.store.entity_book() else { return Ok(()) };
+        let Some(book) = self.store.entity_store() else { return Ok(()) };
         let modules = self.engine.modules();
         let open = book.list_open_claims(MAX_PAGE).await.map_err(|error| of_store(&error))?;
         // Another node may have been given the document, and this one not yet know of it: then its name tells.
@@ -215,14 +216,14 @@ impl Entities {
         expected: Option<Version>,
         by: Actor,
         change: &str,
-    ) -> Result<PutItem, Problem> {
+    ) -> Result<PutCatalogItem, Problem> {
         let workflow = checked.document().workflow();
         let id = id_of(workspace, workflow.entity.as_str());
         let document = RawValue::from_string(checked.canonical().to_owned())
             .map_err(|error| Problem::new(Code::EntityWorkflowInvalid, error.to_string()))?;
-        Ok(PutItem {
+        Ok(PutCatalogItem {
             workspace: workspace.clone(),
-            kind: ItemKind::EntityWorkflow,
+            kind: CatalogKind::EntityWorkflow,
             name: workflow.name.to_string(),
             body: Payload::of(&Kept { document }).map_err(|invalid| of_invalid(&invalid))?,
             expected,
@@ -231,10 +232,10 @@ impl Entities {
         })
     }
 
-    fn note(&self, workspace: &WorkspaceId, by: Actor, name: &Name, change: &str) -> Note {
-        let kind = ItemKind::EntityWorkflow.as_str().into();
-        let what = Noted::SetUp { kind, id: name.to_string(), change: change.into() };
-        Note::on_workspace(workspace.clone(), by, self.store.now(), what)
+    fn note(&self, workspace: &WorkspaceId, by: Actor, name: &Name, change: &str) -> JournalEntry {
+        let kind = CatalogKind::EntityWorkflow.as_str().into();
+        let what = JournalEvent::SetUp { kind, id: name.to_string(), change: change.into() };
+        JournalEntry::on_workspace(workspace.clone(), by, self.store.now(), what)
     }
 
     fn check_quota(&self, workspace: &WorkspaceId, checked: &CheckedEntity) -> Result<(), Problem> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hapax_documents::{CheckedEntity, EntityCall, EntityDocument, Hands, evaluate_fairly};
+use hapax_documents::{CheckedEntity, EntityCall, EntityDocument, HostServices, evaluate_fairly};
 use hapax_engine::Failure;
 use hapax_engine::model::{Entity, Name, OperationEnd, Payload, Probed};
 use hapax_engine::runtime::{Answer, EntityHost, StepCall};
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 /// Judges and acts by one version of a document.
 pub(super) struct DocumentHost {
     checked: Arc<CheckedEntity>,
-    hands: Arc<Hands>,
+    hands: Arc<HostServices>,
 }
 
 impl DocumentHost {
-    pub(super) fn new(checked: Arc<CheckedEntity>, hands: Arc<Hands>) -> Self {
+    pub(super) fn new(checked: Arc<CheckedEntity>, hands: Arc<HostServices>) -> Self {
         DocumentHost { checked, hands }
     }
 

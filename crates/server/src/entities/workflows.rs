@@ -5,15 +5,15 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{DocumentRef, Item, ItemKind, Name, WorkspaceId};
+use hapax_engine::model::{CatalogKind, DocumentRef, Item, Name, WorkspaceId};
 use hapax_engine::runtime::LoadEntityWorkflow;
-use hapax_engine::store::{ListItems, Store, StoreError, StoreResult};
+use hapax_engine::store::{ListCatalogItems, Store, StoreError, StoreResult};
 use sha2::{Digest, Sha256};
 
 use super::Entities;
 use super::host::DocumentHost;
 use super::stored::StoredWorkflow;
-use crate::changed_items::{Learner, Looked};
+use crate::catalog_watcher::{CatalogWatcher, Looked};
 use crate::errors::{of_store, problem_of};
 
 impl Entities {
@@ -61,7 +61,7 @@ impl Entities {
         if Name::new("name of an entity workflow", name).is_err() {
             return Ok(None);
         }
-        let item = self.catalog().find_named_item(workspace, ItemKind::EntityWorkflow, name).await;
+        let item = self.catalog().find_named_item(workspace, CatalogKind::EntityWorkflow, name).await;
         match item.map_err(|error| of_store(&error))? {
             Some(item) => self.learn(&item).await.map(Some),
             None => Ok(None),
@@ -75,9 +75,9 @@ impl Entities {
         after: Option<Name>,
         limit: usize,
     ) -> Result<Vec<Arc<StoredWorkflow>>, Problem> {
-        let request = ListItems {
+        let request = ListCatalogItems {
             workspace: Some(workspace.clone()),
-            kind: ItemKind::EntityWorkflow,
+            kind: CatalogKind::EntityWorkflow,
             changed_since: None,
             after,
             limit,
@@ -120,8 +120,8 @@ impl Entities {
 }
 
 #[async_trait]
-impl Learner for Entities {
-    const KIND: ItemKind = ItemKind::EntityWorkflow;
+impl CatalogWatcher for Entities {
+    const KIND: CatalogKind = CatalogKind::EntityWorkflow;
 
     fn store(&self) -> &dyn Store {
         &*self.store
@@ -144,7 +144,7 @@ impl LoadEntityWorkflow for Loader {
     async fn load(&self, workspace: &WorkspaceId, kind: &Name) -> StoreResult<()> {
         let Some(entities) = self.0.upgrade() else { return Ok(()) };
         let id = id_of(workspace, kind.as_str());
-        let Some(item) = entities.catalog().find_item(ItemKind::EntityWorkflow, &id).await? else {
+        let Some(item) = entities.catalog().find_item(CatalogKind::EntityWorkflow, &id).await? else {
             return Ok(());
         };
         match entities.learn(&item).await {

@@ -8,11 +8,11 @@ use hapax_documents::source::{
 };
 use hapax_engine::limits::KEEP_EARLY_FOR;
 use hapax_engine::model::{
-    Failure, Hook, HookStatus, IdempotencyKey, KeyKind, KeyTarget, Payload, PromiseRef, RunId, Settlement,
-    Timestamp, Wish, WorkspaceId,
+    Failure, IdempotencyKey, InboundEvent, InboundEventStatus, KeyKind, KeyTarget, Payload, PromiseRef,
+    RunId, Settlement, Timestamp, Wish, WorkspaceId,
 };
 use hapax_engine::runtime::Settling;
-use hapax_engine::store::{FinishHook, StoreError};
+use hapax_engine::store::{FinishInboundEvent, StoreError};
 use hapax_engine::{Error, RunHandle};
 use serde_json::Value;
 
@@ -28,9 +28,9 @@ impl Hooks {
     pub(super) async fn process(
         &self,
         source: &StoredSource,
-        hook: &Hook,
+        hook: &InboundEvent,
         event: Event,
-    ) -> Result<HookStatus, Problem> {
+    ) -> Result<InboundEventStatus, Problem> {
         let earlier = Outcome::of_hook(hook);
         let outcome = match event.filtered {
             Filtered::Held => Outcome::ignored("the filter of the source does not let it through"),
@@ -50,20 +50,24 @@ impl Hooks {
     }
 
     /// Writes down what came of an event; if somebody else did so first, that counts.
-    pub(super) async fn finish(&self, hook: &Hook, outcome: &Outcome) -> Result<HookStatus, Problem> {
+    pub(super) async fn finish(
+        &self,
+        hook: &InboundEvent,
+        outcome: &Outcome,
+    ) -> Result<InboundEventStatus, Problem> {
         let status = outcome.status();
         let kept = Payload::of(outcome).map_err(|invalid| of_invalid(&invalid))?;
         let request =
-            FinishHook { id: hook.id.clone(), attempts: hook.attempts, status, outcome: Some(kept) };
+            FinishInboundEvent { id: hook.id.clone(), attempts: hook.attempts, status, outcome: Some(kept) };
         let book = self.book()?;
-        if book.finish_hook(request).await.map_err(|error| of_store(&error))? {
+        if book.finish_event(request).await.map_err(|error| of_store(&error))? {
             let (workspace, source) = (&hook.id.workspace, hook.id.source.as_str());
             self.metrics.webhook(workspace, source, status.as_str());
             let event = hook.id.event.as_str();
             tracing::info!(%workspace, source, event, status = status.as_str(), "a webhook was processed");
             return Ok(status);
         }
-        let found = book.find_hook(&hook.id).await.map_err(|error| of_store(&error))?;
+        let found = book.find_inbound_event(&hook.id).await.map_err(|error| of_store(&error))?;
         Ok(found.map_or(status, |found| found.status))
     }
 

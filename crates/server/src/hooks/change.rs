@@ -5,8 +5,10 @@ use std::sync::Arc;
 use hapax_api::{Code, Problem, SourceState};
 use hapax_documents::CheckedSource;
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{Actor, ItemKind, Name, Note, Noted, Payload, Version, WorkspaceId};
-use hapax_engine::store::{ListItems, PutItem, PutOutcome};
+use hapax_engine::model::{
+    Actor, CatalogKind, JournalEntry, JournalEvent, Name, Payload, Version, WorkspaceId,
+};
+use hapax_engine::store::{ListCatalogItems, PutCatalogItem, PutOutcome};
 use serde_json::value::RawValue;
 
 use super::Hooks;
@@ -70,9 +72,9 @@ impl Hooks {
         by: Actor,
     ) -> Result<Result<Arc<StoredSource>, Arc<StoredSource>>, Problem> {
         let id = fresh_id()?;
-        let request = PutItem {
+        let request = PutCatalogItem {
             workspace: workspace.clone(),
-            kind: ItemKind::Source,
+            kind: CatalogKind::Source,
             name: checked.source().name.clone(),
             body: body_of(kept)?,
             expected: None,
@@ -130,7 +132,7 @@ impl Hooks {
             SourceState::Deleted => "deleted",
         };
         let what = reason.map_or(verb.into(), |reason| format!("{verb}: {reason}"));
-        self.change_source(workspace, name, expected, by, &what, Change::Steer { to, reason }).await
+        self.change_source(workspace, name, expected, by, &what, Change::RunCommand { to, reason }).await
     }
 
     /// Changes what is kept; anew on what is there, if another change came first and no version was expected.
@@ -171,11 +173,11 @@ impl Hooks {
         &self,
         found: &StoredSource,
         kept: &Kept,
-        note: Note,
+        note: JournalEntry,
     ) -> Result<Option<Arc<StoredSource>>, Problem> {
-        let request = PutItem {
+        let request = PutCatalogItem {
             workspace: found.workspace.clone(),
-            kind: ItemKind::Source,
+            kind: CatalogKind::Source,
             id: found.id.clone(),
             name: found.name().to_owned(),
             body: body_of(kept)?,
@@ -211,9 +213,9 @@ impl Hooks {
         }
         let (mut names, mut after) = (0, None);
         loop {
-            let request = ListItems {
+            let request = ListCatalogItems {
                 workspace: Some(workspace.clone()),
-                kind: ItemKind::Source,
+                kind: CatalogKind::Source,
                 changed_since: None,
                 after,
                 limit: MAX_PAGE,
@@ -233,10 +235,10 @@ impl Hooks {
         }
     }
 
-    pub(super) fn note(&self, workspace: &WorkspaceId, by: Actor, id: &Name, change: &str) -> Note {
-        let kind = ItemKind::Source.as_str().into();
-        let what = Noted::SetUp { kind, id: id.to_string(), change: change.into() };
-        Note::on_workspace(workspace.clone(), by, self.store.now(), what)
+    pub(super) fn note(&self, workspace: &WorkspaceId, by: Actor, id: &Name, change: &str) -> JournalEntry {
+        let kind = CatalogKind::Source.as_str().into();
+        let what = JournalEvent::SetUp { kind, id: id.to_string(), change: change.into() };
+        JournalEntry::on_workspace(workspace.clone(), by, self.store.now(), what)
     }
 }
 
@@ -246,7 +248,7 @@ enum Change<'a> {
     /// Another document.
     Replace { document: Box<RawValue> },
     /// Another state, and why.
-    Steer { to: SourceState, reason: Option<&'a str> },
+    RunCommand { to: SourceState, reason: Option<&'a str> },
 }
 
 /// What becomes of it.
@@ -263,15 +265,15 @@ enum Changed {
 /// Decides what becomes of a change of what is kept. To delete what was deleted is to find it so.
 fn decide_change(kept: &Kept, change: &Change<'_>) -> Changed {
     match (kept.state, change) {
-        (SourceState::Deleted, Change::Steer { to: SourceState::Deleted, .. }) => Changed::Not,
-        (SourceState::Deleted, Change::Steer { .. } | Change::Replace { .. }) => Changed::Gone,
+        (SourceState::Deleted, Change::RunCommand { to: SourceState::Deleted, .. }) => Changed::Not,
+        (SourceState::Deleted, Change::RunCommand { .. } | Change::Replace { .. }) => Changed::Gone,
         (SourceState::Enabled | SourceState::Disabled, Change::Replace { document }) => {
             match kept.document.get() == document.get() {
                 true => Changed::Not,
                 false => Changed::To(Kept { document: document.clone(), ..kept.clone() }),
             }
         }
-        (now @ (SourceState::Enabled | SourceState::Disabled), Change::Steer { to, reason }) => {
+        (now @ (SourceState::Enabled | SourceState::Disabled), Change::RunCommand { to, reason }) => {
             let reason = reason.filter(|_| *to != SourceState::Enabled).map(Into::into);
             match now == *to {
                 true => Changed::Not,
@@ -338,7 +340,7 @@ mod tests {
     #[test]
     fn a_deleted_source_is_never_changed_whatever_is_asked() {
         use SourceState::{Deleted, Disabled, Enabled};
-        let steer = |to| Change::Steer { to, reason: None };
+        let steer = |to| Change::RunCommand { to, reason: None };
         for (from, to, expected) in [
             (Enabled, Enabled, Ok(None)),
             (Enabled, Disabled, Ok(Some(Disabled))),
@@ -365,7 +367,7 @@ mod tests {
     fn a_reason_is_kept_for_as_long_as_what_it_is_the_reason_for() {
         let reason = |state, to| {
             let before = Kept { reason: Some("before".into()), ..kept(state) };
-            match decide_change(&before, &Change::Steer { to, reason: Some("now") }) {
+            match decide_change(&before, &Change::RunCommand { to, reason: Some("now") }) {
                 Changed::To(kept) => kept.reason,
                 Changed::Not => before.reason,
                 Changed::Gone => None,

@@ -9,8 +9,8 @@ use hapax_api as api;
 use hapax_api::{Code, Problem, ReceiptStatus};
 use hapax_documents::evaluate_fairly;
 use hapax_documents::source::{Event, Reading, Unreadable, visible_headers};
-use hapax_engine::model::{Hook, HookId, HookStatus, Name, Payload, WorkspaceId};
-use hapax_engine::store::{NewHook, ReceivedHook};
+use hapax_engine::model::{InboundEvent, InboundEventId, InboundEventStatus, Name, Payload, WorkspaceId};
+use hapax_engine::store::{NewInboundEvent, ReceiveOutcome};
 use http::HeaderMap;
 
 use super::Hooks;
@@ -111,8 +111,8 @@ impl Hooks {
             }
         };
         let status = match self.receive(&source, &event, &sent).await? {
-            ReceivedHook::New(hook) => self.process_soon(source, hook, event.clone()).await,
-            ReceivedHook::Again(_) => {
+            ReceiveOutcome::New(hook) => self.process_soon(source, hook, event.clone()).await,
+            ReceiveOutcome::Again(_) => {
                 self.metrics.webhook(&source.workspace, source.name(), "duplicate");
                 ReceiptStatus::Duplicate
             }
@@ -185,23 +185,23 @@ impl Hooks {
         source: &StoredSource,
         event: &Event,
         sent: &Sent<'_>,
-    ) -> Result<ReceivedHook, Problem> {
+    ) -> Result<ReceiveOutcome, Problem> {
         let headers = visible_headers(sent.headers).map_err(|unreadable| cannot_be_read(&unreadable))?;
-        let id = HookId {
+        let id = InboundEventId {
             workspace: source.workspace.clone(),
             source: Name::new("source name", source.name()).map_err(|invalid| of_invalid(&invalid))?,
             event: event.id.clone(),
         };
         let headers = Payload::of(&headers).map_err(|invalid| of_invalid(&invalid))?;
-        let new = NewHook { id, headers, body: sent.body.to_vec() };
-        self.book()?.receive_hook(new).await.map_err(|error| of_store(&error))
+        let new = NewInboundEvent { id, headers, body: sent.body.to_vec() };
+        self.book()?.receive_event(new).await.map_err(|error| of_store(&error))
     }
 
     /// Processes it now if that is quick; it goes on without its sender, and is swept up should this process die.
     async fn process_soon(
         self: &Arc<Self>,
         source: Arc<StoredSource>,
-        hook: Hook,
+        hook: InboundEvent,
         event: Event,
     ) -> ReceiptStatus {
         let hooks = self.clone();
@@ -214,13 +214,13 @@ impl Hooks {
     }
 }
 
-fn receipt_of(status: HookStatus) -> ReceiptStatus {
+fn receipt_of(status: InboundEventStatus) -> ReceiptStatus {
     match status {
-        HookStatus::Received => ReceiptStatus::Received,
-        HookStatus::Applied => ReceiptStatus::Applied,
-        HookStatus::Ignored => ReceiptStatus::Ignored,
-        HookStatus::Unmatched => ReceiptStatus::Unmatched,
-        HookStatus::Failed => ReceiptStatus::Failed,
+        InboundEventStatus::Received => ReceiptStatus::Received,
+        InboundEventStatus::Applied => ReceiptStatus::Applied,
+        InboundEventStatus::Ignored => ReceiptStatus::Ignored,
+        InboundEventStatus::Unmatched => ReceiptStatus::Unmatched,
+        InboundEventStatus::Failed => ReceiptStatus::Failed,
     }
 }
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, ReceivedStatus, WebhookActionResult};
-use hapax_engine::model::{Actor, Hook, HookId, HookStatus, Name, Note, Noted, WorkspaceId};
-use hapax_engine::store::ListHooks;
+use hapax_engine::model::{
+    Actor, InboundEvent, InboundEventId, InboundEventStatus, JournalEntry, JournalEvent, Name, WorkspaceId,
+};
+use hapax_engine::store::ListInboundEvents;
 
 use super::Hooks;
 use super::outcome::{ActionResult, Outcome};
@@ -41,8 +43,8 @@ impl Hooks {
         while found.len() < limit {
             let asked = (limit - found.len()).min(WEBHOOKS_READ_AT_ONCE);
             let (workspace, source) = (workspace.clone(), source.clone());
-            let request = ListHooks { workspace, source, status, before, limit: asked };
-            let hooks = self.book()?.list_hooks(request).await.map_err(|error| of_store(&error))?;
+            let request = ListInboundEvents { workspace, source, status, before, limit: asked };
+            let hooks = self.book()?.list_inbound_events(request).await.map_err(|error| of_store(&error))?;
             found.extend(hooks.iter().map(shown));
             match hooks.last() {
                 Some(last) if hooks.len() == asked => before = Some(last.place),
@@ -58,7 +60,7 @@ impl Hooks {
         workspace: &WorkspaceId,
         source: &str,
         event: &str,
-    ) -> Result<Hook, Problem> {
+    ) -> Result<InboundEvent, Problem> {
         let absent = || {
             Problem::new(
                 Code::NotFound,
@@ -66,8 +68,8 @@ impl Hooks {
             )
         };
         let source = Name::new("source name", source).map_err(|_| absent())?;
-        let id = HookId { workspace: workspace.clone(), source, event: event.to_owned() };
-        let found = self.book()?.find_hook(&id).await.map_err(|error| of_store(&error))?;
+        let id = InboundEventId { workspace: workspace.clone(), source, event: event.to_owned() };
+        let found = self.book()?.find_inbound_event(&id).await.map_err(|error| of_store(&error))?;
         found.ok_or_else(absent)
     }
 
@@ -78,15 +80,15 @@ impl Hooks {
         source: &str,
         event: &str,
         by: Actor,
-    ) -> Result<Hook, Problem> {
+    ) -> Result<InboundEvent, Problem> {
         let hook = self.get_event(workspace, source, event).await?;
-        let what = Noted::SetUp {
+        let what = JournalEvent::SetUp {
             kind: "webhook-event".into(),
             id: format!("{source}/{event}"),
             change: "reprocessed".into(),
         };
-        let note = Note::on_workspace(workspace.clone(), by, self.store.now(), what);
-        self.store.append_notes(vec![note]).await.map_err(|error| of_store(&error))?;
+        let note = JournalEntry::on_workspace(workspace.clone(), by, self.store.now(), what);
+        self.store.append_journal(vec![note]).await.map_err(|error| of_store(&error))?;
         self.process_again(hook).await?;
         self.get_event(workspace, source, event).await
     }
@@ -111,13 +113,13 @@ impl Hooks {
 }
 
 /// As lists show it.
-pub(crate) fn shown(hook: &Hook) -> api::ReceivedWebhookSummary {
+pub(crate) fn shown(hook: &InboundEvent) -> api::ReceivedWebhookSummary {
     let status = match hook.status {
-        HookStatus::Received => ReceivedStatus::Received,
-        HookStatus::Applied => ReceivedStatus::Applied,
-        HookStatus::Ignored => ReceivedStatus::Ignored,
-        HookStatus::Unmatched => ReceivedStatus::Unmatched,
-        HookStatus::Failed => ReceivedStatus::Failed,
+        InboundEventStatus::Received => ReceivedStatus::Received,
+        InboundEventStatus::Applied => ReceivedStatus::Applied,
+        InboundEventStatus::Ignored => ReceivedStatus::Ignored,
+        InboundEventStatus::Unmatched => ReceivedStatus::Unmatched,
+        InboundEventStatus::Failed => ReceivedStatus::Failed,
     };
     let outcome = hook.outcome.as_ref().and_then(|outcome| outcome.to::<Outcome>().ok());
     api::ReceivedWebhookSummary {
@@ -133,7 +135,7 @@ pub(crate) fn shown(hook: &Hook) -> api::ReceivedWebhookSummary {
 }
 
 /// With what it carried.
-pub(crate) fn shown_whole(hook: &Hook) -> api::ReceivedWebhook {
+pub(crate) fn shown_whole(hook: &InboundEvent) -> api::ReceivedWebhook {
     api::ReceivedWebhook {
         summary: shown(hook),
         headers: hook.headers.to().unwrap_or_default(),
@@ -157,12 +159,12 @@ fn shown_outcome(outcome: Outcome) -> api::WebhookOutcome {
     api::WebhookOutcome { detail: outcome.detail, actions: actions.collect() }
 }
 
-fn status_named(status: ReceivedStatus) -> HookStatus {
+fn status_named(status: ReceivedStatus) -> InboundEventStatus {
     match status {
-        ReceivedStatus::Received => HookStatus::Received,
-        ReceivedStatus::Applied => HookStatus::Applied,
-        ReceivedStatus::Ignored => HookStatus::Ignored,
-        ReceivedStatus::Unmatched => HookStatus::Unmatched,
-        ReceivedStatus::Failed => HookStatus::Failed,
+        ReceivedStatus::Received => InboundEventStatus::Received,
+        ReceivedStatus::Applied => InboundEventStatus::Applied,
+        ReceivedStatus::Ignored => InboundEventStatus::Ignored,
+        ReceivedStatus::Unmatched => InboundEventStatus::Unmatched,
+        ReceivedStatus::Failed => InboundEventStatus::Failed,
     }
 }

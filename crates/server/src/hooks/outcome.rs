@@ -1,6 +1,6 @@
 //! What was done about an event, as it is kept; and what that makes of the event. Pure.
 
-use hapax_engine::model::{Hook, HookStatus, Timestamp};
+use hapax_engine::model::{InboundEvent, InboundEventStatus, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_EARLIER_ACTIONS;
@@ -76,7 +76,7 @@ pub(super) enum Before<'a> {
 
 impl Outcome {
     /// What is known of an event that was processed before; nothing, if it was not.
-    pub(super) fn of_hook(hook: &Hook) -> Self {
+    pub(super) fn of_hook(hook: &InboundEvent) -> Self {
         let known = hook.outcome.as_ref().and_then(|outcome| outcome.to().ok());
         known.unwrap_or_default()
     }
@@ -126,13 +126,13 @@ impl Outcome {
     }
 
     /// What that makes of the event: the worst of its actions, because somebody has to look at it.
-    pub(super) fn status(&self) -> HookStatus {
+    pub(super) fn status(&self) -> InboundEventStatus {
         let any = |result| self.actions.iter().any(|action| action.result == result);
         match () {
-            () if self.failed || any(ActionResult::Failed) => HookStatus::Failed,
-            () if any(ActionResult::Unmatched) => HookStatus::Unmatched,
-            () if any(ActionResult::Applied) => HookStatus::Applied,
-            () => HookStatus::Ignored,
+            () if self.failed || any(ActionResult::Failed) => InboundEventStatus::Failed,
+            () if any(ActionResult::Unmatched) => InboundEventStatus::Unmatched,
+            () if any(ActionResult::Applied) => InboundEventStatus::Applied,
+            () => InboundEventStatus::Ignored,
         }
     }
 }
@@ -185,7 +185,7 @@ impl ActionOutcome {
 mod tests {
     use super::*;
 
-    fn of(results: &[ActionResult]) -> HookStatus {
+    fn of(results: &[ActionResult]) -> InboundEventStatus {
         let actions = results.iter().map(|result| ActionOutcome::new("start", *result)).collect();
         Outcome { actions, ..Outcome::default() }.status()
     }
@@ -193,12 +193,12 @@ mod tests {
     #[test]
     fn an_event_is_what_the_worst_of_its_actions_is() {
         use ActionResult::{Applied, Failed, Skipped, Unmatched};
-        assert_eq!(of(&[Applied, Skipped]), HookStatus::Applied);
-        assert_eq!(of(&[Applied, Unmatched]), HookStatus::Unmatched);
-        assert_eq!(of(&[Unmatched, Failed, Applied]), HookStatus::Failed);
-        assert_eq!(of(&[Skipped, Skipped]), HookStatus::Ignored);
-        assert_eq!(Outcome::failed("why").status(), HookStatus::Failed);
-        assert_eq!(Outcome::ignored("why").status(), HookStatus::Ignored);
+        assert_eq!(of(&[Applied, Skipped]), InboundEventStatus::Applied);
+        assert_eq!(of(&[Applied, Unmatched]), InboundEventStatus::Unmatched);
+        assert_eq!(of(&[Unmatched, Failed, Applied]), InboundEventStatus::Failed);
+        assert_eq!(of(&[Skipped, Skipped]), InboundEventStatus::Ignored);
+        assert_eq!(Outcome::failed("why").status(), InboundEventStatus::Failed);
+        assert_eq!(Outcome::ignored("why").status(), InboundEventStatus::Ignored);
     }
 
     fn settled(result: ActionResult, key: &str) -> ActionOutcome {
@@ -218,7 +218,7 @@ mod tests {
         );
         assert_eq!(Outcome::default().before("settle", "a"), Before::Open { may_keep: true });
         let mended = Outcome::failed("the filter cannot tell").after(first);
-        assert_eq!(mended.status(), HookStatus::Failed);
+        assert_eq!(mended.status(), InboundEventStatus::Failed);
         let again = Outcome { actions: vec![settled(ActionResult::Failed, "b")], ..Outcome::default() };
         assert_eq!(again.after(mended).before("settle", "a"), Before::Done(&done));
     }

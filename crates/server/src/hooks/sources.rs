@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hapax_api::{Code, Problem};
-use hapax_engine::model::{Item, ItemKind, Name, WorkspaceId};
-use hapax_engine::store::{ListItems, Store};
+use hapax_engine::model::{CatalogKind, Item, Name, WorkspaceId};
+use hapax_engine::store::{ListCatalogItems, Store};
 
 use super::source::StoredSource;
 use super::{Hooks, Known};
-use crate::changed_items::{Learner, Looked};
+use crate::catalog_watcher::{CatalogWatcher, Looked};
 use crate::errors::of_store;
 use crate::limits::CATALOG_OVERLAP;
 
@@ -52,14 +52,14 @@ impl Hooks {
         if Name::new("source name", name).is_err() {
             return Ok(None);
         }
-        let item = self.catalog().find_named_item(workspace, ItemKind::Source, name).await;
+        let item = self.catalog().find_named_item(workspace, CatalogKind::Source, name).await;
         item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
     /// The source of this id, in whatever workspace, as it is in the store now, also if it was deleted.
     pub(super) async fn find_source_by_id(&self, id: &str) -> Result<Option<Arc<StoredSource>>, Problem> {
         let Ok(id) = Name::new("source id", id) else { return Ok(None) };
-        let item = self.catalog().find_item(ItemKind::Source, &id).await;
+        let item = self.catalog().find_item(CatalogKind::Source, &id).await;
         item.map_err(|error| of_store(&error))?.map(|item| self.learn(&item)).transpose()
     }
 
@@ -71,9 +71,9 @@ impl Hooks {
         after: Option<Name>,
         limit: usize,
     ) -> Result<(Vec<Arc<StoredSource>>, Option<Name>), Problem> {
-        let request = ListItems {
+        let request = ListCatalogItems {
             workspace: Some(workspace.clone()),
-            kind: ItemKind::Source,
+            kind: CatalogKind::Source,
             changed_since: None,
             after,
             limit,
@@ -112,8 +112,8 @@ impl Hooks {
 }
 
 #[async_trait]
-impl Learner for Hooks {
-    const KIND: ItemKind = ItemKind::Source;
+impl CatalogWatcher for Hooks {
+    const KIND: CatalogKind = CatalogKind::Source;
 
     fn store(&self) -> &dyn Store {
         &*self.store

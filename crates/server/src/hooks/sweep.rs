@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hapax_api::{Code, Problem};
 use hapax_documents::evaluate_fairly;
-use hapax_engine::model::{Hook, HookStatus, Payload, Timestamp};
-use hapax_engine::store::{FinishHook, ListUnprocessedHooks};
+use hapax_engine::model::{InboundEvent, InboundEventStatus, Payload, Timestamp};
+use hapax_engine::store::{FinishInboundEvent, ListUnprocessedEvents};
 
 use super::Hooks;
 use super::outcome::Outcome;
@@ -32,11 +32,11 @@ impl Hooks {
     /// the last sweep ended, and begins anew at the end: one that cannot be processed keeps nobody from those behind it. Two nodes may take up
     /// the same: it happens once all the same.
     pub(crate) async fn sweep(self: &Arc<Self>) -> Result<usize, Problem> {
-        let Some(book) = self.store.hook_book() else { return Ok(0) };
+        let Some(book) = self.store.webhook_store() else { return Ok(0) };
         let now = self.store.now();
         let after = *self.swept.lock().expect("no holder panics");
         let (before, limit) = (now.minus(SWEEP_WEBHOOKS_AFTER), SWEEP_WEBHOOKS_AT_ONCE);
-        let waiting = book.list_unprocessed_hooks(ListUnprocessedHooks { before, after, limit }).await;
+        let waiting = book.list_unprocessed_events(ListUnprocessedEvents { before, after, limit }).await;
         let waiting = waiting.map_err(|error| of_store(&error))?;
         let (is_last, mut processed) = (waiting.len() < limit, 0);
         for hook in waiting {
@@ -58,7 +58,7 @@ impl Hooks {
     }
 
     /// Leaves an event that could not be processed for later, with why; gives it up if that was often enough.
-    async fn put_off(&self, hook: &Hook, problem: &Problem) -> Result<(), Problem> {
+    async fn put_off(&self, hook: &InboundEvent, problem: &Problem) -> Result<(), Problem> {
         let attempts = hook.attempts + 1;
         let (event, source) = (hook.id.event.as_str(), hook.id.source.as_str());
         tracing::warn!(%problem, workspace = %hook.id.workspace, source, event, attempts, "a webhook could not be processed");
@@ -67,14 +67,17 @@ impl Hooks {
             return self.finish(hook, &why).await.map(drop);
         }
         let outcome = Some(Payload::of(&why).map_err(|invalid| of_invalid(&invalid))?);
-        let (id, attempts, status) = (hook.id.clone(), hook.attempts, HookStatus::Received);
-        let written = self.book()?.finish_hook(FinishHook { id, attempts, status, outcome }).await;
+        let (id, attempts, status) = (hook.id.clone(), hook.attempts, InboundEventStatus::Received);
+        let written = self.book()?.finish_event(FinishInboundEvent { id, attempts, status, outcome }).await;
         // If it was not, somebody else has been at it.
         written.map(drop).map_err(|error| of_store(&error))
     }
 
     /// Processes an event by its source as it is now, whether that is enabled or not.
-    pub(super) async fn process_again(self: &Arc<Self>, hook: Hook) -> Result<HookStatus, Problem> {
+    pub(super) async fn process_again(
+        self: &Arc<Self>,
+        hook: InboundEvent,
+    ) -> Result<InboundEventStatus, Problem> {
         let (hooks, again) = (self.clone(), hook.clone());
         match tokio::spawn(async move { hooks.read_and_process(&again).await }).await {
             Ok(processed) => processed,
@@ -83,7 +86,7 @@ impl Hooks {
         }
     }
 
-    async fn read_and_process(&self, hook: &Hook) -> Result<HookStatus, Problem> {
+    async fn read_and_process(&self, hook: &InboundEvent) -> Result<InboundEventStatus, Problem> {
         let Some(source) = self.find_source(&hook.id.workspace, hook.id.source.as_str()).await? else {
             return self.finish(hook, &Outcome::failed("there is no such source any more")).await;
         };
@@ -99,7 +102,7 @@ impl Hooks {
 }
 
 /// When an event that was put off is taken up again: after twice the time each time, up to a limit.
-fn due_at(hook: &Hook) -> Timestamp {
+fn due_at(hook: &InboundEvent) -> Timestamp {
     match hook.attempts {
         0 => hook.received_at,
         attempts => hook.changed_at.plus(pause_after(attempts)),

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    AttentionReason, EffectClass, ItemKind, OperationState, OperationStatus, RepeatCount, RunStatus,
+    AttentionReason, CatalogKind, EffectClass, OperationState, OperationStatus, RepeatCount, RunStatus,
     StepState, Timestamp, Version, attention_of_doubt, attention_of_pause, count_repeats,
 };
 use hapax_engine::store::{
-    ListDoubts, ListItems, ListOperations, ListRuns, ListUnprocessedHooks, OutboxDepth, RunView, Store,
-    StoreError, StoredDoubt,
+    ListCatalogItems, ListDoubts, ListOperations, ListRuns, ListUnprocessedEvents, OutboxDepth, RunView,
+    Store, StoreError, StoredDoubt,
 };
 use tokio::sync::Mutex;
 
@@ -90,7 +90,7 @@ impl Figures {
     async fn look(&self, entities: &Entities) -> Result<StoreFigures, StoreError> {
         let request = ListDoubts { workspace: None, after: None, limit: MAX_PAGE };
         let doubts = self.store.list_doubts(request).await?;
-        let oldest_request_at = match self.store.key_book() {
+        let oldest_request_at = match self.store.request_key_store() {
             Some(book) => book.find_oldest_request().await?,
             None => None,
         };
@@ -125,8 +125,8 @@ impl Figures {
             .collect();
         of_doubts.iter().for_each(|(reason, ..)| *counts.entry(*reason).or_default() += 1);
         let Some(catalog) = self.store.catalog() else { return Ok(counts) };
-        let (kind, limit) = (ItemKind::Workspace, MAX_WORKSPACES_MEASURED);
-        let request = ListItems { workspace: None, kind, changed_since: None, after: None, limit };
+        let (kind, limit) = (CatalogKind::Workspace, MAX_WORKSPACES_MEASURED);
+        let request = ListCatalogItems { workspace: None, kind, changed_since: None, after: None, limit };
         for item in catalog.list_items(request).await? {
             let request = ListRuns {
                 workspace: Some(item.workspace),
@@ -148,15 +148,15 @@ impl Figures {
 
     /// When the oldest webhook came that was taken in and that nobody has processed.
     async fn find_oldest_unprocessed_hook(&self) -> Result<Option<Timestamp>, StoreError> {
-        let Some(book) = self.store.hook_book() else { return Ok(None) };
-        let first = ListUnprocessedHooks { before: self.store.now(), after: None, limit: 1 };
-        let oldest = book.list_unprocessed_hooks(first).await?;
+        let Some(book) = self.store.webhook_store() else { return Ok(None) };
+        let first = ListUnprocessedEvents { before: self.store.now(), after: None, limit: 1 };
+        let oldest = book.list_unprocessed_events(first).await?;
         Ok(oldest.first().map(|hook| hook.received_at))
     }
 
     /// Operations in doubt in the workspaces that have entity workflows, and since when the oldest is.
     async fn count_in_doubt(&self, entities: &Entities) -> Result<(usize, Option<Timestamp>), StoreError> {
-        let Some(book) = self.store.entity_book() else { return Ok((0, None)) };
+        let Some(book) = self.store.entity_store() else { return Ok((0, None)) };
         let (mut count, mut oldest) = (0, None::<Timestamp>);
         for workspace in entities.workspaces().into_iter().take(MAX_WORKSPACES_MEASURED) {
             let request = ListOperations {

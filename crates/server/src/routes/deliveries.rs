@@ -7,7 +7,7 @@ use axum::extract::State;
 use hapax_api as api;
 use hapax_api::{Code, DeliveryStatus};
 use hapax_engine::limits::MAX_PAGE;
-use hapax_engine::model::{EffectKey, Post, PostStatus};
+use hapax_engine::model::{EffectKey, OutboxMessage, OutboxStatus};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -76,8 +76,8 @@ pub(crate) async fn list(
     Ok(Json(api::Page { items: shown(&found), next_cursor }))
 }
 
-fn shown(posts: &[Post]) -> Vec<api::WebhookDelivery> {
-    let shown = |post: &Post| Some(shown_delivery(post, subscription_of(&post.target)?));
+fn shown(posts: &[OutboxMessage]) -> Vec<api::WebhookDelivery> {
+    let shown = |post: &OutboxMessage| Some(shown_delivery(post, subscription_of(&post.target)?));
     posts.iter().filter_map(shown).collect()
 }
 
@@ -85,12 +85,12 @@ fn shown(posts: &[Post]) -> Vec<api::WebhookDelivery> {
 async fn of_all(
     app: &App,
     identity: &Acting,
-    status: Option<PostStatus>,
+    status: Option<OutboxStatus>,
     mut after: Option<EffectKey>,
     limit: usize,
 ) -> Result<Deliveries, Refused> {
     let engine = app.engine_for(identity);
-    let mut found: Vec<Post> = Vec::new();
+    let mut found: Vec<OutboxMessage> = Vec::new();
     for _ in 0..MAX_DELIVERY_LOOKS {
         let page = engine.list_after_effects(status, after.clone(), MAX_PAGE).await;
         let page = page.map_err(|error| problem_of(&error))?;
@@ -164,8 +164,8 @@ pub(crate) async fn redeliver_many(
 ) -> Result<Json<api::Page<api::WebhookDelivery>>, Refused> {
     let limit = limit_of(asked.limit)?;
     let status = match asked.status {
-        DeliveryStatus::Dead => PostStatus::Dead,
-        DeliveryStatus::Delivered => PostStatus::Delivered,
+        DeliveryStatus::Dead => OutboxStatus::Dead,
+        DeliveryStatus::Delivered => OutboxStatus::Delivered,
         DeliveryStatus::Due | DeliveryStatus::Claimed => {
             let detail = "`status` is dead or delivered: what is on its way is not sent once more.";
             return Err(Refused::new(Code::InvalidRequest, detail).with("path", "/status"));

@@ -82,7 +82,7 @@ pub(crate) async fn notes(
     let pages = app.list(&identity, "journal", &id);
     let after = pages.place(page.cursor.as_deref(), str::parse)?;
     let engine = app.engine_for(&identity);
-    let found = engine.list_notes(Some(run_id(&id)?), false, after.unwrap_or(0), limit).await;
+    let found = engine.list_journal(Some(run_id(&id)?), false, after.unwrap_or(0), limit).await;
     let found = found.map_err(|error| problem_of(&error))?;
     let next_cursor = pages.next(&found, limit, |last| last.place.to_string());
     let items = found.iter().map(|placed| shown_note(&placed.note)).collect();

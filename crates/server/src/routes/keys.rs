@@ -7,8 +7,8 @@ use axum::extract::State;
 use hapax_api as api;
 use hapax_api::Code;
 use hapax_engine::model::{
-    IdempotencyKey, KeyKind, KeyRecord, KeyTarget, Name, Note, Noted, RequestRecord, RequestScope,
-    RequestState, Timestamp, Words,
+    HumanText, IdempotencyKey, JournalEntry, JournalEvent, KeyKind, KeyRecord, KeyTarget, Name,
+    RequestRecord, RequestScope, RequestState, Timestamp,
 };
 use hapax_engine::store::{KeyPlace, ReleaseKey, ReleaseOutcome, Uses};
 use serde::Deserialize;
@@ -83,7 +83,7 @@ pub(crate) async fn release(
     QueryOf(of): QueryOf<Of>,
     StrictJson { value: asked, .. }: StrictJson<api::ReleaseKey>,
 ) -> Result<Json<api::KeyRecord>, Refused> {
-    Words::Reason.check(&asked.reason).map_err(|invalid| of_invalid(&invalid))?;
+    HumanText::Reason.check(&asked.reason).map_err(|invalid| of_invalid(&invalid))?;
     if scope == OPERATION {
         let detail = "The key of an operation is not freed: it stands for what is recorded of that. Take the step again under a new key.";
         return Err(Refused::new(Code::InvalidRequest, detail).with("path", "scope"));
@@ -94,9 +94,10 @@ pub(crate) async fn release(
         KeyPlace::Run { .. } | KeyPlace::Promise { .. } => None,
         KeyPlace::Request { scope, .. } => Some(scope.caller.to_string()),
     };
-    let what = Noted::KeyReleased { kind: scope, key, caller, reason: asked.reason };
-    let note = Note::on_workspace(identity.workspace.clone(), identity.actor(None), app.store.now(), what);
-    let outcome = app.key_book().release_key(ReleaseKey { place, note }).await;
+    let what = JournalEvent::KeyReleased { kind: scope, key, caller, reason: asked.reason };
+    let note =
+        JournalEntry::on_workspace(identity.workspace.clone(), identity.actor(None), app.store.now(), what);
+    let outcome = app.request_key_store().release_key(ReleaseKey { place, note }).await;
     match outcome.map_err(|error| of_store(&error))? {
         ReleaseOutcome::Released => Ok(Json(before)),
         ReleaseOutcome::InUse { run } => {
@@ -161,7 +162,7 @@ async fn shown_operation_key(app: &App, identity: &Identity, key: &str) -> Resul
 async fn shown(app: &App, place: &KeyPlace) -> Result<api::KeyRecord, Refused> {
     // What was counted here and not yet written is part of the answer.
     app.metrics.flush().await;
-    let uses = app.key_book().find_uses(place).await.map_err(|error| of_store(&error))?;
+    let uses = app.request_key_store().find_uses(place).await.map_err(|error| of_store(&error))?;
     match place {
         KeyPlace::Run { workspace, key } => {
             let found = app.store.find_key(workspace, KeyKind::Run, key).await;
@@ -182,7 +183,7 @@ async fn shown(app: &App, place: &KeyPlace) -> Result<api::KeyRecord, Refused> {
             Ok(shown_business_key(key, &record, holder, promise.is_some(), uses, app.store.now()))
         }
         KeyPlace::Request { scope, key } => {
-            let found = app.key_book().find_request(scope, key).await;
+            let found = app.request_key_store().find_request(scope, key).await;
             let record = found.map_err(|error| of_store(&error))?.ok_or_else(absent)?;
             Ok(shown_request(&record, uses, app.store.now()))
         }

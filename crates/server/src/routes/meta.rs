@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
 use hapax_api as api;
-use hapax_engine::model::{ItemKind, Name};
+use hapax_engine::model::{CatalogKind, Name};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::answer::Refused;
@@ -38,7 +38,7 @@ pub(crate) async fn health() -> Json<api::Health> {
 pub(crate) async fn readiness(State(app): State<Arc<App>>) -> Response {
     let probe = Name::new("item", "readiness").expect("a plain word");
     let answered = match app.store.catalog() {
-        Some(catalog) => catalog.find_item(ItemKind::Setting, &probe).await.is_ok(),
+        Some(catalog) => catalog.find_item(CatalogKind::Setting, &probe).await.is_ok(),
         None => false,
     };
     // A store on a full disk answers reads.

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use hapax_api as api;
 use hapax_api::{Code, Problem, SubscriptionState, WebhookSigning};
-use hapax_engine::model::{Actor, ItemKind, Name, Note, Noted, Payload, Role as Rank, Version, WorkspaceId};
-use hapax_engine::store::{PutItem, PutOutcome};
+use hapax_engine::model::{
+    Actor, CatalogKind, JournalEntry, JournalEvent, Name, Payload, Role as Rank, Version, WorkspaceId,
+};
+use hapax_engine::store::{PutCatalogItem, PutOutcome};
 use hapax_outgoing::{Refusal, Request};
 use hapax_webhooks::SigningSecret;
 use secrecy::{ExposeSecret, SecretString};
@@ -48,9 +50,9 @@ impl Subscriptions {
             public_key: fresh.public_key,
             old_secret: None,
         };
-        let request = PutItem {
+        let request = PutCatalogItem {
             workspace: workspace.clone(),
-            kind: ItemKind::Subscription,
+            kind: CatalogKind::Subscription,
             name: kept.name.clone(),
             body: body_of(&kept)?,
             expected: None,
@@ -170,9 +172,9 @@ impl Subscriptions {
                 return Err(Problem::new(Code::NotFound, "The subscription was deleted; make a new one."));
             }
             let is_deleted = kept.state == SubscriptionState::Deleted;
-            let request = PutItem {
+            let request = PutCatalogItem {
                 workspace: workspace.clone(),
-                kind: ItemKind::Subscription,
+                kind: CatalogKind::Subscription,
                 id: found.id.clone(),
                 // The name of one that was deleted is free for another.
                 name: if is_deleted { found.id.to_string() } else { kept.name.clone() },
@@ -243,10 +245,10 @@ impl Subscriptions {
         Ok(Fresh { shown, sealed, public_key })
     }
 
-    fn note(&self, workspace: &WorkspaceId, by: Actor, id: &Name, change: &str) -> Note {
-        let kind = ItemKind::Subscription.as_str().into();
-        let what = Noted::SetUp { kind, id: id.to_string(), change: change.into() };
-        Note::on_workspace(workspace.clone(), by, self.store.now(), what)
+    fn note(&self, workspace: &WorkspaceId, by: Actor, id: &Name, change: &str) -> JournalEntry {
+        let kind = CatalogKind::Subscription.as_str().into();
+        let what = JournalEvent::SetUp { kind, id: id.to_string(), change: change.into() };
+        JournalEntry::on_workspace(workspace.clone(), by, self.store.now(), what)
     }
 }
 

@@ -2,20 +2,20 @@
 
 use hapax_api::Problem;
 use hapax_engine::Error;
-use hapax_engine::model::{Actor, EffectKey, Post, PostStatus};
+use hapax_engine::model::{Actor, EffectKey, OutboxMessage, OutboxStatus};
 
 use super::{Subscription, Subscriptions};
 use crate::errors::problem_of;
 
 /// Some of the deliveries to one subscription, and where the next ones are.
-pub(crate) type Deliveries = (Vec<Post>, Option<EffectKey>);
+pub(crate) type Deliveries = (Vec<OutboxMessage>, Option<EffectKey>);
 
 impl Subscriptions {
     /// Deliveries to a subscription after `after`, in the order of their runs.
     pub(crate) async fn list_deliveries(
         &self,
         to: &Subscription,
-        status: Option<PostStatus>,
+        status: Option<OutboxStatus>,
         after: Option<EffectKey>,
         limit: usize,
     ) -> Result<Deliveries, Problem> {
@@ -30,7 +30,7 @@ impl Subscriptions {
     pub(crate) async fn redeliver_many(
         &self,
         to: &Subscription,
-        status: PostStatus,
+        status: OutboxStatus,
         after: Option<EffectKey>,
         limit: usize,
         by: &Actor,
@@ -53,8 +53,8 @@ impl Subscriptions {
         limit: usize,
         by: &Actor,
         reason: &str,
-    ) -> Result<Vec<Post>, Problem> {
-        let (found, _) = self.list_deliveries(of, Some(PostStatus::Dead), None, limit).await?;
+    ) -> Result<Vec<OutboxMessage>, Problem> {
+        let (found, _) = self.list_deliveries(of, Some(OutboxStatus::Dead), None, limit).await?;
         let engine = self.engine.workspace(of.workspace.clone());
         let mut forgotten = Vec::with_capacity(found.len());
         for post in found {
@@ -65,7 +65,7 @@ impl Subscriptions {
 }
 
 /// One that somebody else has seen to meanwhile is passed over.
-fn unless_taken(seen_to: Result<Post, Error>) -> Result<Option<Post>, Problem> {
+fn unless_taken(seen_to: Result<OutboxMessage, Error>) -> Result<Option<OutboxMessage>, Problem> {
     match seen_to {
         Ok(post) => Ok(Some(post)),
         Err(Error::PostUnderWay(_) | Error::NoSuchPost(_)) => Ok(None),

@@ -1,19 +1,19 @@
 //! Deliveries of webhooks.
 
 use hapax_api as api;
-use hapax_engine::model::{Post, PostState, PostStatus};
+use hapax_engine::model::{OutboxMessage, OutboxState, OutboxStatus};
 use hapax_webhooks::MessageId;
 
 use super::{raw, shown_failure};
 
 /// One delivery to a subscription.
-pub(crate) fn shown_delivery(post: &Post, subscription: &str) -> api::WebhookDelivery {
+pub(crate) fn shown_delivery(post: &OutboxMessage, subscription: &str) -> api::WebhookDelivery {
     let (mut next_attempt_at, mut delivered_at, mut given_up_at) = (None, None, None);
     match post.state {
-        PostState::Due { at } => next_attempt_at = Some(at.to_string()),
-        PostState::Claimed { .. } => {}
-        PostState::Delivered { at } => delivered_at = Some(at.to_string()),
-        PostState::Dead { at } => given_up_at = Some(at.to_string()),
+        OutboxState::Due { at } => next_attempt_at = Some(at.to_string()),
+        OutboxState::Claimed { .. } => {}
+        OutboxState::Delivered { at } => delivered_at = Some(at.to_string()),
+        OutboxState::Dead { at } => given_up_at = Some(at.to_string()),
     }
     api::WebhookDelivery {
         id: post.id.to_string(),
@@ -33,17 +33,17 @@ pub(crate) fn shown_delivery(post: &Post, subscription: &str) -> api::WebhookDel
     }
 }
 
-fn shown_status(status: PostStatus) -> api::DeliveryStatus {
+fn shown_status(status: OutboxStatus) -> api::DeliveryStatus {
     match status {
-        PostStatus::Due => api::DeliveryStatus::Due,
-        PostStatus::Claimed => api::DeliveryStatus::Claimed,
-        PostStatus::Delivered => api::DeliveryStatus::Delivered,
-        PostStatus::Dead => api::DeliveryStatus::Dead,
+        OutboxStatus::Due => api::DeliveryStatus::Due,
+        OutboxStatus::Claimed => api::DeliveryStatus::Claimed,
+        OutboxStatus::Delivered => api::DeliveryStatus::Delivered,
+        OutboxStatus::Dead => api::DeliveryStatus::Dead,
     }
 }
 
 /// The status that is spelled so, if there is one.
-pub(crate) fn delivery_status_named(text: &str) -> Option<PostStatus> {
+pub(crate) fn delivery_status_named(text: &str) -> Option<OutboxStatus> {
     let named = api::DeliveryStatus::from_name(text)?;
-    PostStatus::ALL.into_iter().find(|status| shown_status(*status) == named)
+    OutboxStatus::ALL.into_iter().find(|status| shown_status(*status) == named)
 }

@@ -1,14 +1,14 @@
 //! The journal and the audit log.
 
 use hapax_api as api;
-use hapax_engine::model::{Note, Noted, Occurrence, RunId, Timestamp};
+use hapax_engine::model::{JournalEntry, JournalEvent, Occurrence, RunId, Timestamp};
 
 use super::doubts::{shown_actor, shown_resolution};
 use super::entities::named;
 use super::shown_failure;
 
 /// One entry.
-pub(crate) fn shown_note(note: &Note) -> api::JournalEntry {
+pub(crate) fn shown_note(note: &JournalEntry) -> api::JournalEntry {
     let is_of_run = note.run != RunId::NONE;
     let mut entry = api::JournalEntry {
         run_id: is_of_run.then(|| note.run.to_string()),
@@ -26,7 +26,7 @@ pub(crate) fn shown_note(note: &Note) -> api::JournalEntry {
 /// An entry that tells nothing yet but when.
 pub(super) fn entry_at(at: Timestamp) -> api::JournalEntry {
     api::JournalEntry {
-        what: api::JournalKind::Noted,
+        what: api::JournalKind::JournalEvent,
         at: at.to_string(),
         run_id: None,
         generation: None,
@@ -59,56 +59,56 @@ fn shown_occurrence(occurrence: Occurrence) -> api::Occurrence {
 }
 
 /// Has the entry tell what was noted.
-pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
+pub(super) fn tell(entry: &mut api::JournalEntry, what: &JournalEvent) {
     match what {
-        Noted::Claimed { attempt } => {
+        JournalEvent::Claimed { attempt } => {
             entry.what = api::JournalKind::Claimed;
             entry.attempt = Some(*attempt);
         }
-        Noted::Failed { attempt, failure } => {
+        JournalEvent::Failed { attempt, failure } => {
             entry.what = api::JournalKind::Failed;
             entry.attempt = Some(*attempt);
             entry.failure = Some(shown_failure(failure));
         }
-        Noted::Doubted { attempt, failure } => {
+        JournalEvent::Doubted { attempt, failure } => {
             entry.what = api::JournalKind::Doubted;
             entry.attempt = Some(*attempt);
             entry.failure = Some(shown_failure(failure));
         }
-        Noted::Probed { answer } => {
+        JournalEvent::Probed { answer } => {
             entry.what = api::JournalKind::Probed;
             entry.answer = Some(answer.clone());
         }
-        Noted::Attempted { attempt, .. } => {
+        JournalEvent::Attempted { attempt, .. } => {
             entry.what = api::JournalKind::Attempted;
             entry.attempt = Some(*attempt);
         }
-        Noted::Superseded { attempt, .. } => {
+        JournalEvent::Superseded { attempt, .. } => {
             entry.what = api::JournalKind::Superseded;
             entry.attempt = Some(*attempt);
         }
-        Noted::RepeatAllowed { attempt, seconded_by, reason } => {
+        JournalEvent::RepeatAllowed { attempt, seconded_by, reason } => {
             entry.what = api::JournalKind::RepeatAllowed;
             entry.attempt = Some(*attempt);
             entry.seconded_by = seconded_by.as_ref().map(shown_actor);
             entry.reason = Some(reason.clone());
         }
-        Noted::Refused { attempt, .. } => {
+        JournalEvent::Refused { attempt, .. } => {
             entry.what = api::JournalKind::Refused;
             entry.attempt = Some(*attempt);
         }
-        Noted::Resolved { resolution, seconded_by, reason, .. } => {
+        JournalEvent::Resolved { resolution, seconded_by, reason, .. } => {
             entry.what = api::JournalKind::Resolved;
             entry.resolution = Some(shown_resolution(resolution));
             entry.seconded_by = seconded_by.as_ref().map(shown_actor);
             entry.reason = Some(reason.clone());
         }
-        Noted::Answered { decision, comment, .. } => {
+        JournalEvent::Answered { decision, comment, .. } => {
             entry.what = api::JournalKind::ApprovalAnswered;
             entry.command = Some(decision.clone());
             entry.reason.clone_from(comment);
         }
-        Noted::Settled { promise, key, settlement } => {
+        JournalEvent::Settled { promise, key, settlement } => {
             entry.what = api::JournalKind::PromiseSettled;
             entry.target = match (promise, key) {
                 (Some(promise), _) => Some(format!("promise {promise}")),
@@ -116,26 +116,26 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
             };
             entry.command = Some(settlement.clone());
         }
-        Noted::TokenIssued { promise, .. } => {
+        JournalEvent::TokenIssued { promise, .. } => {
             entry.what = api::JournalKind::SettleTokenIssued;
             entry.target = Some(format!("promise {promise}"));
         }
-        Noted::Stepped { step, .. } => {
+        JournalEvent::Stepped { step, .. } => {
             entry.what = api::JournalKind::StepTaken;
             entry.step_id = Some(step.clone());
         }
-        Noted::Steered { command, reason } => {
+        JournalEvent::Steered { command, reason } => {
             entry.what = api::JournalKind::Steered;
             entry.command = Some(command.clone());
             entry.reason = Some(reason.clone());
         }
-        Noted::KeyReleased { kind, key, caller, reason } => {
+        JournalEvent::KeyReleased { kind, key, caller, reason } => {
             entry.what = api::JournalKind::KeyReleased;
             let of = caller.as_ref().map(|caller| format!(" of {caller}")).unwrap_or_default();
             entry.target = Some(format!("{kind} key {key}{of}"));
             entry.reason = Some(reason.clone());
         }
-        Noted::SetUp { kind, id, change } => {
+        JournalEvent::SetUp { kind, id, change } => {
             entry.what = match kind.as_str() {
                 "credential" => api::JournalKind::CredentialChanged,
                 "workspace" => api::JournalKind::WorkspaceChanged,
@@ -149,36 +149,36 @@ pub(super) fn tell(entry: &mut api::JournalEntry, what: &Noted) {
             entry.target = Some(id.clone());
             entry.command = Some(change.clone());
         }
-        Noted::Remarked { text } => entry.reason = Some(text.clone()),
-        Noted::Redelivered { reason } => {
+        JournalEvent::Remarked { text } => entry.reason = Some(text.clone()),
+        JournalEvent::Redelivered { reason } => {
             entry.what = api::JournalKind::Redelivered;
             entry.reason = Some(reason.clone());
         }
-        Noted::Reverted { attempt, last_heard_at, status } => {
+        JournalEvent::Reverted { attempt, last_heard_at, status } => {
             entry.what = api::JournalKind::Reverted;
             entry.attempt = Some(*attempt);
             entry.last_heard_at = Some(last_heard_at.clone());
             entry.status.clone_from(status);
         }
-        Noted::StrayReverted { status } => {
+        JournalEvent::StrayReverted { status } => {
             entry.what = api::JournalKind::Reverted;
             entry.status = Some(status.clone());
         }
-        Noted::Held { attempt, last_heard_at } => {
+        JournalEvent::Held { attempt, last_heard_at } => {
             entry.what = api::JournalKind::Held;
             entry.attempt = Some(*attempt);
             entry.last_heard_at = Some(last_heard_at.clone());
         }
-        Noted::TriedAgain { attempt } => {
+        JournalEvent::TriedAgain { attempt } => {
             entry.what = api::JournalKind::TriedAgain;
             entry.attempt = Some(*attempt);
         }
-        Noted::Overridden { operation, reason } => {
+        JournalEvent::Overridden { operation, reason } => {
             entry.what = api::JournalKind::Overridden;
             entry.target.clone_from(operation);
             entry.reason = Some(reason.clone());
         }
-        Noted::OnEntity { kind, id, operation, did } => {
+        JournalEvent::OnEntity { kind, id, operation, did } => {
             entry.entity = Some(named(kind, id));
             entry.operation_id.clone_from(operation);
             tell(entry, did);
@@ -197,7 +197,7 @@ pub(crate) fn action_of(kind: api::JournalKind) -> Option<&'static str> {
         api::JournalKind::Steered => "steered",
         api::JournalKind::RepeatAllowed => "repeat_allowed",
         api::JournalKind::Redelivered => "redelivered",
-        api::JournalKind::Noted => "remarked",
+        api::JournalKind::JournalEvent => "remarked",
         api::JournalKind::KeyReleased => "key_released",
         api::JournalKind::CredentialChanged => "set_up:credential",
         api::JournalKind::WorkspaceChanged => "set_up:workspace",

@@ -1,7 +1,7 @@
 //! The ledger of effects.
 
 use hapax_api as api;
-use hapax_engine::model::{EffectClass, LedgerEntry, LedgerOutcome, Noted, StepStatus};
+use hapax_engine::model::{EffectClass, JournalEvent, LedgerEntry, LedgerOutcome, StepStatus};
 
 use super::doubts::{shown_actor, shown_resolution};
 use super::entities::named;
@@ -24,32 +24,32 @@ pub(crate) fn shown_effect(entry: &LedgerEntry) -> api::LedgerEntry {
     });
     let rulings = entry.rulings.iter().map(|ruling| {
         let (resolution, reason) = match &ruling.what {
-            Noted::Resolved { resolution, reason, .. } => {
+            JournalEvent::Resolved { resolution, reason, .. } => {
                 (Some(shown_resolution(resolution)), reason.clone())
             }
-            Noted::RepeatAllowed { reason, .. }
-            | Noted::Steered { reason, .. }
-            | Noted::Redelivered { reason }
-            | Noted::Overridden { reason, .. } => (None, reason.clone()),
-            Noted::Remarked { text } => (None, text.clone()),
-            Noted::Claimed { .. }
-            | Noted::Failed { .. }
-            | Noted::Doubted { .. }
-            | Noted::Probed { .. }
-            | Noted::Attempted { .. }
-            | Noted::Superseded { .. }
-            | Noted::Refused { .. }
-            | Noted::KeyReleased { .. }
-            | Noted::SetUp { .. }
-            | Noted::Answered { .. }
-            | Noted::Settled { .. }
-            | Noted::TokenIssued { .. }
-            | Noted::Stepped { .. }
-            | Noted::Reverted { .. }
-            | Noted::StrayReverted { .. }
-            | Noted::Held { .. }
-            | Noted::TriedAgain { .. }
-            | Noted::OnEntity { .. } => (None, String::new()),
+            JournalEvent::RepeatAllowed { reason, .. }
+            | JournalEvent::Steered { reason, .. }
+            | JournalEvent::Redelivered { reason }
+            | JournalEvent::Overridden { reason, .. } => (None, reason.clone()),
+            JournalEvent::Remarked { text } => (None, text.clone()),
+            JournalEvent::Claimed { .. }
+            | JournalEvent::Failed { .. }
+            | JournalEvent::Doubted { .. }
+            | JournalEvent::Probed { .. }
+            | JournalEvent::Attempted { .. }
+            | JournalEvent::Superseded { .. }
+            | JournalEvent::Refused { .. }
+            | JournalEvent::KeyReleased { .. }
+            | JournalEvent::SetUp { .. }
+            | JournalEvent::Answered { .. }
+            | JournalEvent::Settled { .. }
+            | JournalEvent::TokenIssued { .. }
+            | JournalEvent::Stepped { .. }
+            | JournalEvent::Reverted { .. }
+            | JournalEvent::StrayReverted { .. }
+            | JournalEvent::Held { .. }
+            | JournalEvent::TriedAgain { .. }
+            | JournalEvent::OnEntity { .. } => (None, String::new()),
         };
         api::LedgerRuling { by: shown_actor(&ruling.by), at: ruling.at.clone(), resolution, reason }
     });

@@ -2,8 +2,8 @@
 
 use hapax_api as api;
 use hapax_engine::model::{
-    Asked, Attention, AttentionReason, EventKind, Priority, RunEvent, RunHead, RunId, RunResult, RunState,
-    RunStatus, StepStatus,
+    Attention, AttentionReason, EventKind, PendingRequest, Priority, RunEvent, RunHead, RunId, RunResult,
+    RunState, RunStatus, StepStatus,
 };
 use hapax_engine::store::{RunLog, RunView};
 
@@ -116,9 +116,9 @@ pub(crate) fn shown_run_with_steps(
 
 fn asked(head: &RunHead) -> Option<api::RunAsk> {
     match head.asked {
-        Asked::Nothing => None,
-        Asked::Pause => Some(api::RunAsk::Pause),
-        Asked::Cancel => Some(api::RunAsk::Cancel),
+        PendingRequest::Nothing => None,
+        PendingRequest::Pause => Some(api::RunAsk::Pause),
+        PendingRequest::Cancel => Some(api::RunAsk::Cancel),
     }
 }
 

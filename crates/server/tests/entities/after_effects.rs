@@ -1,7 +1,7 @@
 //! What is told once a step has ended, and steps that a run carries out.
 
 use hapax_engine::limits::MAX_ACTION_TRIES;
-use hapax_engine::model::{Actor, OperationId, PostStatus, Role as Rank, RunId, WorkspaceId};
+use hapax_engine::model::{Actor, OperationId, OutboxStatus, Role as Rank, RunId, WorkspaceId};
 use serde_json::{Value, json};
 
 use super::desk::{make, upload};
@@ -112,7 +112,7 @@ async fn an_after_effect_that_is_delivered_again_starts_no_second_run() {
     let thanked = "/api/v1/workflow-runs?workflow=thanks&status=COMPLETED";
     let both = server.until_shown(thanked, |shown| shown["items"].as_array().unwrap().len() == 2).await;
     let engine = server.engine.workspace(WorkspaceId::new("acme").unwrap());
-    let delivered = Some(PostStatus::Delivered);
+    let delivered = Some(OutboxStatus::Delivered);
     let posts = engine.list_after_effects(delivered, None, 10).await.unwrap();
     assert_eq!(posts.len(), 2);
     let by = Actor::new("Ann", Rank::Manager);

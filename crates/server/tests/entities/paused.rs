@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hapax_documents::{Hands, Secret, Secrets};
+use hapax_documents::{HostServices, Secret, Secrets};
 use hapax_engine::Failure;
 use hapax_engine::model::WorkspaceId;
 use hapax_server::ModuleOptions;
@@ -25,7 +25,7 @@ const REFUND: &str = "/api/v1/entities/refund/r-1";
 fn setup(secrets: Arc<dyn Secrets>) -> Setup {
     let (every, stale_after) = (Duration::from_millis(200), Duration::from_millis(1_500));
     let billing = ModuleOptions { every, stale_after, ..ModuleOptions::new("billing") };
-    Setup { hands: Hands::new().secrets(secrets), modules: vec![billing], ..Setup::default() }
+    Setup { hands: HostServices::new().secrets(secrets), modules: vec![billing], ..Setup::default() }
 }
 
 /// Gives the secret at once.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{HookId, Name, Payload};
-use hapax_engine::store::{NewHook, ReceivedHook};
+use hapax_engine::model::{InboundEventId, Name, Payload};
+use hapax_engine::store::{NewInboundEvent, ReceiveOutcome};
 use serde_json::{Value, json};
 
 use super::shop::{EVENTS, SOURCES, STRIPE_SOURCE, Shop, acme, payment, told};
@@ -36,11 +36,11 @@ async fn a_webhook_that_comes_early_is_kept_for_its_promise_and_used_once() {
 /// An event whose taker made it durable and died.
 async fn left_behind(shop: &Shop, event: &str, charge: &str) {
     let source = Name::new("source", "stripe-payments").unwrap();
-    let id = HookId { workspace: acme(), source, event: event.into() };
+    let id = InboundEventId { workspace: acme(), source, event: event.into() };
     let headers = Payload::of(&json!({})).unwrap();
-    let new = NewHook { id, headers, body: payment(event, charge).to_string().into() };
-    let book = shop.server.store.hook_book().unwrap();
-    assert!(matches!(book.receive_hook(new).await.unwrap(), ReceivedHook::New(_)));
+    let new = NewInboundEvent { id, headers, body: payment(event, charge).to_string().into() };
+    let book = shop.server.store.webhook_store().unwrap();
+    assert!(matches!(book.receive_event(new).await.unwrap(), ReceiveOutcome::New(_)));
 }
 
 /// RELIABILITY, lesson 12: whoever dies between taking an event in and doing what it asks leaves it to others.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use hapax_documents::{Hands, Secret, Secrets};
+use hapax_documents::{HostServices, Secret, Secrets};
 use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{Timestamp, WorkspaceId};
 use hapax_engine::{Ctx, Engine, Failure};
@@ -54,14 +54,14 @@ impl Secrets for Safe {
 }
 
 /// The hands of a shop; `packed` counts how often a parcel was packed.
-pub fn hands(packed: &Arc<AtomicUsize>) -> Hands {
+pub fn hands(packed: &Arc<AtomicUsize>) -> HostServices {
     hands_with(packed, Safe::full())
 }
 
 /// The same, with a safe that the test may jam.
-pub fn hands_with(packed: &Arc<AtomicUsize>, safe: Arc<Safe>) -> Hands {
+pub fn hands_with(packed: &Arc<AtomicUsize>, safe: Arc<Safe>) -> HostServices {
     let packed = packed.clone();
-    Hands::new().secrets(safe).task("pack", move |call| {
+    HostServices::new().secrets(safe).task("pack", move |call| {
         packed.fetch_add(1, Ordering::SeqCst);
         async move { Ok(call.input) }
     })

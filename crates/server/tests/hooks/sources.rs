@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use hapax_engine::model::{ItemKind, Name, Payload};
-use hapax_engine::store::{PutItem, PutOutcome};
+use hapax_engine::model::{CatalogKind, Name, Payload};
+use hapax_engine::store::{PutCatalogItem, PutOutcome};
 use hapax_server::limits::MAX_SOURCE_NAMES_PER_WORKSPACE;
 use serde_json::{Value, json};
 
@@ -146,9 +146,9 @@ async fn a_workspace_has_room_for_so_many_names_of_sources_deleted_ones_included
     let catalog = shop.server.store.catalog().unwrap();
     for number in 0..MAX_SOURCE_NAMES_PER_WORKSPACE {
         let deleted = json!({ "state": "deleted", "document": minimal(&format!("s{number}")) });
-        let request = PutItem {
+        let request = PutCatalogItem {
             workspace: super::shop::acme(),
-            kind: ItemKind::Source,
+            kind: CatalogKind::Source,
             id: Name::new("id", &format!("whk_{number:032}")).unwrap(),
             name: format!("s{number}"),
             body: Payload::of(&deleted).unwrap(),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hapax_engine::limits::KEEP_EARLY_FOR;
 use hapax_engine::model::{
-    EffectClass, HookId, IdempotencyKey, Name, OnDoubt, Payload, RetryPolicy, WorkspaceId,
+    EffectClass, IdempotencyKey, InboundEventId, Name, OnDoubt, Payload, RetryPolicy, WorkspaceId,
 };
-use hapax_engine::store::{KeyPlace, NewHook, Uses};
+use hapax_engine::store::{KeyPlace, NewInboundEvent, Uses};
 use hapax_engine::{Ctx, Engine, EngineOptions, Failure};
 use hapax_server::identity::INSTALLATION;
 use serde_json::json;
@@ -186,13 +186,13 @@ async fn what_nobody_takes_is_seen_by_how_long_it_has_been_due() {
         "hapax_oldest_unprocessed_webhook_age_seconds",
     ];
     clock.advance(Duration::from_secs(2));
-    let id = HookId {
+    let id = InboundEventId {
         workspace: WorkspaceId::new("acme").unwrap(),
         source: Name::new("source", "stripe").unwrap(),
         event: "evt_1".into(),
     };
-    let hook = NewHook { id, headers: Payload::null(), body: Vec::new() };
-    let _ = server.store.hook_book().unwrap().receive_hook(hook).await.unwrap();
+    let hook = NewInboundEvent { id, headers: Payload::null(), body: Vec::new() };
+    let _ = server.store.webhook_store().unwrap().receive_event(hook).await.unwrap();
     clock.advance(Duration::from_secs(7));
     let scrape = Scrape::of(&server).await;
     assert_eq!(figures.map(|figure| scrape.value(figure)), [9.0, 5.0, 7.0]);
@@ -256,7 +256,7 @@ async fn uses_of_run_keys_are_written_within_a_moment() {
         workspace: WorkspaceId::new("acme").unwrap(),
         key: IdempotencyKey::new("order-1").unwrap(),
     };
-    let book = server.store.key_book().unwrap();
+    let book = server.store.request_key_store().unwrap();
     let written = async {
         while book.find_uses(&place).await.unwrap() != (Uses { replays: 2, conflicts: 0 }) {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hapax_documents::Hands;
+use hapax_documents::HostServices;
 use hapax_engine::Failure;
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ async fn a_command_needs_no_body_and_counts_once_under_its_key() {
 async fn a_run_is_cancelled_and_undone() {
     let undone = Arc::new(AtomicUsize::new(0));
     let counted = undone.clone();
-    let hands = Hands::new().task("undo", move |_| {
+    let hands = HostServices::new().task("undo", move |_| {
         let counted = counted.clone();
         async move {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -105,7 +105,7 @@ async fn a_failed_run_is_retried_from_where_it_failed_or_from_a_step() {
     let calls = Arc::new(AtomicUsize::new(0));
     let tries = Arc::new(AtomicUsize::new(0));
     let (counted, tried) = (calls.clone(), tries.clone());
-    let hands = Hands::new()
+    let hands = HostServices::new()
         .task("count", move |_| {
             let counted = counted.clone();
             async move { Ok(json!({ "calls": counted.fetch_add(1, Ordering::SeqCst) + 1 })) }
@@ -154,7 +154,7 @@ async fn a_failed_run_is_retried_from_where_it_failed_or_from_a_step() {
 async fn a_retry_that_makes_an_effect_happen_again_needs_a_manager_who_names_it() {
     let faxes = Arc::new(AtomicUsize::new(0));
     let counted = faxes.clone();
-    let hands = Hands::new()
+    let hands = HostServices::new()
         .task("fax", move |_| {
             let counted = counted.clone();
             async move { Ok(json!({ "pages": counted.fetch_add(1, Ordering::SeqCst) })) }

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_documents::Hands;
+use hapax_documents::HostServices;
 use hapax_engine::clock::{Clock, ManualClock, SystemClock};
 use hapax_engine::memory::MemoryStore;
 use hapax_engine::model::{Actor, Role as Rank, WorkspaceId};
@@ -102,7 +102,7 @@ pub fn client() -> reqwest::ClientBuilder {
 
 /// How a test server is set up.
 pub struct Setup {
-    pub hands: Hands,
+    pub hands: HostServices,
     pub rules: Rules,
     pub keys: Policy,
     /// By which the engine drives.
@@ -122,7 +122,7 @@ impl Default for Setup {
         let rules = Rules { allow_loopback: true, ..Rules::default() };
         let clock = Arc::new(SystemClock::new());
         Setup {
-            hands: Hands::new(),
+            hands: HostServices::new(),
             rules,
             keys: Policy::default(),
             clock,
@@ -170,11 +170,11 @@ impl TestServer {
 
     /// On a SQLite file.
     pub async fn sqlite() -> Self {
-        Self::sqlite_with(Hands::new()).await
+        Self::sqlite_with(HostServices::new()).await
     }
 
     /// On a SQLite file, with hands of the test's own.
-    pub async fn sqlite_with(hands: Hands) -> Self {
+    pub async fn sqlite_with(hands: HostServices) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store =
             SqliteStore::open(folder.path().join("hapax.db"), SqliteOptions::default()).await.unwrap();
@@ -183,11 +183,11 @@ impl TestServer {
 
     /// On a PostgreSQL database.
     pub async fn postgres() -> Self {
-        Self::postgres_with(Hands::new()).await
+        Self::postgres_with(HostServices::new()).await
     }
 
     /// On a PostgreSQL database, with hands of the test's own.
-    pub async fn postgres_with(hands: Hands) -> Self {
+    pub async fn postgres_with(hands: HostServices) -> Self {
         let database = Database::empty().await.unwrap();
         let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
         Self::over(Arc::new(store), Kept::Postgres(database), Setup { hands, ..Setup::default() }).await
@@ -214,11 +214,11 @@ impl TestServer {
 
     /// Another node over the same PostgreSQL database, with the same keys.
     pub async fn another_node(&self) -> Self {
-        self.another_node_with(Hands::new()).await
+        self.another_node_with(HostServices::new()).await
     }
 
     /// The same, with hands of the test's own.
-    pub async fn another_node_with(&self, hands: Hands) -> Self {
+    pub async fn another_node_with(&self, hands: HostServices) -> Self {
         let Kept::Postgres(database) = &self.kept else { panic!("only PostgreSQL is shared") };
         let store = PostgresStore::open(&database.url(), PostgresOptions::default()).await.unwrap();
         let setup = Setup { hands, ..Setup::default() };
@@ -240,7 +240,7 @@ impl TestServer {
         Server::launch(engine, hands, options).await
     }
 
-    fn parts(store: Arc<dyn Store>, setup: Setup) -> (Engine, Hands, ServerOptions, Drain) {
+    fn parts(store: Arc<dyn Store>, setup: Setup) -> (Engine, HostServices, ServerOptions, Drain) {
         let engine = Engine::launch(store.clone(), setup.clock, setup.engine).unwrap();
         let outgoing = Outgoing::new(setup.rules).unwrap();
         let hands = setup

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use hapax_engine::model::{Hook, HookId, Timestamp};
+use hapax_engine::model::{InboundEvent, InboundEventId, Timestamp};
 use hapax_engine::store::{
-    FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook, Store, StoreError,
-    StoreResult,
+    FinishInboundEvent, ListInboundEvents, ListUnprocessedEvents, NewInboundEvent, ReceiveOutcome, Store,
+    StoreError, StoreResult, WebhookStore,
 };
 
 use super::planned_store::PlannedStore;
@@ -17,37 +17,40 @@ impl PlannedStore {
         self.loses_outcomes.store(loses, Ordering::SeqCst);
     }
 
-    fn hooks(&self) -> StoreResult<&dyn HookBook> {
-        Ok(self.behind()?.hook_book().expect("it keeps webhooks"))
+    fn hooks(&self) -> StoreResult<&dyn WebhookStore> {
+        Ok(self.behind()?.webhook_store().expect("it keeps webhooks"))
     }
 }
 
 #[async_trait]
-impl HookBook for PlannedStore {
-    async fn receive_hook(&self, hook: NewHook) -> StoreResult<ReceivedHook> {
-        self.hooks()?.receive_hook(hook).await
+impl WebhookStore for PlannedStore {
+    async fn receive_event(&self, hook: NewInboundEvent) -> StoreResult<ReceiveOutcome> {
+        self.hooks()?.receive_event(hook).await
     }
 
-    async fn finish_hook(&self, request: FinishHook) -> StoreResult<bool> {
+    async fn finish_event(&self, request: FinishInboundEvent) -> StoreResult<bool> {
         match self.loses_outcomes.load(Ordering::SeqCst) {
             true => Err(StoreError::Unavailable("planned".into())),
-            false => self.hooks()?.finish_hook(request).await,
+            false => self.hooks()?.finish_event(request).await,
         }
     }
 
-    async fn find_hook(&self, id: &HookId) -> StoreResult<Option<Hook>> {
-        self.hooks()?.find_hook(id).await
+    async fn find_inbound_event(&self, id: &InboundEventId) -> StoreResult<Option<InboundEvent>> {
+        self.hooks()?.find_inbound_event(id).await
     }
 
-    async fn list_hooks(&self, request: ListHooks) -> StoreResult<Vec<Hook>> {
-        self.hooks()?.list_hooks(request).await
+    async fn list_inbound_events(&self, request: ListInboundEvents) -> StoreResult<Vec<InboundEvent>> {
+        self.hooks()?.list_inbound_events(request).await
     }
 
-    async fn list_unprocessed_hooks(&self, request: ListUnprocessedHooks) -> StoreResult<Vec<Hook>> {
-        self.hooks()?.list_unprocessed_hooks(request).await
+    async fn list_unprocessed_events(
+        &self,
+        request: ListUnprocessedEvents,
+    ) -> StoreResult<Vec<InboundEvent>> {
+        self.hooks()?.list_unprocessed_events(request).await
     }
 
-    async fn purge_hooks(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {
-        self.hooks()?.purge_hooks(before, limit).await
+    async fn purge_inbound_events(&self, before: Timestamp, limit: usize) -> StoreResult<usize> {
+        self.hooks()?.purge_inbound_events(before, limit).await
     }
 }

@@ -71,8 +71,8 @@ impl PlannedStore {
         }
     }
 
-    fn book(&self) -> StoreResult<&dyn KeyBook> {
-        Ok(self.behind()?.key_book().expect("it keeps keys"))
+    fn book(&self) -> StoreResult<&dyn RequestKeyStore> {
+        Ok(self.behind()?.request_key_store().expect("it keeps keys"))
     }
 
     fn items(&self) -> StoreResult<&dyn Catalog> {
@@ -82,33 +82,33 @@ impl PlannedStore {
 
 #[async_trait]
 impl Catalog for PlannedStore {
-    async fn put_item(&self, request: PutItem) -> StoreResult<PutOutcome> {
+    async fn put_item(&self, request: PutCatalogItem) -> StoreResult<PutOutcome> {
         if self.is_full.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("no space left on device".into()));
         }
         self.items()?.put_item(request).await
     }
 
-    async fn find_item(&self, kind: ItemKind, id: &Name) -> StoreResult<Option<Item>> {
+    async fn find_item(&self, kind: CatalogKind, id: &Name) -> StoreResult<Option<Item>> {
         self.items()?.find_item(kind, id).await
     }
 
     async fn find_named_item(
         &self,
         workspace: &WorkspaceId,
-        kind: ItemKind,
+        kind: CatalogKind,
         name: &str,
     ) -> StoreResult<Option<Item>> {
         self.items()?.find_named_item(workspace, kind, name).await
     }
 
-    async fn list_items(&self, request: ListItems) -> StoreResult<Vec<Item>> {
+    async fn list_items(&self, request: ListCatalogItems) -> StoreResult<Vec<Item>> {
         self.items()?.list_items(request).await
     }
 }
 
 #[async_trait]
-impl KeyBook for PlannedStore {
+impl RequestKeyStore for PlannedStore {
     async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
         self.book()?.begin_request(request).await
     }
@@ -156,7 +156,7 @@ impl Store for PlannedStore {
         self.inner.hints()
     }
 
-    fn key_book(&self) -> Option<&dyn KeyBook> {
+    fn request_key_store(&self) -> Option<&dyn RequestKeyStore> {
         Some(self)
     }
 
@@ -164,19 +164,19 @@ impl Store for PlannedStore {
         Some(self)
     }
 
-    fn promise_book(&self) -> Option<&dyn PromiseBook> {
-        self.inner.promise_book()
+    fn promise_store(&self) -> Option<&dyn PromiseStore> {
+        self.inner.promise_store()
     }
 
-    fn family_book(&self) -> Option<&dyn hapax_engine::store::FamilyBook> {
-        self.inner.family_book()
+    fn family_store(&self) -> Option<&dyn hapax_engine::store::FamilyStore> {
+        self.inner.family_store()
     }
 
-    fn entity_book(&self) -> Option<&dyn hapax_engine::store::EntityBook> {
-        self.inner.entity_book()
+    fn entity_store(&self) -> Option<&dyn hapax_engine::store::EntityStore> {
+        self.inner.entity_store()
     }
 
-    fn hook_book(&self) -> Option<&dyn HookBook> {
+    fn webhook_store(&self) -> Option<&dyn WebhookStore> {
         Some(self)
     }
 
@@ -212,12 +212,12 @@ impl Store for PlannedStore {
         self.behind()?.renew_leases(request).await
     }
 
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         self.behind()?.advance_run(advance).await
     }
 
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
-        self.behind()?.steer_run(request).await
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
+        self.behind()?.command_run(request).await
     }
 
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
@@ -276,15 +276,15 @@ impl Store for PlannedStore {
         self.behind()?.find_promise(workspace, id).await
     }
 
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
-        self.behind()?.append_notes(notes).await
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
+        self.behind()?.append_journal(notes).await
     }
 
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
-        self.behind()?.list_notes(request).await
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+        self.behind()?.list_journal(request).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
         self.behind()?.list_audit(request).await
     }
 
@@ -296,20 +296,20 @@ impl Store for PlannedStore {
         self.behind()?.list_doubts(request).await
     }
 
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
-        self.behind()?.claim_posts(request).await
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
+        self.behind()?.claim_outbox(request).await
     }
 
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
-        self.behind()?.finish_post(request).await
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
+        self.behind()?.finish_outbox_message(request).await
     }
 
     async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
         self.behind()?.redeliver(request).await
     }
 
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
-        self.behind()?.list_posts(request).await
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
+        self.behind()?.list_outbox(request).await
     }
 
     async fn close(&self) -> StoreResult<()> {

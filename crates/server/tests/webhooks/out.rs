@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hapax_engine::clock::{Clock, ManualClock};
-use hapax_engine::model::{Post, PostState, PostStatus, WorkspaceId};
+use hapax_engine::model::{OutboxMessage, OutboxState, OutboxStatus, WorkspaceId};
 use hapax_engine::{Ctx, Engine, Failure};
 use hapax_outgoing::Rules;
 use serde_json::{Value, json};
@@ -34,7 +34,11 @@ pub fn acme(server: &TestServer) -> Engine {
 }
 
 /// Looks until the only after-effect is as the test wants it.
-pub async fn until_post(server: &TestServer, what: &str, is_so: impl Fn(&Post) -> bool) -> Post {
+pub async fn until_post(
+    server: &TestServer,
+    what: &str,
+    is_so: impl Fn(&OutboxMessage) -> bool,
+) -> OutboxMessage {
     let since = std::time::Instant::now();
     loop {
         let posts = acme(server).list_after_effects(None, None, 10).await.unwrap();
@@ -48,17 +52,17 @@ pub async fn until_post(server: &TestServer, what: &str, is_so: impl Fn(&Post) -
     }
 }
 
-fn is(status: PostStatus) -> impl Fn(&Post) -> bool {
+fn is(status: OutboxStatus) -> impl Fn(&OutboxMessage) -> bool {
     move |post| post.state.status() == status
 }
 
 /// Moves on to the next attempt, and waits for its end.
-async fn attempt_again(server: &TestServer, clock: &ManualClock, before: &Post) -> Post {
-    let PostState::Due { at } = before.state else { panic!("{before:?}") };
+async fn attempt_again(server: &TestServer, clock: &ManualClock, before: &OutboxMessage) -> OutboxMessage {
+    let OutboxState::Due { at } = before.state else { panic!("{before:?}") };
     clock.advance(at.since(clock.now()));
     let attempts = before.attempts;
     until_post(server, "the next attempt", move |post| {
-        post.attempts > attempts && post.state.status() != PostStatus::Claimed
+        post.attempts > attempts && post.state.status() != OutboxStatus::Claimed
     })
     .await
 }
@@ -77,7 +81,7 @@ async fn the_official_crate_verifies_what_a_subscription_is_sent() {
     let body = received.json();
     assert_eq!((&body["type"], &body["data"]["runId"]), (&json!("run.completed"), &json!(run)));
     assert_eq!(body["data"]["workflow"], "echo");
-    let post = until_post(&server, "it is delivered", is(PostStatus::Delivered)).await;
+    let post = until_post(&server, "it is delivered", is(OutboxStatus::Delivered)).await;
     let shown = server.get(&format!("{DELIVERIES}?subscription={id}")).await.json();
     let [shown] = &shown["items"].as_array().unwrap()[..] else { panic!("{shown}") };
     assert_eq!(shown["id"], post.id.to_string());
@@ -140,10 +144,10 @@ async fn a_delivery_is_tried_for_days_under_one_id_then_dead_then_redelivered() 
     let shown = server.get(&format!("{DELIVERIES}?subscription={id}&status=due")).await.json();
     assert_eq!(shown["items"][0]["failure"]["message"], "answered 500", "{shown}");
     assert!(shown["items"][0]["nextAttemptAt"].is_string(), "{shown}");
-    while post.state.status() == PostStatus::Due {
+    while post.state.status() == OutboxStatus::Due {
         post = attempt_again(&server, &clock, &post).await;
     }
-    assert_eq!((post.state.status(), post.attempts), (PostStatus::Dead, 10));
+    assert_eq!((post.state.status(), post.attempts), (OutboxStatus::Dead, 10));
     let over = clock.now().since(begun);
     assert!(over > Duration::from_secs(60 * 3600), "{over:?}");
     let received = receiver.received();
@@ -170,7 +174,7 @@ async fn a_delivery_is_tried_for_days_under_one_id_then_dead_then_redelivered() 
     }
     let again = server.post(&path, &json!({ "reason": "the receiver is up again", "by": "ada" }), &[]).await;
     assert_eq!((again.status, &again.json()["status"]), (200, &json!("due")), "{}", again.text());
-    until_post(&server, "it is delivered", is(PostStatus::Delivered)).await;
+    until_post(&server, "it is delivered", is(OutboxStatus::Delivered)).await;
     let received = receiver.received();
     assert_eq!(received.len(), 11);
     assert_eq!(received[10].header("webhook-id"), received[0].header("webhook-id"));
@@ -188,7 +192,7 @@ async fn a_receiver_that_is_gone_is_told_nothing_more_until_somebody_enables_it(
     let (id, _) = subscribe(&server, &receiver.url(), &["run.completed"]).await;
     receiver.plan(410, &[]);
     end_a_run(&server).await;
-    let dead = until_post(&server, "it is given up", is(PostStatus::Dead)).await;
+    let dead = until_post(&server, "it is given up", is(OutboxStatus::Dead)).await;
     assert_eq!(dead.attempts, 1);
     let path = format!("{SUBSCRIPTIONS}/{id}");
     let shown = server.get(&path).await.json();
@@ -213,7 +217,7 @@ async fn a_receiver_that_is_gone_is_told_nothing_more_until_somebody_enables_it(
     let enabled = server.post(&format!("{path}/enable"), &json!({}), &[]).await.json();
     assert_eq!((&enabled["state"], &enabled["reason"]), (&json!("enabled"), &Value::Null));
     assert_eq!(server.post(&redeliver, &json!({ "reason": "it is back" }), &[]).await.status, 200);
-    until_post(&server, "it is delivered", is(PostStatus::Delivered)).await;
+    until_post(&server, "it is delivered", is(OutboxStatus::Delivered)).await;
     assert_eq!(receiver.received().len(), 2);
 }
 
@@ -227,15 +231,15 @@ async fn a_receiver_may_ask_for_a_pause() {
     end_a_run(&server).await;
     for (pause, most) in [(7_200, 7_200), (86_400, 86_400)] {
         let post = until_post(&server, "it waits", |post| {
-            matches!(post.state, PostState::Due { at } if at.since(clock.now()) > Duration::from_secs(3_600))
+            matches!(post.state, OutboxState::Due { at } if at.since(clock.now()) > Duration::from_secs(3_600))
         })
         .await;
-        let PostState::Due { at } = post.state else { panic!("{post:?}") };
+        let OutboxState::Due { at } = post.state else { panic!("{post:?}") };
         let wait = at.since(clock.now()).as_secs();
         assert!((pause..=most).contains(&wait), "{wait}");
         attempt_again(&server, &clock, &post).await;
     }
-    until_post(&server, "it is delivered", is(PostStatus::Delivered)).await;
+    until_post(&server, "it is delivered", is(OutboxStatus::Delivered)).await;
 }
 
 /// A redirect is not followed, and is no success.
@@ -283,7 +287,7 @@ async fn addresses_that_are_not_public_are_refused_when_they_are_given_and_when_
     let tested = server.post(&format!("{SUBSCRIPTIONS}/{id}/test"), &json!({}), &[]).await.json();
     assert_eq!((&tested["delivered"], &tested["status"]), (&json!(false), &Value::Null), "{tested}");
     end_a_run(&server).await;
-    let dead = until_post(&server, "it is given up", is(PostStatus::Dead)).await;
+    let dead = until_post(&server, "it is given up", is(OutboxStatus::Dead)).await;
     assert!(dead.failure.unwrap().message().contains("only public addresses"));
     assert!(receiver.received().is_empty(), "nothing was sent");
 }
@@ -324,7 +328,7 @@ async fn an_entity_cannot_speak_to_a_subscription_either() {
     server.post("/api/v1/entities/letter", &json!({ "id": "l-1", "status": "draft" }), &[]).await;
     let sent = server.post("/api/v1/entities/letter/l-1/steps/send", &json!({}), &[]).await;
     assert_eq!(sent.status, 200, "{}", sent.text());
-    let dead = until_post(&server, "it is given up", is(PostStatus::Dead)).await;
+    let dead = until_post(&server, "it is given up", is(OutboxStatus::Dead)).await;
     assert_eq!(dead.failure.unwrap().code(), Some("target_reserved"));
     assert!(receiver.received().is_empty());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hapax_engine::Failure;
-use hapax_engine::model::PostStatus;
+use hapax_engine::model::OutboxStatus;
 use hapax_engine::runtime::Delivery;
 use hapax_server::sealing::SealingKey;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ async fn what_waits_for_a_disabled_subscription_is_given_up_with_the_reason() {
     until_post(&server, "it waits", |post| post.failure.is_some()).await;
     server.post(&format!("{SUBSCRIPTIONS}/{id}/disable"), &json!({ "reason": "moving house" }), &[]).await;
     clock.advance(Duration::from_secs(60));
-    let dead = until_post(&server, "it is given up", |post| post.state.status() == PostStatus::Dead).await;
+    let dead = until_post(&server, "it is given up", |post| post.state.status() == OutboxStatus::Dead).await;
     assert_eq!(dead.failure.unwrap().message(), "the subscription is disabled: moving house");
     assert_eq!(receiver.received().len(), 1);
 }
@@ -164,7 +164,7 @@ async fn a_deleted_subscription_is_served_until_nothing_can_wait_for_it() {
     until_post(&server, "it waits", |post| post.failure.is_some()).await;
     server.post(&format!("{SUBSCRIPTIONS}/{id}/delete"), &json!({}), &[]).await;
     clock.advance(Duration::from_secs(60));
-    let dead = until_post(&server, "it is given up", |post| post.state.status() == PostStatus::Dead).await;
+    let dead = until_post(&server, "it is given up", |post| post.state.status() == OutboxStatus::Dead).await;
     assert_eq!(dead.failure.unwrap().message(), "the subscription is deleted");
     let is_free = || {
         let nobody = |_: Delivery, _: Value| async { Ok::<_, Failure>(()) };

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Asked, EventKind, Failure, Priority, RunHead, RunState, RunStatus, Steer, StepKind, StepState,
-    StepTransition, WorkspaceId,
+    EventKind, Failure, PendingRequest, Priority, RunCommand, RunHead, RunState, RunStatus, StepKind,
+    StepState, StepTransition, WorkspaceId,
 };
-use hapax_engine::store::AdvanceOutcome;
+use hapax_engine::store::CommitOutcome;
 
 use crate::fixture::*;
 use crate::must;
@@ -36,7 +36,7 @@ pub(super) async fn records_read_back_in_the_order_they_started(t: &Stage) {
     advance.steps[0].state = StepState::Pending { due_at: t.now().plus(SECOND), failure };
     advance.steps[0].attempts = 7;
     let mut written: Vec<_> = advance.steps.clone();
-    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
     // Of two records of one step in a write the later one stands.
     written.drain(3..5);
     written.sort_by_key(|record| record.started_version);
@@ -83,7 +83,7 @@ pub(super) async fn a_record_is_replaced_as_its_step_moves_on(t: &Stage) {
 }
 
 /// S0.30, invariant 3: a refused write leaves nothing behind, whatever it carried.
-async fn leaves_nothing_behind(t: &Stage, held: &RunHead) -> AdvanceOutcome {
+async fn leaves_nothing_behind(t: &Stage, held: &RunHead) -> CommitOutcome {
     let child = t.child_of(held, "ship");
     let _ = t.signal(held, "go").await;
     let before = (t.view(held).await, t.log(held).await, t.events(held).await);
@@ -105,7 +105,7 @@ pub(super) async fn an_older_version_writes_nothing(t: &Stage) {
     let first = t.driven().await;
     let second = t.write(&first).await.does("charge").done().await;
     let outcome = leaves_nothing_behind(t, &first).await;
-    must!(outcome, AdvanceOutcome::Stale(head) if head.version == second.version && head.fence == second.fence);
+    must!(outcome, CommitOutcome::Stale(head) if head.version == second.version && head.fence == second.fence);
 }
 
 /// S0.27, S0.30: whatever the transition is, under an older version it changes nothing.
@@ -124,7 +124,7 @@ pub(super) async fn no_transition_is_made_under_an_older_version(t: &Stage) {
         ("the run ends", t.write(&first).await.does("ship").completes("1")),
     ] {
         let outcome = late.send().await;
-        assert!(matches!(outcome, AdvanceOutcome::Stale(_)), "{what}: {outcome:?}");
+        assert!(matches!(outcome, CommitOutcome::Stale(_)), "{what}: {outcome:?}");
         assert_eq!(t.head(&first).await, second, "{what}");
         assert_eq!(t.step(&first, "ship").await, ship, "{what}");
     }
@@ -137,10 +137,10 @@ pub(super) async fn a_paused_worker_cannot_write_after_a_takeover(t: &Stage) {
     let late = t.driven().await;
     t.pass(LEASE);
     let taken = t.claim_one(BOB).await;
-    must!(leaves_nothing_behind(t, &late).await, AdvanceOutcome::LeaseLost);
+    must!(leaves_nothing_behind(t, &late).await, CommitOutcome::LeaseLost);
     let mut disguised = late.clone();
     disguised.version = taken.version;
-    must!(leaves_nothing_behind(t, &disguised).await, AdvanceOutcome::LeaseLost);
+    must!(leaves_nothing_behind(t, &disguised).await, CommitOutcome::LeaseLost);
     let taken = t.head(&taken).await;
     t.write(&taken).await.does("charge").done().await;
 }
@@ -149,13 +149,13 @@ pub(super) async fn a_paused_worker_cannot_write_after_a_takeover(t: &Stage) {
 pub(super) async fn who_gave_the_lease_back_writes_nothing(t: &Stage) {
     let held = t.driven().await;
     let released = t.write(&held).await.releases().done().await;
-    must!(t.write(&held).await.does("late").send().await, AdvanceOutcome::LeaseLost);
-    must!(t.write(&released).await.does("late").send().await, AdvanceOutcome::LeaseLost);
+    must!(t.write(&held).await.does("late").send().await, CommitOutcome::LeaseLost);
+    must!(t.write(&released).await.does("late").send().await, CommitOutcome::LeaseLost);
     let held = t.claim_one(ANN).await;
     let parked = t.write(&held).await.awaits_signal("go").parks().done().await;
     let mut disguised = held.clone();
     (disguised.version, disguised.fence) = (parked.version, parked.fence);
-    must!(t.write(&disguised).await.does("late").send().await, AdvanceOutcome::LeaseLost);
+    must!(t.write(&disguised).await.does("late").send().await, CommitOutcome::LeaseLost);
     assert_eq!(t.head(&held).await, parked);
 }
 
@@ -163,10 +163,10 @@ pub(super) async fn who_gave_the_lease_back_writes_nothing(t: &Stage) {
 pub(super) async fn a_closed_run_is_not_written(t: &Stage) {
     let held = t.driven().await;
     let closed = t.write(&held).await.does("charge").completes("1").done().await;
-    must!(t.write(&held).await.does("late").send().await, AdvanceOutcome::LeaseLost);
+    must!(t.write(&held).await.does("late").send().await, CommitOutcome::LeaseLost);
     let mut disguised = held.clone();
     disguised.version = closed.version;
-    must!(t.write(&disguised).await.fails("late").send().await, AdvanceOutcome::LeaseLost);
+    must!(t.write(&disguised).await.fails("late").send().await, CommitOutcome::LeaseLost);
     assert_eq!(t.head(&held).await, closed);
 }
 
@@ -174,7 +174,7 @@ pub(super) async fn a_closed_run_is_not_written(t: &Stage) {
 pub(super) async fn a_run_that_is_not_there_is_not_written(t: &Stage) {
     let mut ghost = t.driven().await;
     std::sync::Arc::make_mut(&mut ghost.facts).workspace = WorkspaceId::new("abroad").unwrap();
-    must!(t.write(&ghost).await.does("late").send().await, AdvanceOutcome::LeaseLost);
+    must!(t.write(&ghost).await.does("late").send().await, CommitOutcome::LeaseLost);
 }
 
 /// As long as nobody took the run, its holder may write, though its lease has ended.
@@ -187,11 +187,11 @@ pub(super) async fn an_ended_lease_that_nobody_took_still_writes(t: &Stage) {
 /// A request of people reaches the holder with its next write, which is then made again.
 pub(super) async fn the_holder_hears_what_was_asked_at_its_next_write(t: &Stage) {
     let held = t.driven().await;
-    t.steered(&held, Steer::Pause).await;
-    let now = must!(t.write(&held).await.does("charge").send().await, AdvanceOutcome::Stale(head) => head);
-    assert_eq!((now.asked, now.version, now.fence), (Asked::Pause, held.version.next(), held.fence));
+    t.steered(&held, RunCommand::Pause).await;
+    let now = must!(t.write(&held).await.does("charge").send().await, CommitOutcome::Stale(head) => head);
+    assert_eq!((now.asked, now.version, now.fence), (PendingRequest::Pause, held.version.next(), held.fence));
     let paused = t.write(&now).await.does("charge").pauses().done().await;
-    assert_eq!((paused.status(), paused.asked), (RunStatus::Paused, Asked::Nothing));
+    assert_eq!((paused.status(), paused.asked), (RunStatus::Paused, PendingRequest::Nothing));
 }
 
 /// S0.32, invariants 6, 27: the last step, the end, the result and the history are one write.
@@ -214,7 +214,7 @@ pub(super) async fn a_failed_run_says_why(t: &Stage) {
     let why = Failure::unknown("it broke: \"ü\"").with_code("e-7").retry_after(SECOND);
     let mut advance = t.write(&held).await.fails("no").advance();
     advance.result = Some(hapax_engine::model::RunResult::Failed(why.clone()));
-    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
     assert_eq!(t.view(&held).await.result, Some(hapax_engine::model::RunResult::Failed(why)));
     assert_eq!(t.events(&held).await.last().unwrap().note.as_deref(), Some("no"));
 }

@@ -1,9 +1,12 @@
 //! Telling those who want to know of the runs that the store itself ends.
 
 use hapax_engine::model::{
-    Announced, Post, PostState, PostStatus, RunHead, RunStatus, Subscriber, Subscribers, WorkspaceId,
+    Announced, OutboxMessage, OutboxState, OutboxStatus, RunHead, RunStatus, Subscriber, Subscribers,
+    WorkspaceId,
 };
-use hapax_engine::store::{ListPosts, PostWish, Redeliver, RedeliverOutcome, SteerOutcome, SteerRun};
+use hapax_engine::store::{
+    CommandRun, ListOutbox, OutboxCommand, Redeliver, RedeliverOutcome, RunCommandOutcome,
+};
 
 use crate::fixture::*;
 use crate::must;
@@ -21,9 +24,9 @@ fn subscribers() -> Subscribers {
 
 async fn told(t: &Stage, run: &RunHead) -> Vec<(String, String)> {
     let request =
-        ListPosts { workspace: None, status: Some(PostStatus::Due), target: None, after: None, limit: 50 };
-    let posts = t.store.list_posts(request).await.unwrap();
-    let what = |post: &Post| {
+        ListOutbox { workspace: None, status: Some(OutboxStatus::Due), target: None, after: None, limit: 50 };
+    let posts = t.store.list_outbox(request).await.unwrap();
+    let what = |post: &OutboxMessage| {
         let payload: serde_json::Value = post.payload.to().unwrap();
         assert_eq!(payload["data"]["runId"], run.id().to_string());
         (post.target.to_string(), payload["type"].as_str().unwrap().to_string())
@@ -31,8 +34,8 @@ async fn told(t: &Stage, run: &RunHead) -> Vec<(String, String)> {
     posts.iter().filter(|post| post.run == run.id()).map(what).collect()
 }
 
-fn command(run: &RunHead) -> SteerRun {
-    SteerRun {
+fn command(run: &RunHead) -> CommandRun {
+    CommandRun {
         workspace: WorkspaceId::default(),
         run: run.id(),
         command: cancel(),
@@ -49,12 +52,12 @@ fn of_cancelled() -> Vec<(String, String)> {
 /// A run that a command ends is told to those who want to know, in the write that ends it, and once.
 pub(super) async fn the_end_by_a_command_is_told(t: &Stage) {
     let run = t.pending().await;
-    must!(t.store.steer_run(command(&run)).await.unwrap(), SteerOutcome::Steered(head) if head.status() == RunStatus::Cancelled);
+    must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Steered(head) if head.status() == RunStatus::Cancelled);
     assert_eq!(told(t, &run).await, of_cancelled());
-    must!(t.store.steer_run(command(&run)).await.unwrap(), SteerOutcome::Refused(..));
+    must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Refused(..));
     assert_eq!(told(t, &run).await.len(), 2);
     let driven = t.driven().await;
-    must!(t.store.steer_run(command(&driven)).await.unwrap(), SteerOutcome::Steered(_));
+    must!(t.store.command_run(command(&driven)).await.unwrap(), RunCommandOutcome::Steered(_));
     assert!(told(t, &driven).await.is_empty(), "it has not ended yet");
 }
 
@@ -69,28 +72,28 @@ pub(super) async fn the_end_of_children_with_their_parent_is_told(t: &Stage) {
     assert_eq!(told(t, &parent).await, [("hook-2".to_string(), "run.completed".to_string())]);
     let parent = t.pending().await;
     let child = t.child_of(&parent, "child").start().await;
-    must!(t.store.steer_run(command(&parent)).await.unwrap(), SteerOutcome::Steered(_));
+    must!(t.store.command_run(command(&parent)).await.unwrap(), RunCommandOutcome::Steered(_));
     assert_eq!((told(t, &parent).await, told(t, &child).await), (of_cancelled(), of_cancelled()));
 }
 
 /// People may have one that is settled forgotten, so that it is counted among the dead no more; the journal says who wanted it.
 pub(super) async fn an_announcement_that_was_given_up_may_be_forgotten(t: &Stage) {
     let run = t.pending().await;
-    must!(t.store.steer_run(command(&run)).await.unwrap(), SteerOutcome::Steered(_));
-    let claimed = t.claim_posts(ANN, &[("hook-1", 1)]).await.posts.remove(0);
+    must!(t.store.command_run(command(&run)).await.unwrap(), RunCommandOutcome::Steered(_));
+    let claimed = t.claim_outbox(ANN, &[("hook-1", 1)]).await.posts.remove(0);
     let (workspace, id) = (claimed.workspace.clone(), claimed.id.clone());
     let note = Some(noted_by(MEG, &run, "they are gone"));
-    let never = Redeliver { workspace, id, wish: PostWish::Never, note };
+    let never = Redeliver { workspace, id, wish: OutboxCommand::Never, note };
     let under_way = t.store.redeliver(never.clone()).await.unwrap();
     assert_eq!(under_way, RedeliverOutcome::UnderWay(claimed.clone()));
     assert!(t.notes().await.is_empty());
-    let dead = Post { state: PostState::Dead { at: t.now() }, ..claimed.clone() };
+    let dead = OutboxMessage { state: OutboxState::Dead { at: t.now() }, ..claimed.clone() };
     assert!(t.finish(&claimed, dead.state).await);
     let abroad = Redeliver { workspace: WorkspaceId::new("abroad").unwrap(), ..never.clone() };
     assert_eq!(t.store.redeliver(abroad).await.unwrap(), RedeliverOutcome::NoSuchPost);
     assert_eq!(t.store.redeliver(never.clone()).await.unwrap(), RedeliverOutcome::Forgotten(dead));
     assert_eq!(t.store.redeliver(never).await.unwrap(), RedeliverOutcome::NoSuchPost);
     assert_eq!(told(t, &run).await, of_cancelled()[1..], "the other one is still told");
-    assert_eq!(t.store.list_posts(t.all_posts()).await.unwrap().len(), 1);
+    assert_eq!(t.store.list_outbox(t.all_posts()).await.unwrap().len(), 1);
     assert_eq!(t.notes().await.len(), 1);
 }

@@ -1,12 +1,12 @@
 //! The audit log: what people did, in the same write as what they did, and found by every filter.
 
 use hapax_engine::model::{
-    Actor, AuditSubject, Note, Noted, OperationBegun, Origin, PromiseId, PromiseRef, Resolution, Role, RunId,
-    WorkspaceId,
+    Actor, AuditSubject, JournalEntry, JournalEvent, OperationBegun, Origin, PromiseId, PromiseRef,
+    Resolution, Role, RunId, WorkspaceId,
 };
 use hapax_engine::store::{
-    AuditFilter, AuditPlace, CreateOutcome, ListAudit, PlacedNote, PutSettleToken, SendSignal, SettleOutcome,
-    SettlePromise, SettleToken, SignalOutcome,
+    AuditFilter, AuditPlace, CreateOutcome, ListAudit, PlacedEntry, PutSettleToken, SendSignal,
+    SettleOutcome, SettlePromise, SettleToken, SignalOutcome,
 };
 
 use super::promise_keys::{alone, by_key, create, key};
@@ -24,45 +24,47 @@ fn through(credential: &str, person: Option<&str>, name: &str) -> Actor {
     Actor { origin: Some(origin), ..Actor::new(name, Role::Manager) }
 }
 
-async fn audit(t: &Stage, filter: AuditFilter) -> Vec<PlacedNote> {
+async fn audit(t: &Stage, filter: AuditFilter) -> Vec<PlacedEntry> {
     let workspace = WorkspaceId::default();
     t.store.list_audit(ListAudit { workspace, filter, after: None, limit: 100 }).await.unwrap()
 }
 
-async fn notes_for(t: &Stage, filter: AuditFilter) -> Vec<Note> {
+async fn notes_for(t: &Stage, filter: AuditFilter) -> Vec<JournalEntry> {
     audit(t, filter).await.into_iter().map(|placed| placed.note).collect()
 }
 
 /// Two credentials with the same name, a person who uses both, a local actor without a credential, and an engine.
-fn entries(t: &Stage, run: RunId) -> Vec<Note> {
+fn entries(t: &Stage, run: RunId) -> Vec<JournalEntry> {
     let text = |text: &str| text.to_owned();
     let whats = [
-        Noted::Steered { command: text("cancel"), reason: text("nul: \u{1} \u{7f} quote: \" ü 💶") },
-        Noted::Answered { decision: text("approve"), comment: None, request: None },
-        Noted::Settled { promise: Some(text("p/1:ü")), key: None, settlement: text("resolved") },
-        Noted::Settled { promise: None, key: Some(text("stripe:ch_1")), settlement: text("rejected") },
-        Noted::TokenIssued { promise: text("p/1:ü"), expires_at: text("then") },
-        Noted::KeyReleased { kind: text("run"), key: text("k \"1\""), caller: None, reason: text("") },
-        Noted::SetUp { kind: text("credential"), id: text("cred_1"), change: text("created") },
-        Noted::SetUp { kind: text("source"), id: text("cred_1"), change: text("created") },
-        Noted::OnEntity {
+        JournalEvent::Steered {
+            command: text("cancel"), reason: text("nul: \u{1} \u{7f} quote: \" ü 💶")
+        },
+        JournalEvent::Answered { decision: text("approve"), comment: None, request: None },
+        JournalEvent::Settled { promise: Some(text("p/1:ü")), key: None, settlement: text("resolved") },
+        JournalEvent::Settled { promise: None, key: Some(text("stripe:ch_1")), settlement: text("rejected") },
+        JournalEvent::TokenIssued { promise: text("p/1:ü"), expires_at: text("then") },
+        JournalEvent::KeyReleased { kind: text("run"), key: text("k \"1\""), caller: None, reason: text("") },
+        JournalEvent::SetUp { kind: text("credential"), id: text("cred_1"), change: text("created") },
+        JournalEvent::SetUp { kind: text("source"), id: text("cred_1"), change: text("created") },
+        JournalEvent::OnEntity {
             kind: text("invoice"),
             id: text("i/1"),
             operation: None,
-            did: Box::new(Noted::Stepped { step: text("pay"), key: None }),
+            did: Box::new(JournalEvent::Stepped { step: text("pay"), key: None }),
         },
-        Noted::OnEntity {
+        JournalEvent::OnEntity {
             kind: text("invoice"),
             id: text("i/1"),
             operation: Some(text("op_1")),
-            did: Box::new(Noted::Resolved {
+            did: Box::new(JournalEvent::Resolved {
                 resolution: Resolution::DidNotHappen,
                 seconded_by: None,
                 reason: text(""),
                 request: None,
             }),
         },
-        Noted::Remarked { text: text("tom looked") },
+        JournalEvent::Remarked { text: text("tom looked") },
     ];
     let people = [
         through("cred_1", None, "desk"),
@@ -70,11 +72,11 @@ fn entries(t: &Stage, run: RunId) -> Vec<Note> {
         through("cred_1", Some("Meg \"ü\""), "Meg \"ü\" (desk)"),
         Actor::new("tom", Role::Operator),
     ];
-    let mut all: Vec<Note> = Vec::new();
+    let mut all: Vec<JournalEntry> = Vec::new();
     for (place, what) in whats.into_iter().enumerate() {
         let by = people[place % people.len()].clone();
         let at = t.now().plus(SECOND * (place as u32 / 3));
-        let mut note = Note::on_workspace(WorkspaceId::default(), by, at, what);
+        let mut note = JournalEntry::on_workspace(WorkspaceId::default(), by, at, what);
         if place % 2 == 0 {
             note.run = run;
         }
@@ -87,11 +89,11 @@ fn entries(t: &Stage, run: RunId) -> Vec<Note> {
 pub(super) async fn every_filter_of_the_audit_log_finds_what_it_names(t: &Stage) {
     let run = t.driven().await;
     let entries = entries(t, run.id());
-    t.store.append_notes(entries.clone()).await.unwrap();
-    t.store.append_notes(vec![note_of(&run, Noted::Claimed { attempt: 1 })]).await.unwrap();
+    t.store.append_journal(entries.clone()).await.unwrap();
+    t.store.append_journal(vec![note_of(&run, JournalEvent::Claimed { attempt: 1 })]).await.unwrap();
     let elsewhere = WorkspaceId::new("elsewhere").unwrap();
-    let foreign = entries.iter().map(|note| Note { workspace: elsewhere.clone(), ..note.clone() });
-    t.store.append_notes(foreign.collect()).await.unwrap();
+    let foreign = entries.iter().map(|note| JournalEntry { workspace: elsewhere.clone(), ..note.clone() });
+    t.store.append_journal(foreign.collect()).await.unwrap();
     assert_eq!(notes_for(t, AuditFilter::default()).await, entries);
     let some = |text: &str| Some(text.to_owned());
     let mut filters = vec![
@@ -119,7 +121,7 @@ pub(super) async fn every_filter_of_the_audit_log_finds_what_it_names(t: &Stage)
     };
     filters.extend(filters.clone().iter().map(narrow));
     for filter in filters {
-        let expected: Vec<Note> = entries.iter().filter(|note| filter.fits(note)).cloned().collect();
+        let expected: Vec<JournalEntry> = entries.iter().filter(|note| filter.fits(note)).cloned().collect();
         assert_eq!(notes_for(t, filter.clone()).await, expected, "{filter:?}");
     }
     let found =
@@ -136,7 +138,7 @@ pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
     let run = t.driven().await;
     let mut entries = entries(t, run.id());
     entries.reverse();
-    t.store.append_notes(entries.clone()).await.unwrap();
+    t.store.append_journal(entries.clone()).await.unwrap();
     entries.sort_by_key(|note| note.at);
     let page = async |filter: AuditFilter, after: Option<AuditPlace>| {
         let workspace = WorkspaceId::default();
@@ -148,7 +150,7 @@ pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
         AuditFilter { since, ..AuditFilter::default() },
         AuditFilter { credential: Some("cred_1".into()), ..AuditFilter::default() },
     ] {
-        let (mut found, mut after): (Vec<Note>, Option<AuditPlace>) = (Vec::new(), None);
+        let (mut found, mut after): (Vec<JournalEntry>, Option<AuditPlace>) = (Vec::new(), None);
         loop {
             let next = page(filter.clone(), after).await;
             assert!(next.len() <= 2);
@@ -156,7 +158,7 @@ pub(super) async fn the_audit_log_is_paged_by_time(t: &Stage) {
             after = Some(AuditPlace { at: last.note.at, place: last.place });
             found.extend(next.into_iter().map(|placed| placed.note));
         }
-        let expected: Vec<Note> = entries.iter().filter(|note| filter.fits(note)).cloned().collect();
+        let expected: Vec<JournalEntry> = entries.iter().filter(|note| filter.fits(note)).cloned().collect();
         assert_eq!(found, expected, "{filter:?}");
     }
 }
@@ -179,10 +181,11 @@ pub(super) async fn a_signal_brings_its_note(t: &Stage) {
     assert_eq!(notes_for(t, AuditFilter::default()).await.len(), 1);
 }
 
-fn settled_by_meg(t: &Stage, promise: Option<&str>, key: Option<&str>) -> Note {
+fn settled_by_meg(t: &Stage, promise: Option<&str>, key: Option<&str>) -> JournalEntry {
     let text = |text: Option<&str>| text.map(ToOwned::to_owned);
-    let what = Noted::Settled { promise: text(promise), key: text(key), settlement: "resolved".into() };
-    Note::on_workspace(WorkspaceId::default(), through("cred_1", None, MEG), t.now(), what)
+    let what =
+        JournalEvent::Settled { promise: text(promise), key: text(key), settlement: "resolved".into() };
+    JournalEntry::on_workspace(WorkspaceId::default(), through("cred_1", None, MEG), t.now(), what)
 }
 
 /// Whoever settles by key does not know the promise: the store does.
@@ -213,16 +216,16 @@ pub(super) async fn a_settlement_by_key_names_its_promise_in_the_audit_log(t: &S
     let settled = t.store.settle_promise(SettlePromise { note, ..settlement.clone() }).await.unwrap();
     must!(settled, SettleOutcome::Settled { .. });
     let of_run = notes_for(t, AuditFilter { run: Some(run.id()), ..AuditFilter::default() }).await;
-    must!(of_run.as_slice(), [Note { what: Noted::Settled { promise: Some(found), .. }, .. }] if found == id.as_str());
+    must!(of_run.as_slice(), [JournalEntry { what: JournalEvent::Settled { promise: Some(found), .. }, .. }] if found == id.as_str());
 }
 
 /// A token that is handed out is noted; one that is not, is not.
 pub(super) async fn a_token_brings_its_note(t: &Stage) {
     must!(create(t, alone(t, "a")).await, CreateOutcome::Created(_));
     let put = |promise: &str, digest: u8| {
-        let what = Noted::TokenIssued { promise: promise.into(), expires_at: "then".into() };
+        let what = JournalEvent::TokenIssued { promise: promise.into(), expires_at: "then".into() };
         let by = through("cred_1", None, MEG);
-        let note = Some(Note::on_workspace(WorkspaceId::default(), by, t.now(), what));
+        let note = Some(JournalEntry::on_workspace(WorkspaceId::default(), by, t.now(), what));
         let token = SettleToken {
             digest: [digest; 32],
             workspace: WorkspaceId::default(),
@@ -231,7 +234,7 @@ pub(super) async fn a_token_brings_its_note(t: &Stage) {
         };
         PutSettleToken { token, note }
     };
-    let book = t.store.promise_book().expect("the store keeps promises");
+    let book = t.store.promise_store().expect("the store keeps promises");
     assert!(book.put_settle_token(put("a", 1)).await.unwrap());
     assert!(!book.put_settle_token(put("nothing", 2)).await.unwrap());
     let found = notes_for(t, AuditFilter { action: Some("token_issued".into()), ..Default::default() }).await;
@@ -248,12 +251,14 @@ pub(super) async fn a_step_taken_by_a_person_is_in_the_audit_log_once(t: &Stage)
         must!(close.again().send().await, OperationBegun::Recorded(_));
         let subject = Some(AuditSubject::entity(&begun.operation.entity.kind.to_string(), &id));
         let found = notes_for(t, AuditFilter { subject, ..AuditFilter::default() }).await;
-        let [Note { by, what: Noted::OnEntity { operation, did, .. }, at, .. }] = found.as_slice() else {
+        let [JournalEntry { by, what: JournalEvent::OnEntity { operation, did, .. }, at, .. }] =
+            found.as_slice()
+        else {
             panic!("one entry: {found:?}");
         };
         assert_eq!((by, at), (&Some(manager()), &t.now()));
         assert_eq!(operation, &Some(begun.id().to_string()));
-        let step = Noted::Stepped {
+        let step = JournalEvent::Stepped {
             step: begun.operation.step.to_string(),
             key: begun.operation.key.as_ref().map(ToString::to_string),
         };
@@ -272,9 +277,9 @@ pub(super) async fn an_override_that_was_not_needed_is_in_the_audit_log(t: &Stag
         let subject = Some(AuditSubject::entity(&begun.operation.entity.kind.to_string(), &id));
         let found = notes_for(t, AuditFilter { subject, ..AuditFilter::default() }).await;
         let did = match found.as_slice() {
-            [Note { what: Noted::OnEntity { did, .. }, .. }] => did,
+            [JournalEntry { what: JournalEvent::OnEntity { did, .. }, .. }] => did,
             _ => panic!("one entry: {found:?}"),
         };
-        assert_eq!(**did, Noted::Overridden { operation: None, reason: "to be sure".into() });
+        assert_eq!(**did, JournalEvent::Overridden { operation: None, reason: "to be sure".into() });
     }
 }

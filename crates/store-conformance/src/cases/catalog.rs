@@ -1,8 +1,8 @@
 //! What is set up: items are written by whoever saw them last, and found by id and by name.
 
 use hapax_engine::limits::{MAX_ITEM_NAME_CHARS, MAX_PAGE};
-use hapax_engine::model::{Item, ItemKind, Version, WorkspaceId};
-use hapax_engine::store::{ListItems, PutOutcome, StoreError};
+use hapax_engine::model::{CatalogKind, Item, Version, WorkspaceId};
+use hapax_engine::store::{ListCatalogItems, PutOutcome, StoreError};
 
 use crate::fixture::*;
 use crate::must;
@@ -14,7 +14,7 @@ pub(super) async fn an_item_is_made_once(t: &Stage) {
     let made = t.item("d1", "payout").put().await;
     let item = Item {
         workspace: WorkspaceId::default(),
-        kind: ItemKind::Definition,
+        kind: CatalogKind::Definition,
         id: name("d1"),
         name: "payout".into(),
         version: Version::new(1),
@@ -58,7 +58,7 @@ pub(super) async fn what_is_not_there_is_not_replaced(t: &Stage) {
     let made = t.item("d1", "payout").put().await;
     t.item("d2", "payout").workspace("abroad").put().await;
     assert_eq!(t.item("d1", "payout").workspace("abroad").over(1).send().await, PutOutcome::Missing);
-    assert_eq!(t.item("d1", "payout").kind(ItemKind::Setting).over(1).send().await, PutOutcome::Missing);
+    assert_eq!(t.item("d1", "payout").kind(CatalogKind::Setting).over(1).send().await, PutOutcome::Missing);
     assert_eq!(t.item("d1", "payout").workspace("nowhere").over(1).send().await, PutOutcome::Missing);
     assert_eq!(t.find_item("d1").await, Some(made));
 }
@@ -76,23 +76,23 @@ pub(super) async fn a_name_is_taken_once(t: &Stage) {
     t.item("d1", "payment").over(1).put().await;
     t.item("d2", "payout").over(1).put().await;
     t.item("d4", "payout").workspace("abroad").put().await;
-    t.item("d2", "payout").kind(ItemKind::Credential).put().await;
+    t.item("d2", "payout").kind(CatalogKind::Credential).put().await;
     let abroad = WorkspaceId::new("abroad").unwrap();
-    let found = t.catalog().find_named_item(&abroad, ItemKind::Definition, "payout").await.unwrap();
+    let found = t.catalog().find_named_item(&abroad, CatalogKind::Definition, "payout").await.unwrap();
     assert_eq!(found.unwrap().id, name("d4"));
-    let found = t.catalog().find_named_item(&abroad, ItemKind::Credential, "payout").await.unwrap();
+    let found = t.catalog().find_named_item(&abroad, CatalogKind::Credential, "payout").await.unwrap();
     assert_eq!(found, None);
 }
 
 /// Every kind is kept, and ids of one kind are not those of another.
 pub(super) async fn every_kind_of_item_is_kept(t: &Stage) {
-    for (n, kind) in ItemKind::ALL.into_iter().enumerate() {
+    for (n, kind) in CatalogKind::ALL.into_iter().enumerate() {
         t.item("x", "x").kind(kind).body(&n.to_string()).put().await;
     }
-    for (n, kind) in ItemKind::ALL.into_iter().enumerate() {
+    for (n, kind) in CatalogKind::ALL.into_iter().enumerate() {
         let item = t.catalog().find_item(kind, &name("x")).await.unwrap().unwrap();
         assert_eq!((item.kind, item.body), (kind, json(&n.to_string())));
-        let listed = t.catalog().list_items(ListItems { kind, ..all_items() }).await.unwrap();
+        let listed = t.catalog().list_items(ListCatalogItems { kind, ..all_items() }).await.unwrap();
         assert_eq!(listed.len(), 1);
     }
 }
@@ -156,24 +156,30 @@ pub(super) async fn items_are_listed_in_order(t: &Stage) {
     {
         t.item(id, id).workspace(workspace).put().await;
     }
-    t.item("0", "0").kind(ItemKind::Setting).put().await;
+    t.item("0", "0").kind(CatalogKind::Setting).put().await;
     let all = ["10", "9", "C", "a", "a-b", "a_", "b"];
     assert_eq!(t.list_ids(all_items()).await, all);
     for (at, id) in all.iter().enumerate() {
-        let after = ListItems { after: Some(name(id)), limit: 2, ..all_items() };
+        let after = ListCatalogItems { after: Some(name(id)), limit: 2, ..all_items() };
         assert_eq!(t.list_ids(after).await, all[at + 1..(at + 3).min(all.len())], "after {id}");
     }
-    let of =
-        |workspace: &str| ListItems { workspace: Some(WorkspaceId::new(workspace).unwrap()), ..all_items() };
+    let of = |workspace: &str| ListCatalogItems {
+        workspace: Some(WorkspaceId::new(workspace).unwrap()),
+        ..all_items()
+    };
     assert_eq!(t.list_ids(of("y")).await, ["9", "C", "b"]);
-    assert_eq!(t.list_ids(ListItems { after: Some(name("9")), limit: 1, ..of("y") }).await, ["C"]);
+    assert_eq!(t.list_ids(ListCatalogItems { after: Some(name("9")), limit: 1, ..of("y") }).await, ["C"]);
     assert_eq!(
-        t.list_ids(ListItems { after: Some(name("a")), ..of("x") }).await,
+        t.list_ids(ListCatalogItems { after: Some(name("a")), ..of("x") }).await,
         ["a_"],
         "a place in another"
     );
     assert_eq!(t.list_ids(of("nowhere")).await, Vec::<String>::new());
-    assert_eq!(t.list_ids(ListItems { limit: 0, ..all_items() }).await, ["10"], "a page holds at least one");
+    assert_eq!(
+        t.list_ids(ListCatalogItems { limit: 0, ..all_items() }).await,
+        ["10"],
+        "a page holds at least one"
+    );
     let listed = t.catalog().list_items(of("z")).await.unwrap();
     assert_eq!(listed[0], t.find_item("a").await.unwrap());
 }
@@ -184,9 +190,9 @@ pub(super) async fn a_page_of_items_is_bounded(t: &Stage) {
         let id = format!("d{n:05}");
         t.item(&id, &id).put().await;
     }
-    let page = t.list_ids(ListItems { limit: usize::MAX, ..all_items() }).await;
+    let page = t.list_ids(ListCatalogItems { limit: usize::MAX, ..all_items() }).await;
     assert_eq!(page.len(), MAX_PAGE);
-    let rest = t.list_ids(ListItems { after: Some(name(&page[MAX_PAGE - 1])), ..all_items() }).await;
+    let rest = t.list_ids(ListCatalogItems { after: Some(name(&page[MAX_PAGE - 1])), ..all_items() }).await;
     assert_eq!(rest, [format!("d{MAX_PAGE:05}")]);
 }
 
@@ -197,17 +203,17 @@ pub(super) async fn changed_items_are_listed(t: &Stage) {
         t.pass(SECOND);
     }
     let since = t.now();
-    let changed = ListItems { changed_since: Some(since), ..all_items() };
+    let changed = ListCatalogItems { changed_since: Some(since), ..all_items() };
     assert_eq!(t.list_ids(changed.clone()).await, Vec::<String>::new());
     t.item("c", "c").over(1).put().await;
     t.item("e", "e").workspace("abroad").put().await;
     t.pass(SECOND);
     t.item("b", "b").over(1).put().await;
     assert_eq!(t.list_ids(changed.clone()).await, ["b", "c", "e"]);
-    let after = |id: &str| ListItems { after: Some(name(id)), limit: 1, ..changed.clone() };
+    let after = |id: &str| ListCatalogItems { after: Some(name(id)), limit: 1, ..changed.clone() };
     assert_eq!(t.list_ids(after("b")).await, ["c"]);
-    let here = ListItems { workspace: Some(WorkspaceId::default()), ..changed.clone() };
+    let here = ListCatalogItems { workspace: Some(WorkspaceId::default()), ..changed.clone() };
     assert_eq!(t.list_ids(here).await, ["b", "c"]);
-    let later = ListItems { changed_since: Some(since.plus(SECOND)), ..changed };
+    let later = ListCatalogItems { changed_since: Some(since.plus(SECOND)), ..changed };
     assert_eq!(t.list_ids(later).await, ["b"]);
 }

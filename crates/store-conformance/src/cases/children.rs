@@ -1,7 +1,7 @@
 //! Parents and children.
 
-use hapax_engine::model::{Asked, EventKind, RunHead, RunState, RunStatus, Steer, WorkspaceId};
-use hapax_engine::store::{AdvanceOutcome, StoreError};
+use hapax_engine::model::{EventKind, PendingRequest, RunCommand, RunHead, RunState, RunStatus, WorkspaceId};
+use hapax_engine::store::{CommitOutcome, StoreError};
 
 use crate::fixture::*;
 use crate::must;
@@ -47,7 +47,7 @@ pub(super) async fn a_child_is_started_once(t: &Stage) {
     let held = drive(t, &child).await;
     let mut advance = t.write(&parent).await.does("charge").advance();
     advance.children.push(t.child_of(&parent, "ship").id(child.id()).new_run());
-    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Advanced { woken, .. } if woken.is_empty());
+    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { woken, .. } if woken.is_empty());
     assert_eq!(t.head(&child).await, held);
 }
 
@@ -113,7 +113,7 @@ pub(super) async fn the_end_of_a_parent_asks_living_children_to_cancel(t: &Stage
     }
     let [driven, waiting, paused, ready] = &children[..] else { panic!("four children") };
     t.write(waiting).await.awaits_signal("go").parks().done().await;
-    t.steered(paused, Steer::Pause).await;
+    t.steered(paused, RunCommand::Pause).await;
     let asked = t.head(paused).await;
     t.write(&asked).await.pauses().done().await;
     t.write(ready).await.releases().done().await;
@@ -129,7 +129,7 @@ pub(super) async fn the_end_of_a_parent_asks_living_children_to_cancel(t: &Stage
     assert_eq!(parent.status(), RunStatus::Failed);
     for child in &children {
         let child = t.head(child).await;
-        assert_eq!((child.asked, child.status()), (Asked::Cancel, RunStatus::Running));
+        assert_eq!((child.asked, child.status()), (PendingRequest::Cancel, RunStatus::Running));
         assert_eq!(child.state.lease().is_some(), child.id() == driven.id());
         assert_eq!(t.history(&child).await.last(), Some(&EventKind::CancelAsked));
     }

@@ -11,7 +11,7 @@ use crate::must;
 async fn begin_at_once(t: &Stage, begins: Vec<Begin<'_>>) -> Vec<OperationBegun> {
     at_once(begins.into_iter().map(|begin| {
         let (store, request) = (t.store.clone(), begin.request());
-        async move { store.entity_book().unwrap().begin_operation(request).await.unwrap() }
+        async move { store.entity_store().unwrap().begin_operation(request).await.unwrap() }
     }))
     .await
 }
@@ -19,7 +19,7 @@ async fn begin_at_once(t: &Stage, begins: Vec<Begin<'_>>) -> Vec<OperationBegun>
 async fn finish_at_once(t: &Stage, ends: Vec<FinishOperation>) -> Vec<Finished> {
     at_once(ends.into_iter().map(|end| {
         let store = t.store.clone();
-        async move { store.entity_book().unwrap().finish_operation(end).await.unwrap() }
+        async move { store.entity_store().unwrap().finish_operation(end).await.unwrap() }
     }))
     .await
 }
@@ -234,7 +234,7 @@ pub(super) async fn a_heartbeat_races_with_the_janitor(t: &Stage) {
             let sweep = held.end(FinishBy::Janitor { unheard_since: t.now() }, OperationEnd::Reverted);
             let (store, own) = (t.store.clone(), held.held());
             let hearing = tokio::spawn(async move {
-                store.entity_book().unwrap().hear_of_operations(ANN, vec![own]).await.unwrap()
+                store.entity_store().unwrap().hear_of_operations(ANN, vec![own]).await.unwrap()
             });
             let swept = held.send(sweep).await;
             let is_lost = !hearing.await.unwrap().is_empty();
@@ -260,7 +260,7 @@ pub(super) async fn a_beginning_races_with_the_janitor(t: &Stage) {
             let store = t.store.clone();
             let sweeping =
                 tokio::spawn(
-                    async move { store.entity_book().unwrap().finish_operation(sweep).await.unwrap() },
+                    async move { store.entity_store().unwrap().finish_operation(sweep).await.unwrap() },
                 );
             let outcomes =
                 begin_at_once(t, (0..4).map(|_| t.close(&home, &id).seen(3).owner(BOB)).collect()).await;
@@ -292,7 +292,7 @@ pub(super) async fn a_beginning_races_with_the_sweep_for_strays(t: &Stage) {
         let strays = t.strays(t.now().plus(HOUR));
         let store = t.store.clone();
         let sweeping =
-            tokio::spawn(async move { store.entity_book().unwrap().revert_strays(strays).await.unwrap() });
+            tokio::spawn(async move { store.entity_store().unwrap().revert_strays(strays).await.unwrap() });
         let held = t.close(&home, &id).begins().await;
         assert_eq!(sweeping.await.unwrap(), []);
         assert_eq!(t.standing(&home, &id).await, ("closing".into(), 2));
@@ -309,7 +309,7 @@ pub(super) async fn sweeps_at_once_give_each_stray_back_once(t: &Stage) {
     t.pass(SECOND);
     let reverted = at_once((0..8).map(|_| {
         let (store, strays) = (t.store.clone(), t.strays(t.now()));
-        async move { store.entity_book().unwrap().revert_strays(strays).await.unwrap() }
+        async move { store.entity_store().unwrap().revert_strays(strays).await.unwrap() }
     }))
     .await;
     let mut all: Vec<String> = reverted.into_iter().flatten().map(|id| id.to_string()).collect();
@@ -331,7 +331,7 @@ pub(super) async fn of_those_who_make_one_entity_one_does(t: &Stage) {
             status: name("approved"),
             data: json(&format!(r#"{{"n":{n}}}"#)),
         };
-        async move { store.entity_book().unwrap().create_entity(new).await.unwrap() }
+        async move { store.entity_store().unwrap().create_entity(new).await.unwrap() }
     }))
     .await;
     let now = t.entity(&Home::Own, "i1").await;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use hapax_engine::limits::MAX_STALLS;
-use hapax_engine::model::{EventKind, Fence, Grant, Priority, RunId, RunState, RunStatus, Serves, Steer};
+use hapax_engine::model::{
+    EventKind, Fence, Grant, Priority, RunCommand, RunId, RunState, RunStatus, Serves,
+};
 use hapax_engine::store::{ClaimRuns, StartOutcome};
 
 use crate::fixture::*;
@@ -141,7 +143,7 @@ pub(super) async fn resting_runs_are_not_due(t: &Stage) {
     let run = t.driven().await;
     t.write(&run).await.awaits_signal("go").parks().done().await;
     let paused = t.pending().await;
-    t.steered(&paused, Steer::Pause).await;
+    t.steered(&paused, RunCommand::Pause).await;
     let closed = t.driven().await;
     t.write(&closed).await.completes("1").done().await;
     t.pass(1000 * HOUR);
@@ -192,7 +194,7 @@ pub(super) async fn a_run_that_keeps_losing_its_worker_is_put_aside(t: &Stage) {
     let aside = t.head(&held).await;
     assert_eq!((aside.status(), aside.fence.get()), (RunStatus::Paused, u64::from(MAX_STALLS) + 1));
     assert_eq!(t.history(&held).await.last(), Some(&EventKind::Quarantined));
-    t.steered(&held, Steer::Resume).await;
+    t.steered(&held, RunCommand::Resume).await;
     let again = t.claim(ANN).await.into_iter().find(|run| run.id() == held.id()).expect("it may go on");
     assert_eq!(
         again.stalls, 1,
@@ -230,7 +232,7 @@ pub(super) async fn the_longest_due_run_is_known_whoever_serves_it(t: &Stage) {
     let resting = t.driven().await;
     t.write(&resting).await.awaits_signal("go").parks().done().await;
     let paused = t.pending().await;
-    t.steered(&paused, Steer::Pause).await;
+    t.steered(&paused, RunCommand::Pause).await;
     let later = t.order().workflow("order", 2).due_in(SECOND).start().await;
     assert_eq!(longest().await, None, "driven, resting and put off: none is due");
     t.pass(SECOND);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use hapax_engine::memory::MemoryStore;
-use hapax_engine::model::{Begun, ItemKind, RequestEnd, WriteToken};
-use hapax_engine::store::{KeyUse, ListItems, PutOutcome, ReleaseKey, ReleaseOutcome, Store};
+use hapax_engine::model::{Begun, CatalogKind, RequestEnd, WriteToken};
+use hapax_engine::store::{KeyUse, ListCatalogItems, PutOutcome, ReleaseKey, ReleaseOutcome, Store};
 
 use crate::fixture::*;
 
@@ -49,7 +49,7 @@ pub(super) async fn random_requests_are_answered_as_by_the_memory_store(t: &Stag
                 let place = draw(t, &mut rng, &[]).place();
                 let note = t.noted_release(&place);
                 let request = ReleaseKey { place, note };
-                let expected = model.key_book().unwrap().release_key(request.clone()).await.unwrap();
+                let expected = model.request_key_store().unwrap().release_key(request.clone()).await.unwrap();
                 assert_eq!(t.book().release_key(request).await.unwrap(), expected, "request {n}");
                 met.insert(match expected {
                     ReleaseOutcome::Released => "release: released",
@@ -60,11 +60,11 @@ pub(super) async fn random_requests_are_answered_as_by_the_memory_store(t: &Stag
             66..70 => {
                 let place = draw(t, &mut rng, &[]).place();
                 let counted = vec![KeyUse { place, uses: uses(rng.u64(..3), rng.u64(..3)) }];
-                model.key_book().unwrap().count_uses(counted.clone()).await.unwrap();
+                model.request_key_store().unwrap().count_uses(counted.clone()).await.unwrap();
                 t.book().count_uses(counted).await.unwrap();
             }
             70..72 => {
-                let purged = model.key_book().unwrap().purge_requests(1_000).await.unwrap();
+                let purged = model.request_key_store().unwrap().purge_requests(1_000).await.unwrap();
                 assert_eq!(t.book().purge_requests(1_000).await.unwrap(), purged, "request {n}");
             }
             72..85 => drop(met.insert(put(t, &*model, &mut rng, n).await)),
@@ -90,7 +90,7 @@ fn draw<'a>(t: &'a Stage, rng: &mut Rng, sent: &[Ask<'a>]) -> Ask<'a> {
 }
 
 async fn begin(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) -> &'static str {
-    let expected = model.key_book().unwrap().begin_request(ask.request()).await.unwrap();
+    let expected = model.request_key_store().unwrap().begin_request(ask.request()).await.unwrap();
     assert_eq!(ask.send().await, expected, "request {n}");
     assert_eq!(t.now(), model.now());
     match expected {
@@ -115,7 +115,7 @@ async fn finish(t: &Stage, model: &dyn Store, rng: &mut Rng, begun: &[Ask<'_>], 
     if rng.u32(..10) == 0 {
         request.token = WriteToken::fresh();
     }
-    let expected = model.key_book().unwrap().finish_request(request.clone()).await.unwrap();
+    let expected = model.request_key_store().unwrap().finish_request(request.clone()).await.unwrap();
     assert_eq!(t.book().finish_request(request).await.unwrap(), expected, "request {n}");
     if expected { "finish: true" } else { "finish: false" }
 }
@@ -123,7 +123,7 @@ async fn finish(t: &Stage, model: &dyn Store, rng: &mut Rng, begun: &[Ask<'_>], 
 async fn put(t: &Stage, model: &dyn Store, rng: &mut Rng, n: usize) -> &'static str {
     let draft = t
         .item(["1", "2", "3"][rng.usize(..3)], ["x", "y", "z"][rng.usize(..3)])
-        .kind(ItemKind::ALL[rng.usize(2..4)])
+        .kind(CatalogKind::ALL[rng.usize(2..4)])
         .workspace(["default", "default", "abroad"][rng.usize(..3)])
         .body(&n.to_string())
         .note(t.noted(&n.to_string()));
@@ -149,7 +149,7 @@ async fn put(t: &Stage, model: &dyn Store, rng: &mut Rng, n: usize) -> &'static 
 
 async fn same_key(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) {
     let request = ask.request();
-    let book = model.key_book().unwrap();
+    let book = model.request_key_store().unwrap();
     let expected = book.find_request(&request.scope, &request.key).await.unwrap();
     assert_eq!(ask.find().await, expected, "after request {n}");
     let expected = book.find_uses(&ask.place()).await.unwrap();
@@ -157,14 +157,14 @@ async fn same_key(t: &Stage, model: &dyn Store, ask: &Ask<'_>, n: usize) {
 }
 
 async fn same_whole(t: &Stage, model: &dyn Store) {
-    let oldest = model.key_book().unwrap().find_oldest_request().await.unwrap();
+    let oldest = model.request_key_store().unwrap().find_oldest_request().await.unwrap();
     assert_eq!(t.book().find_oldest_request().await.unwrap(), oldest);
-    for kind in ItemKind::ALL {
-        let all = ListItems { kind, ..all_items() };
+    for kind in CatalogKind::ALL {
+        let all = ListCatalogItems { kind, ..all_items() };
         let expected = model.catalog().unwrap().list_items(all.clone()).await.unwrap();
         assert_eq!(t.catalog().list_items(all).await.unwrap(), expected);
     }
-    let expected = model.list_notes(t.all_notes()).await.unwrap();
+    let expected = model.list_journal(t.all_notes()).await.unwrap();
     let expected: Vec<_> = expected.into_iter().map(|placed| placed.note).collect();
     assert_eq!(t.notes().await, expected);
 }

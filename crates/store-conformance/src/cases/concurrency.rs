@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use hapax_engine::model::{RunHead, RunId, RunState, RunStatus, Steer, Subscribers};
+use hapax_engine::model::{RunCommand, RunHead, RunId, RunState, RunStatus, Subscribers};
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimPosts, ClaimRuns, Purge, SettleOutcome, SignalOutcome, StartOutcome, SteerRun,
+    ClaimOutbox, ClaimRuns, CommandRun, CommitOutcome, Purge, SettleOutcome, SignalOutcome, StartOutcome,
 };
 
 use crate::fixture::*;
@@ -91,8 +91,8 @@ pub(super) async fn of_writes_on_one_version_one_wins(t: &Stage) {
         async move { store.advance_run(write).await.unwrap() }
     }))
     .await;
-    let won = outcomes.iter().filter(|outcome| matches!(outcome, AdvanceOutcome::Advanced { .. })).count();
-    let stale = outcomes.iter().filter(|outcome| matches!(outcome, AdvanceOutcome::Stale(_))).count();
+    let won = outcomes.iter().filter(|outcome| matches!(outcome, CommitOutcome::Advanced { .. })).count();
+    let stale = outcomes.iter().filter(|outcome| matches!(outcome, CommitOutcome::Stale(_))).count();
     assert_eq!((won, stale), (1, 31));
     assert_eq!(t.log(&held).await.steps.len(), 1);
 }
@@ -106,10 +106,7 @@ pub(super) async fn one_write_sent_many_times_takes_effect_once(t: &Stage) {
         async move { store.advance_run(write).await.unwrap() }
     }))
     .await;
-    assert!(
-        outcomes.iter().all(|outcome| matches!(outcome, AdvanceOutcome::Advanced { .. })),
-        "{outcomes:?}"
-    );
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, CommitOutcome::Advanced { .. })), "{outcomes:?}");
     assert_eq!(t.events(&held).await.len(), 2);
 }
 
@@ -140,8 +137,8 @@ pub(super) async fn after_effects_are_never_claimed_twice(t: &Stage) {
     let claims = at_once((0..16).map(|n| {
         let room = vec![(name("mail"), 5), (name("hook"), 5)];
         let owner = hapax_engine::model::OwnerId::from_u128(100 + n);
-        let (store, request) = (t.store.clone(), ClaimPosts { owner, lease_for: LEASE, room });
-        async move { store.claim_posts(request).await.unwrap().posts }
+        let (store, request) = (t.store.clone(), ClaimOutbox { owner, lease_for: LEASE, room });
+        async move { store.claim_outbox(request).await.unwrap().posts }
     }))
     .await;
     let granted: Vec<&str> = claims.iter().flatten().map(|post| post.id.as_str()).collect();
@@ -177,7 +174,7 @@ pub(super) async fn a_park_never_sleeps_over_a_racing_signal(t: &Stage) {
         let (parker, sender, signal) = (t.store.clone(), t.store.clone(), signal_to(&held, "go", None));
         let parking = tokio::spawn(async move { parker.advance_run(park).await.unwrap() });
         let sending = tokio::spawn(async move { sender.send_signal(signal).await.unwrap() });
-        must!(parking.await.unwrap(), AdvanceOutcome::Advanced { .. });
+        must!(parking.await.unwrap(), CommitOutcome::Advanced { .. });
         must!(sending.await.unwrap(), SignalOutcome::Stored { .. });
         let parked = t.head(&held).await;
         assert_eq!(parked.state, RunState::Waiting { wake_at: Some(t.now()) });
@@ -212,7 +209,7 @@ pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
         let held = t.driven().await;
         let end = t.write(&held).await.completes("1").advance();
         let workspace = held.facts.workspace.clone();
-        let steer = SteerRun {
+        let steer = CommandRun {
             workspace,
             run: held.id(),
             command: cancel(),
@@ -222,14 +219,14 @@ pub(super) async fn a_cancellation_races_with_the_end(t: &Stage) {
         };
         let (ender, steerer) = (t.store.clone(), t.store.clone());
         let ending = tokio::spawn(async move { ender.advance_run(end).await.unwrap() });
-        let steering = tokio::spawn(async move { steerer.steer_run(steer).await.unwrap() });
+        let steering = tokio::spawn(async move { steerer.command_run(steer).await.unwrap() });
         let (ending, _) = (ending.await.unwrap(), steering.await.unwrap());
         let now = t.head(&held).await;
         match ending {
-            AdvanceOutcome::Advanced { .. } => assert_eq!(now.status(), RunStatus::Completed),
-            AdvanceOutcome::Stale(head) => drop(t.write(&head).await.cancels().done().await),
-            AdvanceOutcome::ChildrenRefused(refused) => panic!("it starts none: {refused}"),
-            AdvanceOutcome::LeaseLost => panic!("nobody took it"),
+            CommitOutcome::Advanced { .. } => assert_eq!(now.status(), RunStatus::Completed),
+            CommitOutcome::Stale(head) => drop(t.write(&head).await.cancels().done().await),
+            CommitOutcome::ChildrenRefused(refused) => panic!("it starts none: {refused}"),
+            CommitOutcome::LeaseLost => panic!("nobody took it"),
         }
     }
 }
@@ -268,5 +265,5 @@ pub(super) async fn two_purges_at_once_delete_everything_once(t: &Stage) {
     assert_eq!(purged.iter().map(|purged| purged.runs).sum::<usize>(), 20);
     assert_eq!(purged.iter().map(|purged| purged.keys).sum::<usize>(), 20);
     let paused = t.pending().await;
-    t.steered(&paused, Steer::Pause).await;
+    t.steered(&paused, RunCommand::Pause).await;
 }

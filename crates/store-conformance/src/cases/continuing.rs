@@ -1,7 +1,7 @@
 //! Beginning again with a new input and an empty history.
 
 use hapax_engine::model::{EventKind, Generation, Promise, PromiseId, StepId, Timestamp, WorkspaceId};
-use hapax_engine::store::{AdvanceOutcome, SettleOutcome, SignalOutcome, StartOutcome};
+use hapax_engine::store::{CommitOutcome, SettleOutcome, SignalOutcome, StartOutcome};
 
 use crate::fixture::*;
 use crate::must;
@@ -84,7 +84,7 @@ pub(super) async fn a_refused_continuation_deletes_nothing(t: &Stage) {
     let late = t.write(&late).await.does("charge").awaits_promise("payment", None).done().await;
     t.pass(LEASE);
     t.claim_one(BOB).await;
-    must!(t.write(&late).await.continues_with("2").send().await, AdvanceOutcome::LeaseLost);
+    must!(t.write(&late).await.continues_with("2").send().await, CommitOutcome::LeaseLost);
     let log = t.log(&late).await;
     assert_eq!((log.steps.len(), log.promises.len(), log.head.generation), (2, 1, Generation::default()));
     let id = PromiseId::of_run(late.id(), late.generation, &StepId::from_stored("payment"));

@@ -2,9 +2,12 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Failure, PromiseRef, Refusal, RunId, Steer, StepId, StepState, StepStatus, StepTransition, WorkspaceId,
+    Failure, PromiseRef, Refusal, RunCommand, RunId, StepId, StepState, StepStatus, StepTransition,
+    WorkspaceId,
 };
-use hapax_engine::store::{DoubtPlace, ListDoubts, SettleOutcome, SettlePromise, SteerOutcome, StoredDoubt};
+use hapax_engine::store::{
+    DoubtPlace, ListDoubts, RunCommandOutcome, SettleOutcome, SettlePromise, StoredDoubt,
+};
 
 use crate::fixture::*;
 use crate::must;
@@ -131,12 +134,12 @@ pub(super) async fn a_retry_does_not_run_again_what_is_in_doubt(t: &Stage) {
         t.write(&run).await.does("charge").loses("wire", lost()).fails_at("ship").fails("no").done().await;
     for from in ["charge", "wire"] {
         let from = Some(StepId::from_stored(from));
-        let refused = t.steer(&run, Steer::retry(from)).await;
-        let SteerOutcome::Refused(refusal, head) = refused else { panic!("{refused:?}") };
+        let refused = t.steer(&run, RunCommand::retry(from)).await;
+        let RunCommandOutcome::Refused(refusal, head) = refused else { panic!("{refused:?}") };
         assert_eq!((refusal, head), (Refusal::InDoubt(StepId::from_stored("wire")), run.clone()));
         assert_eq!(t.log(&run).await.steps.len(), 3, "nothing is deleted");
     }
-    must!(t.steer(&run, retry()).await, SteerOutcome::Steered(_));
+    must!(t.steer(&run, retry()).await, RunCommandOutcome::Steered(_));
     assert_eq!(t.step(&run, "wire").await.unwrap().state.status(), StepStatus::InDoubt);
     assert!(t.step(&run, "ship").await.is_none());
     assert_eq!(names(&t.doubts().await), [(run.id(), "wire")]);

@@ -1,8 +1,8 @@
 //! What is known of attempts at effects, and the counts of those that happened twice or may have.
 
 use hapax_engine::model::{
-    EffectClass, EffectKey, EffectTally, Evidence, Failure, Note, Noted, Occurrence, RunHead, Steer, StepId,
-    StepKind, StepState, StepTransition, TallyCount, WorkspaceId,
+    EffectClass, EffectKey, EffectTally, Evidence, Failure, JournalEntry, JournalEvent, Occurrence,
+    RunCommand, RunHead, StepId, StepKind, StepState, StepTransition, TallyCount, WorkspaceId,
 };
 use hapax_engine::store::Purge;
 
@@ -10,13 +10,13 @@ use crate::fixture::*;
 
 use Occurrence::{DidNotHappen, Happened, MayHaveHappened};
 
-fn seen(run: &RunHead, step: &str, attempt: u32, occurrence: Occurrence) -> Note {
+fn seen(run: &RunHead, step: &str, attempt: u32, occurrence: Occurrence) -> JournalEntry {
     let effect = EffectKey::new(run.id(), run.generation, &StepId::from_stored(step));
     let evidence = Evidence { effect, class: EffectClass::Claimed, attempt, occurrence };
-    Note {
+    JournalEntry {
         step: Some(StepId::from_stored(step)),
         evidence: Some(evidence),
-        ..note_of(run, Noted::Attempted { attempt, occurrence })
+        ..note_of(run, JournalEvent::Attempted { attempt, occurrence })
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) async fn the_strongest_evidence_of_each_attempt_counts(t: &Stage) {
     let run = t.driven().await;
     assert_eq!(tallies(t).await, []);
     let note = async |step: &str, attempt, occurrence| {
-        t.store.append_notes(vec![seen(&run, step, attempt, occurrence)]).await.unwrap();
+        t.store.append_journal(vec![seen(&run, step, attempt, occurrence)]).await.unwrap();
     };
     note("wire", 1, MayHaveHappened).await;
     assert_eq!(tallies(t).await, [], "it may have happened, but not twice");
@@ -65,12 +65,12 @@ pub(super) async fn effects_of_one_workspace_are_counted_apart(t: &Stage) {
     let there = t.order().workspace("abroad").granted_to(ANN).start().await;
     for run in [&here, &there] {
         let notes = vec![seen(run, "wire", 1, Happened), seen(run, "wire", 2, Happened)];
-        t.store.append_notes(notes).await.unwrap();
+        t.store.append_journal(notes).await.unwrap();
     }
     // The same key in two workspaces is two effects.
     let abroad = WorkspaceId::new("abroad").unwrap();
-    let same = Note { workspace: abroad.clone(), ..seen(&here, "wire", 1, Happened) };
-    t.store.append_notes(vec![same]).await.unwrap();
+    let same = JournalEntry { workspace: abroad.clone(), ..seen(&here, "wire", 1, Happened) };
+    t.store.append_journal(vec![same]).await.unwrap();
     assert_eq!(tallies(t).await, [tally(EffectClass::Claimed, 2, 0, 2)]);
     let of = async |workspace: &WorkspaceId| t.store.count_tallies(Some(workspace)).await.unwrap();
     assert_eq!(of(&abroad).await, [tally(EffectClass::Claimed, 2, 0, 1)]);
@@ -105,7 +105,7 @@ pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stag
     assert_eq!(t.log(&run).await.attempts_before, []);
     let failed = t.head(&run).await;
     let from = Some(StepId::from_stored("charge"));
-    t.steered(&failed, Steer::retry(from)).await;
+    t.steered(&failed, RunCommand::retry(from)).await;
     let before = |step: &str| (StepId::from_stored(step), 1);
     assert_eq!(t.log(&run).await.attempts_before, [before("charge"), before("ship")]);
     assert_eq!(t.log(&run).await.steps, []);
@@ -121,7 +121,7 @@ pub(super) async fn a_retry_keeps_what_is_known_of_the_records_it_drops(t: &Stag
 pub(super) async fn evidence_goes_with_its_run(t: &Stage) {
     let run = t.driven().await;
     let notes = vec![seen(&run, "wire", 1, Happened), seen(&run, "wire", 2, Happened)];
-    t.store.append_notes(notes).await.unwrap();
+    t.store.append_journal(notes).await.unwrap();
     t.write(&run).await.completes("1").done().await;
     assert_eq!(tallies(t).await.len(), 1);
     t.pass(SECOND);

@@ -1,18 +1,18 @@
 //! Families: a root with all runs that descend from it.
 
 use hapax_engine::model::{
-    Asked, ChildrenRefused, ClosePolicy, EventKind, RunHead, RunId, RunStatus, StepId, Subscribers,
+    ChildrenRefused, ClosePolicy, EventKind, PendingRequest, RunHead, RunId, RunStatus, StepId, Subscribers,
     WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, CancelFamily, CancelFamilyOutcome, FamilyBook, StoreError, SweepFamily, SweptFamily,
+    CancelFamily, CancelFamilyOutcome, CommitOutcome, FamilyStore, StoreError, SweepFamily, SweptFamily,
 };
 
 use crate::fixture::*;
 use crate::must;
 
-fn book(t: &Stage) -> &dyn FamilyBook {
-    t.store.family_book().expect("a store keeps families")
+fn book(t: &Stage) -> &dyn FamilyStore {
+    t.store.family_store().expect("a store keeps families")
 }
 
 /// A child that goes on when its parent ends.
@@ -49,7 +49,7 @@ async fn unswept(t: &Stage) -> Vec<RunId> {
 }
 
 /// Tries to start one child, where the root may have `most` descendants.
-async fn start_one(t: &Stage, parent: &RunHead, step: &str, most: u64) -> AdvanceOutcome {
+async fn start_one(t: &Stage, parent: &RunHead, step: &str, most: u64) -> CommitOutcome {
     let order = abandoned(t, parent, step);
     let mut advance = t.write(parent).await.awaits_child(step, &order).advance();
     advance.max_descendants = most;
@@ -72,16 +72,16 @@ pub(super) async fn a_root_has_so_many_descendants_and_no_more(t: &Stage) {
     for parent in [&root, &first] {
         let before = t.head(parent).await;
         let refused =
-            must!(start_one(t, parent, "d", 3).await, AdvanceOutcome::ChildrenRefused(refused) => refused);
+            must!(start_one(t, parent, "d", 3).await, CommitOutcome::ChildrenRefused(refused) => refused);
         assert_eq!(refused, ChildrenRefused::TooMany { root: root.id(), born: 3, most: 3 });
         assert_eq!(t.head(parent).await, before);
         assert!(t.step(parent, "d").await.is_none());
     }
     assert_eq!(t.list(10, None).await.runs.len(), 4);
-    must!(start_one(t, &first, "d", 4).await, AdvanceOutcome::Advanced { .. });
-    must!(start_one(t, &root, "d", 4).await, AdvanceOutcome::ChildrenRefused(_));
+    must!(start_one(t, &first, "d", 4).await, CommitOutcome::Advanced { .. });
+    must!(start_one(t, &root, "d", 4).await, CommitOutcome::ChildrenRefused(_));
     let other = t.driven().await;
-    must!(start_one(t, &other, "d", 1).await, AdvanceOutcome::Advanced { .. });
+    must!(start_one(t, &other, "d", 1).await, CommitOutcome::Advanced { .. });
 }
 
 /// A write that is sent again finds its own children, which count once.
@@ -90,32 +90,32 @@ pub(super) async fn a_write_sent_again_counts_its_children_once(t: &Stage) {
     let order = abandoned(t, &root, "a");
     let mut advance = t.write(&root).await.awaits_child("a", &order).advance();
     advance.max_descendants = 2;
-    must!(t.store.advance_run(advance.clone()).await.unwrap(), AdvanceOutcome::Advanced { .. });
-    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    must!(t.store.advance_run(advance.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
+    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
     let root = t.head(&root).await;
-    must!(start_one(t, &root, "b", 2).await, AdvanceOutcome::Advanced { .. });
+    must!(start_one(t, &root, "b", 2).await, CommitOutcome::Advanced { .. });
     let root = t.head(&root).await;
-    must!(start_one(t, &root, "c", 2).await, AdvanceOutcome::ChildrenRefused(_));
+    must!(start_one(t, &root, "c", 2).await, CommitOutcome::ChildrenRefused(_));
 }
 
 /// A root that lives for ever may start children for ever.
 pub(super) async fn a_root_that_continues_as_new_begins_a_new_count(t: &Stage) {
     let root = t.driven().await;
-    must!(start_one(t, &root, "a", 1).await, AdvanceOutcome::Advanced { .. });
+    must!(start_one(t, &root, "a", 1).await, CommitOutcome::Advanced { .. });
     let root = t.head(&root).await;
-    must!(start_one(t, &root, "b", 1).await, AdvanceOutcome::ChildrenRefused(_));
+    must!(start_one(t, &root, "b", 1).await, CommitOutcome::ChildrenRefused(_));
     let root = t.write(&root).await.gives_up("a").continues_with("2").done().await;
-    must!(start_one(t, &root, "a", 1).await, AdvanceOutcome::Advanced { .. });
+    must!(start_one(t, &root, "a", 1).await, CommitOutcome::Advanced { .. });
 }
 
 /// Who no longer holds the run is told so, whatever its children would have come to.
 pub(super) async fn a_stale_writer_hears_nothing_of_the_family(t: &Stage) {
     let root = t.driven().await;
-    must!(start_one(t, &root, "a", 1).await, AdvanceOutcome::Advanced { .. });
-    must!(start_one(t, &root, "b", 1).await, AdvanceOutcome::Stale(_));
+    must!(start_one(t, &root, "a", 1).await, CommitOutcome::Advanced { .. });
+    must!(start_one(t, &root, "b", 1).await, CommitOutcome::Stale(_));
     t.pass(LEASE);
     assert_eq!(t.claim(BOB).await.len(), 2);
-    must!(start_one(t, &root, "b", 1).await, AdvanceOutcome::LeaseLost);
+    must!(start_one(t, &root, "b", 1).await, CommitOutcome::LeaseLost);
 }
 
 /// From the moment a family is cancelled on, nobody is born into it, so that a sweep reaches all there are.
@@ -124,7 +124,7 @@ pub(super) async fn nobody_is_born_into_a_cancelled_family(t: &Stage) {
     must!(cancel_family(t, &root).await, CancelFamilyOutcome::Cancelled(head) if head == t.head(&root).await);
     for parent in [&root, &first] {
         let refused =
-            must!(start_one(t, parent, "d", 99).await, AdvanceOutcome::ChildrenRefused(refused) => refused);
+            must!(start_one(t, parent, "d", 99).await, CommitOutcome::ChildrenRefused(refused) => refused);
         assert_eq!(refused, ChildrenRefused::Cancelled { root: root.id() });
     }
     let late = abandoned(t, &first, "late").new_run();
@@ -156,7 +156,7 @@ pub(super) async fn a_sweep_reaches_every_member_of_a_cancelled_family(t: &Stage
     assert!(batches <= 2, "{batches}");
     assert_eq!(unswept(t).await, []);
     for driven in [&root, &first] {
-        assert_eq!(t.head(driven).await.asked, Asked::Cancel);
+        assert_eq!(t.head(driven).await.asked, PendingRequest::Cancel);
     }
     for pending in [&second, &grandchild] {
         assert_eq!(t.head(pending).await.status(), RunStatus::Cancelled);
@@ -173,7 +173,7 @@ pub(super) async fn the_family_of_an_ended_root_is_cancelled_as_well(t: &Stage) 
     must!(cancel_family(t, &root).await, CancelFamilyOutcome::Cancelled(_));
     assert_eq!(sweep(t, &root, None, 10).await.next, None);
     assert_eq!(t.head(&root).await.status(), RunStatus::Completed);
-    assert_eq!(t.head(&first).await.asked, Asked::Cancel);
+    assert_eq!(t.head(&first).await.asked, PendingRequest::Cancel);
     assert_eq!(t.head(&second).await.status(), RunStatus::Cancelled);
 }
 

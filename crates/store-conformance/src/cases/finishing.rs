@@ -2,7 +2,7 @@
 
 use hapax_engine::model::{
     Failure, FinishBy, FinishOperation, Finished, Home, OperationEnd, OperationId, OperationState,
-    OperationStatus, PostState, Version, WorkspaceId,
+    OperationStatus, OutboxState, Version, WorkspaceId,
 };
 use hapax_engine::store::StoreError;
 
@@ -102,7 +102,7 @@ pub(super) async fn after_effects_and_notes_come_with_the_end(t: &Stage) {
         }
     }
     let mails = t.posts().await.len() / 2;
-    assert_eq!(t.claim_posts(ANN, &[("mail", 100)]).await.posts.len(), mails, "they are due");
+    assert_eq!(t.claim_outbox(ANN, &[("mail", 100)]).await.posts.len(), mails, "they are due");
 }
 
 /// S1.11: an after-effect that is there stays as it is.
@@ -115,14 +115,14 @@ pub(super) async fn an_after_effect_that_is_there_stays(t: &Stage) {
     );
     let claimed = t.claim_post(ANN).await;
     t.delivered(&claimed).await;
-    let other = hapax_engine::model::Post { payload: json("2"), ..one.post("mail") };
+    let other = hapax_engine::model::OutboxMessage { payload: json("2"), ..one.post("mail") };
     let request = FinishOperation { posts: vec![other, two.post("hook")], ..two.own_end(done("2")) };
     must!(two.send(request).await, Finished::Finished { .. });
     let posts = t.posts().await;
     assert_eq!(posts.len(), 2);
     let kept = posts.iter().find(|post| post.target == name("mail")).unwrap();
     assert_eq!(kept.payload, one.post("mail").payload);
-    must!(kept.state, PostState::Delivered { .. });
+    must!(kept.state, OutboxState::Delivered { .. });
 }
 
 /// G1.3: an end that is sent again, because its acknowledgement was lost, stands and writes nothing more.

@@ -1,143 +1,182 @@
 //! Webhooks that came in: each event is taken in once.
 
-use hapax_engine::model::{HookId, HookStatus, WorkspaceId};
-use hapax_engine::store::{FinishHook, HookBook, ListHooks, ListUnprocessedHooks, NewHook, ReceivedHook};
+use hapax_engine::model::{InboundEventId, InboundEventStatus, WorkspaceId};
+use hapax_engine::store::{
+    FinishInboundEvent, ListInboundEvents, ListUnprocessedEvents, NewInboundEvent, ReceiveOutcome,
+    WebhookStore,
+};
 
 use crate::fixture::*;
 use crate::must;
 
-fn book(t: &Stage) -> &dyn HookBook {
-    t.store.hook_book().expect("it keeps webhooks")
+fn book(t: &Stage) -> &dyn WebhookStore {
+    t.store.webhook_store().expect("it keeps webhooks")
 }
 
-fn event(source: &str, event: &str) -> HookId {
-    HookId { workspace: WorkspaceId::default(), source: name(source), event: event.into() }
+fn event(source: &str, event: &str) -> InboundEventId {
+    InboundEventId { workspace: WorkspaceId::default(), source: name(source), event: event.into() }
 }
 
-fn arriving(id: HookId) -> NewHook {
-    NewHook { id, headers: json(r#"{"webhook-id":"e1"}"#), body: b"{\"a\": 1}\n\x00\xff".to_vec() }
+fn arriving(id: InboundEventId) -> NewInboundEvent {
+    NewInboundEvent { id, headers: json(r#"{"webhook-id":"e1"}"#), body: b"{\"a\": 1}\n\x00\xff".to_vec() }
 }
 
-async fn receive(t: &Stage, id: HookId) -> ReceivedHook {
-    book(t).receive_hook(arriving(id)).await.unwrap()
+async fn receive(t: &Stage, id: InboundEventId) -> ReceiveOutcome {
+    book(t).receive_event(arriving(id)).await.unwrap()
 }
 
-fn all() -> ListHooks {
-    ListHooks { workspace: WorkspaceId::default(), source: None, status: None, before: None, limit: 10 }
+fn all() -> ListInboundEvents {
+    ListInboundEvents {
+        workspace: WorkspaceId::default(),
+        source: None,
+        status: None,
+        before: None,
+        limit: 10,
+    }
 }
 
-async fn listed(t: &Stage, request: ListHooks) -> Vec<String> {
-    book(t).list_hooks(request).await.unwrap().into_iter().map(|hook| hook.id.event).collect()
+async fn listed(t: &Stage, request: ListInboundEvents) -> Vec<String> {
+    book(t).list_inbound_events(request).await.unwrap().into_iter().map(|hook| hook.id.event).collect()
 }
 
-fn finish(id: HookId, attempts: u32, status: HookStatus) -> FinishHook {
-    FinishHook { id, attempts, status, outcome: Some(json(r#"{"run":"run_1"}"#)) }
+fn finish(id: InboundEventId, attempts: u32, status: InboundEventStatus) -> FinishInboundEvent {
+    FinishInboundEvent { id, attempts, status, outcome: Some(json(r#"{"run":"run_1"}"#)) }
 }
 
 /// CONTRACT 9: an event is taken in byte for byte, once; what comes again is counted and changes nothing.
 pub(super) async fn an_event_is_taken_in_once(t: &Stage) {
-    let hook = must!(receive(t, event("stripe", "evt_1")).await, ReceivedHook::New(hook) => hook);
+    let hook = must!(receive(t, event("stripe", "evt_1")).await, ReceiveOutcome::New(hook) => hook);
     assert_eq!(hook.body, b"{\"a\": 1}\n\x00\xff");
-    assert_eq!((hook.received_at, hook.status, hook.attempts), (t.now(), HookStatus::Received, 0));
+    assert_eq!((hook.received_at, hook.status, hook.attempts), (t.now(), InboundEventStatus::Received, 0));
     t.pass(SECOND);
-    let other = NewHook { body: b"{}".to_vec(), ..arriving(event("stripe", "evt_1")) };
-    let again = must!(book(t).receive_hook(other).await.unwrap(), ReceivedHook::Again(again) => again);
+    let other = NewInboundEvent { body: b"{}".to_vec(), ..arriving(event("stripe", "evt_1")) };
+    let again = must!(book(t).receive_event(other).await.unwrap(), ReceiveOutcome::Again(again) => again);
     assert_eq!((again.duplicates, &again.body, again.received_at), (1, &hook.body, hook.received_at));
-    assert_eq!(book(t).find_hook(&event("stripe", "evt_1")).await.unwrap(), Some(again));
-    must!(receive(t, event("github", "evt_1")).await, ReceivedHook::New(_));
-    must!(receive(t, event("stripe", "EVT_1")).await, ReceivedHook::New(_));
-    let elsewhere = HookId { workspace: WorkspaceId::new("elsewhere").unwrap(), ..event("stripe", "evt_1") };
-    must!(receive(t, elsewhere).await, ReceivedHook::New(_));
-    assert_eq!(book(t).find_hook(&event("stripe", "evt_2")).await.unwrap(), None);
+    assert_eq!(book(t).find_inbound_event(&event("stripe", "evt_1")).await.unwrap(), Some(again));
+    must!(receive(t, event("github", "evt_1")).await, ReceiveOutcome::New(_));
+    must!(receive(t, event("stripe", "EVT_1")).await, ReceiveOutcome::New(_));
+    let elsewhere =
+        InboundEventId { workspace: WorkspaceId::new("elsewhere").unwrap(), ..event("stripe", "evt_1") };
+    must!(receive(t, elsewhere).await, ReceiveOutcome::New(_));
+    assert_eq!(book(t).find_inbound_event(&event("stripe", "evt_2")).await.unwrap(), None);
 }
 
 /// Must hold: a hundred deliveries of one event at once are one event.
 pub(super) async fn of_many_deliveries_at_once_one_is_new(t: &Stage) {
     let store = t.store.clone();
-    let deliveries =
-        (0..100).map(|_| {
-            let store = store.clone();
-            async move {
-                store.hook_book().unwrap().receive_hook(arriving(event("stripe", "evt_1"))).await.unwrap()
-            }
-        });
+    let deliveries = (0..100).map(|_| {
+        let store = store.clone();
+        async move {
+            store.webhook_store().unwrap().receive_event(arriving(event("stripe", "evt_1"))).await.unwrap()
+        }
+    });
     let received = at_once(deliveries).await;
-    assert_eq!(received.iter().filter(|received| matches!(received, ReceivedHook::New(_))).count(), 1);
-    assert_eq!(book(t).find_hook(&event("stripe", "evt_1")).await.unwrap().unwrap().duplicates, 99);
+    assert_eq!(received.iter().filter(|received| matches!(received, ReceiveOutcome::New(_))).count(), 1);
+    assert_eq!(book(t).find_inbound_event(&event("stripe", "evt_1")).await.unwrap().unwrap().duplicates, 99);
 }
 
 /// What became of an event is written by whoever processed it as it was; one that comes late changes nothing.
 pub(super) async fn what_became_of_an_event_is_written_once(t: &Stage) {
-    must!(receive(t, event("stripe", "evt_1")).await, ReceivedHook::New(_));
+    must!(receive(t, event("stripe", "evt_1")).await, ReceiveOutcome::New(_));
     t.pass(SECOND);
-    assert!(book(t).finish_hook(finish(event("stripe", "evt_1"), 0, HookStatus::Failed)).await.unwrap());
-    assert!(!book(t).finish_hook(finish(event("stripe", "evt_1"), 0, HookStatus::Applied)).await.unwrap());
-    let hook = book(t).find_hook(&event("stripe", "evt_1")).await.unwrap().unwrap();
-    assert_eq!((hook.status, hook.attempts, hook.changed_at), (HookStatus::Failed, 1, t.now()));
+    assert!(
+        book(t).finish_event(finish(event("stripe", "evt_1"), 0, InboundEventStatus::Failed)).await.unwrap()
+    );
+    assert!(
+        !book(t)
+            .finish_event(finish(event("stripe", "evt_1"), 0, InboundEventStatus::Applied))
+            .await
+            .unwrap()
+    );
+    let hook = book(t).find_inbound_event(&event("stripe", "evt_1")).await.unwrap().unwrap();
+    assert_eq!((hook.status, hook.attempts, hook.changed_at), (InboundEventStatus::Failed, 1, t.now()));
     assert_eq!(hook.outcome, Some(json(r#"{"run":"run_1"}"#)));
-    assert!(book(t).finish_hook(finish(event("stripe", "evt_1"), 1, HookStatus::Applied)).await.unwrap());
-    assert!(!book(t).finish_hook(finish(event("stripe", "evt_9"), 0, HookStatus::Applied)).await.unwrap());
-    let hook = book(t).find_hook(&event("stripe", "evt_1")).await.unwrap().unwrap();
-    assert_eq!((hook.status, hook.attempts), (HookStatus::Applied, 2));
+    assert!(
+        book(t).finish_event(finish(event("stripe", "evt_1"), 1, InboundEventStatus::Applied)).await.unwrap()
+    );
+    assert!(
+        !book(t)
+            .finish_event(finish(event("stripe", "evt_9"), 0, InboundEventStatus::Applied))
+            .await
+            .unwrap()
+    );
+    let hook = book(t).find_inbound_event(&event("stripe", "evt_1")).await.unwrap().unwrap();
+    assert_eq!((hook.status, hook.attempts), (InboundEventStatus::Applied, 2));
 }
 
 /// Lists go from the newest on, by source and status, page by page.
 pub(super) async fn events_are_listed_newest_first(t: &Stage) {
     for (source, id) in [("stripe", "e1"), ("github", "e2"), ("stripe", "e3"), ("stripe", "e4")] {
-        must!(receive(t, event(source, id)).await, ReceivedHook::New(_));
+        must!(receive(t, event(source, id)).await, ReceiveOutcome::New(_));
     }
-    assert!(book(t).finish_hook(finish(event("stripe", "e3"), 0, HookStatus::Unmatched)).await.unwrap());
+    assert!(
+        book(t).finish_event(finish(event("stripe", "e3"), 0, InboundEventStatus::Unmatched)).await.unwrap()
+    );
     assert_eq!(listed(t, all()).await, ["e4", "e3", "e2", "e1"]);
-    assert_eq!(listed(t, ListHooks { source: Some(name("stripe")), ..all() }).await, ["e4", "e3", "e1"]);
-    assert_eq!(listed(t, ListHooks { status: Some(HookStatus::Unmatched), ..all() }).await, ["e3"]);
-    let first = book(t).list_hooks(ListHooks { limit: 2, ..all() }).await.unwrap();
+    assert_eq!(
+        listed(t, ListInboundEvents { source: Some(name("stripe")), ..all() }).await,
+        ["e4", "e3", "e1"]
+    );
+    assert_eq!(
+        listed(t, ListInboundEvents { status: Some(InboundEventStatus::Unmatched), ..all() }).await,
+        ["e3"]
+    );
+    let first = book(t).list_inbound_events(ListInboundEvents { limit: 2, ..all() }).await.unwrap();
     assert_eq!(first.len(), 2);
-    assert_eq!(listed(t, ListHooks { before: Some(first[1].place), ..all() }).await, ["e2", "e1"]);
-    let elsewhere = ListHooks { workspace: WorkspaceId::new("elsewhere").unwrap(), ..all() };
+    assert_eq!(listed(t, ListInboundEvents { before: Some(first[1].place), ..all() }).await, ["e2", "e1"]);
+    let elsewhere = ListInboundEvents { workspace: WorkspaceId::new("elsewhere").unwrap(), ..all() };
     assert!(listed(t, elsewhere).await.is_empty());
 }
 
 /// An event whose taker is gone is found again; one that has been processed is forgotten in time.
 pub(super) async fn unprocessed_events_are_found_and_old_ones_forgotten(t: &Stage) {
-    must!(receive(t, event("stripe", "e1")).await, ReceivedHook::New(_));
-    must!(receive(t, event("stripe", "e2")).await, ReceivedHook::New(_));
-    assert!(book(t).finish_hook(finish(event("stripe", "e2"), 0, HookStatus::Applied)).await.unwrap());
+    must!(receive(t, event("stripe", "e1")).await, ReceiveOutcome::New(_));
+    must!(receive(t, event("stripe", "e2")).await, ReceiveOutcome::New(_));
+    assert!(
+        book(t).finish_event(finish(event("stripe", "e2"), 0, InboundEventStatus::Applied)).await.unwrap()
+    );
     t.pass(SECOND);
-    must!(receive(t, event("stripe", "e3")).await, ReceivedHook::New(_));
+    must!(receive(t, event("stripe", "e3")).await, ReceiveOutcome::New(_));
     let (before, limit) = (t.now(), 10);
-    assert_eq!(unprocessed(t, ListUnprocessedHooks { before, after: None, limit }).await, ["e1"]);
-    assert_eq!(book(t).purge_hooks(t.now(), 10).await.unwrap(), 1, "only the one that was processed");
+    assert_eq!(unprocessed(t, ListUnprocessedEvents { before, after: None, limit }).await, ["e1"]);
+    assert_eq!(
+        book(t).purge_inbound_events(t.now(), 10).await.unwrap(),
+        1,
+        "only the one that was processed"
+    );
     assert_eq!(listed(t, all()).await, ["e3", "e1"]);
-    must!(receive(t, event("stripe", "e2")).await, ReceivedHook::New(_));
+    must!(receive(t, event("stripe", "e2")).await, ReceiveOutcome::New(_));
 }
 
 /// Those that nobody can process keep nobody from those behind them: a page goes on where the one before ended, and one that is put off
 /// keeps its place, with why.
 pub(super) async fn unprocessed_events_are_listed_page_by_page(t: &Stage) {
     for number in 0..5 {
-        must!(receive(t, event("stripe", &format!("e{number}"))).await, ReceivedHook::New(_));
+        must!(receive(t, event("stripe", &format!("e{number}"))).await, ReceiveOutcome::New(_));
         if number % 2 == 0 {
             t.pass(SECOND);
         }
     }
     t.pass(SECOND);
     let why = json(r#"{"detail":"the store is broken"}"#);
-    let put_off =
-        FinishHook { outcome: Some(why.clone()), ..finish(event("stripe", "e1"), 0, HookStatus::Received) };
-    assert!(book(t).finish_hook(put_off).await.unwrap());
-    let all = ListUnprocessedHooks { before: t.now(), after: None, limit: 10 };
+    let put_off = FinishInboundEvent {
+        outcome: Some(why.clone()),
+        ..finish(event("stripe", "e1"), 0, InboundEventStatus::Received)
+    };
+    assert!(book(t).finish_event(put_off).await.unwrap());
+    let all = ListUnprocessedEvents { before: t.now(), after: None, limit: 10 };
     assert_eq!(unprocessed(t, all.clone()).await, ["e0", "e1", "e2", "e3", "e4"]);
     let first =
-        book(t).list_unprocessed_hooks(ListUnprocessedHooks { limit: 2, ..all.clone() }).await.unwrap();
+        book(t).list_unprocessed_events(ListUnprocessedEvents { limit: 2, ..all.clone() }).await.unwrap();
     assert_eq!((first[1].attempts, first[1].outcome.as_ref()), (1, Some(&why)));
     let after = Some((first[1].received_at, first[1].place));
-    assert_eq!(unprocessed(t, ListUnprocessedHooks { after, ..all.clone() }).await, ["e2", "e3", "e4"]);
-    let last = book(t).list_unprocessed_hooks(all.clone()).await.unwrap().pop().unwrap();
+    assert_eq!(unprocessed(t, ListUnprocessedEvents { after, ..all.clone() }).await, ["e2", "e3", "e4"]);
+    let last = book(t).list_unprocessed_events(all.clone()).await.unwrap().pop().unwrap();
     let after = Some((last.received_at, last.place));
-    assert!(unprocessed(t, ListUnprocessedHooks { after, ..all }).await.is_empty());
+    assert!(unprocessed(t, ListUnprocessedEvents { after, ..all }).await.is_empty());
 }
 
-async fn unprocessed(t: &Stage, request: ListUnprocessedHooks) -> Vec<String> {
-    let found = book(t).list_unprocessed_hooks(request).await.unwrap();
+async fn unprocessed(t: &Stage, request: ListUnprocessedEvents) -> Vec<String> {
+    let found = book(t).list_unprocessed_events(request).await.unwrap();
     found.into_iter().map(|hook| hook.id.event).collect()
 }

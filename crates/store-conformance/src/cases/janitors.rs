@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hapax_engine::limits::{MAX_HEARD, MAX_STALE_CLAIMS};
 use hapax_engine::model::{
-    FinishBy, FinishOperation, Finished, Home, Noted, OperationBegun, OperationEnd, OperationId,
+    FinishBy, FinishOperation, Finished, Home, JournalEvent, OperationBegun, OperationEnd, OperationId,
     OperationState, OperationStatus, WorkspaceId,
 };
 use hapax_engine::store::{HeldOperation, RevertStrays, StoreError};
@@ -340,7 +340,7 @@ pub(super) async fn rows_that_nothing_holds_are_given_back(t: &Stage) {
     }
     let placed = t.placed_entity_notes(t.all_notes_on(&home, "stray")).await;
     let note = must!(placed.as_slice(), [placed] => &placed.note);
-    assert_eq!(note.what, Noted::StrayReverted { status: "approved".into() });
+    assert_eq!(note.what, JournalEvent::StrayReverted { status: "approved".into() });
     assert_eq!((note.operation, note.at, &note.by), (None, t.now(), &None));
     assert!(t.noted_on(&home, "held").await.is_empty());
     assert!(strays(t, t.strays(before)).await.is_empty(), "they are given back once");

@@ -2,20 +2,22 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Actor, EffectClass, EffectKey, Evidence, Failure, Fence, Generation, Note, Noted, Occurrence, Origin,
-    Resolution, Role, RunHead, RunId, Steer, StepId, Subscribers, WorkspaceId,
+    Actor, EffectClass, EffectKey, Evidence, Failure, Fence, Generation, JournalEntry, JournalEvent,
+    Occurrence, Origin, Resolution, Role, RunCommand, RunHead, RunId, StepId, Subscribers, WorkspaceId,
 };
-use hapax_engine::store::{AdvanceOutcome, ListNotes, SettleOutcome, SettlePromise, SteerOutcome, SteerRun};
+use hapax_engine::store::{
+    CommandRun, CommitOutcome, ListJournal, RunCommandOutcome, SettleOutcome, SettlePromise,
+};
 
 use crate::fixture::*;
 use crate::must;
 
-fn entered(run: &RunHead, attempt: u32) -> Note {
-    note_of(run, Noted::Claimed { attempt })
+fn entered(run: &RunHead, attempt: u32) -> JournalEntry {
+    note_of(run, JournalEvent::Claimed { attempt })
 }
 
 /// A note of each kind, with and without each of its parts.
-fn every_kind(run: &RunHead) -> Vec<Note> {
+fn every_kind(run: &RunHead) -> Vec<JournalEntry> {
     let failure = || Failure::unknown("the \"line\" broke: ü").with_code("408").retry_after(SECOND);
     let origin = Origin {
         credential: "cred-7".into(),
@@ -34,25 +36,29 @@ fn every_kind(run: &RunHead) -> Vec<Note> {
         Resolution::Abandon,
     ];
     let mut all = vec![
-        Noted::Claimed { attempt: 1 },
-        Noted::Failed { attempt: 2, failure: failure() },
-        Noted::Doubted { attempt: 3, failure: failure() },
-        Noted::Probed { answer: "unknown".into() },
-        Noted::Refused { attempt: 7, occurrence: None },
-        Noted::Refused { attempt: 7, occurrence: Some(Occurrence::Happened) },
-        Noted::Attempted { attempt: 2, occurrence: Occurrence::MayHaveHappened },
-        Noted::Superseded { attempt: 2, occurrence: Occurrence::DidNotHappen },
-        Noted::RepeatAllowed { attempt: 1, seconded_by: Some(tom()), reason: "the paper was empty".into() },
-        Noted::Steered { command: "cancel".into(), reason: String::new() },
-        Noted::Redelivered { reason: "asked\nagain".into() },
+        JournalEvent::Claimed { attempt: 1 },
+        JournalEvent::Failed { attempt: 2, failure: failure() },
+        JournalEvent::Doubted { attempt: 3, failure: failure() },
+        JournalEvent::Probed { answer: "unknown".into() },
+        JournalEvent::Refused { attempt: 7, occurrence: None },
+        JournalEvent::Refused { attempt: 7, occurrence: Some(Occurrence::Happened) },
+        JournalEvent::Attempted { attempt: 2, occurrence: Occurrence::MayHaveHappened },
+        JournalEvent::Superseded { attempt: 2, occurrence: Occurrence::DidNotHappen },
+        JournalEvent::RepeatAllowed {
+            attempt: 1,
+            seconded_by: Some(tom()),
+            reason: "the paper was empty".into(),
+        },
+        JournalEvent::Steered { command: "cancel".into(), reason: String::new() },
+        JournalEvent::Redelivered { reason: "asked\nagain".into() },
     ];
-    all.extend(resolutions.map(|resolution| Noted::Resolved {
+    all.extend(resolutions.map(|resolution| JournalEvent::Resolved {
         resolution,
         seconded_by: Some(tom()),
         reason: "seen in the provider's list".into(),
         request: Some("r 1".into()),
     }));
-    let note = |(place, what): (usize, Noted)| Note {
+    let note = |(place, what): (usize, JournalEvent)| JournalEntry {
         step: (place % 2 == 0).then(|| StepId::from_stored("wire~undo#2")),
         owner: (place % 3 > 0).then_some(BOB),
         by: [None, Some(meg()), Some(tom())][place % 3].clone(),
@@ -84,10 +90,10 @@ pub(super) async fn a_refused_write_notes_nothing(t: &Stage) {
     let run = t.driven().await;
     let late = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
     t.write(&run).await.does("ship").done().await;
-    must!(t.store.advance_run(late.clone()).await.unwrap(), AdvanceOutcome::Stale(_));
+    must!(t.store.advance_run(late.clone()).await.unwrap(), CommitOutcome::Stale(_));
     t.pass(LEASE);
     t.claim_one(BOB).await;
-    must!(t.store.advance_run(late).await.unwrap(), AdvanceOutcome::LeaseLost);
+    must!(t.store.advance_run(late).await.unwrap(), CommitOutcome::LeaseLost);
     assert_eq!(t.notes().await, []);
 }
 
@@ -96,7 +102,7 @@ pub(super) async fn a_write_sent_again_notes_nothing_twice(t: &Stage) {
     let run = t.driven().await;
     let write = t.write(&run).await.does("charge").notes(entered(&run, 1)).advance();
     for _ in 0..3 {
-        must!(t.store.advance_run(write.clone()).await.unwrap(), AdvanceOutcome::Advanced { .. });
+        must!(t.store.advance_run(write.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
     }
     assert_eq!(t.notes().await, write.notes);
 }
@@ -124,10 +130,10 @@ pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
     let run = t.pending().await;
     let failed = t.driven().await;
     let failed = t.write(&failed).await.fails_at("charge").fails("no").done().await;
-    let steer = |run: &RunHead, command: Steer, why: &str| {
+    let steer = |run: &RunHead, command: RunCommand, why: &str| {
         let note = Some(noted_by(MEG, run, why));
         let workspace = run.facts.workspace.clone();
-        t.store.steer_run(SteerRun {
+        t.store.command_run(CommandRun {
             workspace,
             run: run.id(),
             command,
@@ -136,12 +142,12 @@ pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
             announce: Subscribers::default(),
         })
     };
-    must!(steer(&run, Steer::Pause, "pause").await.unwrap(), SteerOutcome::Steered(_));
-    must!(steer(&run, Steer::Pause, "again").await.unwrap(), SteerOutcome::Refused(..));
-    must!(steer(&failed, retry(), "retry").await.unwrap(), SteerOutcome::Steered(_));
-    must!(steer(&run, cancel(), "cancel").await.unwrap(), SteerOutcome::Steered(_));
-    must!(steer(&run, cancel(), "again").await.unwrap(), SteerOutcome::Refused(..));
-    let stale = SteerRun {
+    must!(steer(&run, RunCommand::Pause, "pause").await.unwrap(), RunCommandOutcome::Steered(_));
+    must!(steer(&run, RunCommand::Pause, "again").await.unwrap(), RunCommandOutcome::Refused(..));
+    must!(steer(&failed, retry(), "retry").await.unwrap(), RunCommandOutcome::Steered(_));
+    must!(steer(&run, cancel(), "cancel").await.unwrap(), RunCommandOutcome::Steered(_));
+    must!(steer(&run, cancel(), "again").await.unwrap(), RunCommandOutcome::Refused(..));
+    let stale = CommandRun {
         workspace: failed.facts.workspace.clone(),
         run: failed.id(),
         command: cancel(),
@@ -149,7 +155,7 @@ pub(super) async fn only_a_command_that_is_carried_out_is_noted(t: &Stage) {
         note: Some(noted_by(MEG, &failed, "stale")),
         announce: Subscribers::default(),
     };
-    must!(t.store.steer_run(stale).await.unwrap(), SteerOutcome::Refused(..));
+    must!(t.store.command_run(stale).await.unwrap(), RunCommandOutcome::Refused(..));
     let expected = [(&run, "pause"), (&failed, "retry"), (&run, "cancel")];
     let mut notes = t.notes().await;
     notes.retain(|note| !note.is_of_rerun());
@@ -161,14 +167,14 @@ pub(super) async fn notes_are_appended_without_a_guard(t: &Stage) {
     let run = t.driven().await;
     t.pass(LEASE);
     t.claim_one(BOB).await;
-    let gone = Note { run: RunId::from_u128(7), ..entered(&run, 2) };
+    let gone = JournalEntry { run: RunId::from_u128(7), ..entered(&run, 2) };
     let notes = vec![
-        note_of(&run, Noted::Refused { attempt: 1, occurrence: None }),
+        note_of(&run, JournalEvent::Refused { attempt: 1, occurrence: None }),
         gone,
         noted_by(MEG, &run, "looked"),
     ];
-    t.store.append_notes(notes.clone()).await.unwrap();
-    t.store.append_notes(Vec::new()).await.unwrap();
+    t.store.append_journal(notes.clone()).await.unwrap();
+    t.store.append_journal(Vec::new()).await.unwrap();
     assert_eq!(t.notes().await, notes);
     assert_eq!(t.head(&run).await.version.get(), 2, "the run is not touched");
 }
@@ -176,20 +182,24 @@ pub(super) async fn notes_are_appended_without_a_guard(t: &Stage) {
 /// The journal is read oldest first, in pages, from any place on.
 pub(super) async fn notes_are_read_in_order_and_in_pages(t: &Stage) {
     let run = t.driven().await;
-    let notes: Vec<Note> = (1..=5).map(|attempt| entered(&run, attempt)).collect();
-    t.store.append_notes(notes[..3].to_vec()).await.unwrap();
+    let notes: Vec<JournalEntry> = (1..=5).map(|attempt| entered(&run, attempt)).collect();
+    t.store.append_journal(notes[..3].to_vec()).await.unwrap();
     t.write(&run).await.does("charge").notes(notes[3].clone()).notes(notes[4].clone()).done().await;
     let (mut read, mut after) = (Vec::new(), 0);
     loop {
-        let page = t.placed_notes(ListNotes { after, limit: 2, ..t.all_notes() }).await;
+        let page = t.placed_notes(ListJournal { after, limit: 2, ..t.all_notes() }).await;
         let Some(last) = page.last() else { break };
         assert!(page.len() <= 2 && page[0].place > after, "{page:?}");
         after = last.place;
         read.extend(page.into_iter().map(|placed| placed.note));
     }
     assert_eq!(read, notes);
-    assert_eq!(t.placed_notes(ListNotes { limit: 0, ..t.all_notes() }).await.len(), 1, "a page is not empty");
-    assert!(t.placed_notes(ListNotes { after: u64::MAX, ..t.all_notes() }).await.is_empty());
+    assert_eq!(
+        t.placed_notes(ListJournal { limit: 0, ..t.all_notes() }).await.len(),
+        1,
+        "a page is not empty"
+    );
+    assert!(t.placed_notes(ListJournal { after: u64::MAX, ..t.all_notes() }).await.is_empty());
 }
 
 /// A list may be of one run, of what people did, or of both, and is always of one workspace.
@@ -204,24 +214,24 @@ pub(super) async fn the_journal_is_narrowed(t: &Stage) {
         entered(&two, 5),
         noted_by(MEG, &abroad, "6"),
     ];
-    t.store.append_notes(notes.clone()).await.unwrap();
-    let list = |request: ListNotes| async {
+    t.store.append_journal(notes.clone()).await.unwrap();
+    let list = |request: ListJournal| async {
         t.placed_notes(request).await.into_iter().map(|placed| placed.note).collect::<Vec<_>>()
     };
     let pick = |places: &[usize]| places.iter().map(|place| notes[*place].clone()).collect::<Vec<_>>();
     let all = t.all_notes();
-    let of = |run: &RunHead| ListNotes { run: Some(run.id()), ..all.clone() };
+    let of = |run: &RunHead| ListJournal { run: Some(run.id()), ..all.clone() };
     assert_eq!(list(all.clone()).await, pick(&[0, 1, 3, 4]));
     assert_eq!(list(of(&one)).await, pick(&[0, 3]));
-    assert_eq!(list(ListNotes { by_people: true, ..all.clone() }).await, pick(&[1, 3]));
-    assert_eq!(list(ListNotes { by_people: true, ..of(&two) }).await, pick(&[1]));
+    assert_eq!(list(ListJournal { by_people: true, ..all.clone() }).await, pick(&[1, 3]));
+    assert_eq!(list(ListJournal { by_people: true, ..of(&two) }).await, pick(&[1]));
     assert_eq!(list(of(&abroad)).await, pick(&[]), "it is of another workspace");
-    let elsewhere = |name: &str| ListNotes { workspace: WorkspaceId::new(name).unwrap(), ..all.clone() };
+    let elsewhere = |name: &str| ListJournal { workspace: WorkspaceId::new(name).unwrap(), ..all.clone() };
     assert_eq!(list(elsewhere("abroad")).await, pick(&[2, 5]));
     assert_eq!(list(elsewhere("nowhere")).await, pick(&[]));
-    for narrow in [of(&two), ListNotes { by_people: true, ..all.clone() }] {
-        let first = t.placed_notes(ListNotes { limit: 1, ..narrow.clone() }).await;
-        let rest = t.placed_notes(ListNotes { after: first[0].place, ..narrow.clone() }).await;
+    for narrow in [of(&two), ListJournal { by_people: true, ..all.clone() }] {
+        let first = t.placed_notes(ListJournal { limit: 1, ..narrow.clone() }).await;
+        let rest = t.placed_notes(ListJournal { after: first[0].place, ..narrow.clone() }).await;
         assert_eq!((first.len(), rest.len()), (1, 1), "{narrow:?}");
     }
 }
@@ -259,8 +269,8 @@ pub(super) async fn a_place_is_never_given_twice(t: &Stage) {
     t.pass(SECOND);
     assert_eq!(t.purge().await.runs, 1);
     assert!(t.notes().await.is_empty());
-    t.store.append_notes(vec![noted_by(MEG, &noted, "later")]).await.unwrap();
-    let later = t.placed_notes(ListNotes { after: last, ..t.all_notes() }).await;
+    t.store.append_journal(vec![noted_by(MEG, &noted, "later")]).await.unwrap();
+    let later = t.placed_notes(ListJournal { after: last, ..t.all_notes() }).await;
     assert_eq!(later.len(), 1, "whoever read up to {last} sees what came since");
 }
 
@@ -268,10 +278,10 @@ pub(super) async fn a_place_is_never_given_twice(t: &Stage) {
 pub(super) async fn a_page_of_the_journal_is_cut_to_its_limit(t: &Stage) {
     let run = t.driven().await;
     let notes = (0..=MAX_PAGE as u32).map(|attempt| noted_by(MEG, &run, &attempt.to_string())).collect();
-    t.store.append_notes(notes).await.unwrap();
-    let all = ListNotes { limit: usize::MAX, ..t.all_notes() };
-    let of_run = ListNotes { run: Some(run.id()), ..all.clone() };
-    for request in [all.clone(), of_run, ListNotes { by_people: true, ..all }] {
+    t.store.append_journal(notes).await.unwrap();
+    let all = ListJournal { limit: usize::MAX, ..t.all_notes() };
+    let of_run = ListJournal { run: Some(run.id()), ..all.clone() };
+    for request in [all.clone(), of_run, ListJournal { by_people: true, ..all }] {
         assert_eq!(t.placed_notes(request).await.len(), MAX_PAGE);
     }
 }

@@ -149,7 +149,7 @@ pub(super) async fn a_key_given_on_is_not_touched_by_its_first_run(t: &Stage) {
     let first = t.order().key("k").release_key_on_failure().granted_to(ANN).start().await;
     let first = t.write(&first).await.fails_at("charge").fails("no").done().await;
     let second = t.order().key("k").start().await;
-    must!(t.steer(&first, cancel()).await, hapax_engine::store::SteerOutcome::Refused(..));
+    must!(t.steer(&first, cancel()).await, hapax_engine::store::RunCommandOutcome::Refused(..));
     t.pass(SECOND);
     t.purge().await;
     assert!(t.find(&first).await.is_none());

@@ -1,10 +1,10 @@
 //! What is known of the effect of an operation, under which key it acts, and under which document it begins.
 
 use hapax_engine::model::{
-    Failure, FinishBy, FinishOperation, Finished, Home, ItemKind, OperationBegun, OperationEnd,
+    CatalogKind, Failure, FinishBy, FinishOperation, Finished, Home, OperationBegun, OperationEnd,
     OperationState, Version, WorkspaceId,
 };
-use hapax_engine::store::{FindLatest, OpenClaim, PutItem, PutOutcome};
+use hapax_engine::store::{FindLatest, OpenClaim, PutCatalogItem, PutOutcome};
 
 use crate::fixture::*;
 use crate::must;
@@ -156,10 +156,10 @@ pub(super) async fn a_late_result_settles_a_doubt_only_as_happened(t: &Stage) {
     }
 }
 
-fn document(expected: Option<u64>) -> PutItem {
-    PutItem {
+fn document(expected: Option<u64>) -> PutCatalogItem {
+    PutCatalogItem {
         workspace: WorkspaceId::default(),
-        kind: ItemKind::EntityWorkflow,
+        kind: CatalogKind::EntityWorkflow,
         id: name("doc"),
         name: "billing".into(),
         body: json("{}"),
@@ -214,7 +214,7 @@ pub(super) async fn who_replaces_a_document_comes_before_or_after_a_beginning(t:
     let begin = |n: u32| {
         let request = t.close(&Home::Own, &format!("i{n}")).unclaimed().document("doc", 1).request();
         let store = store.clone();
-        tokio::spawn(async move { store.entity_book().unwrap().begin_operation(request).await.unwrap() })
+        tokio::spawn(async move { store.entity_store().unwrap().begin_operation(request).await.unwrap() })
     };
     let early: Vec<_> = (0..20).map(begin).collect();
     let replacing = put(t, Some(1));

@@ -2,7 +2,7 @@
 
 use hapax_engine::model::{
     EffectClass, EffectKey, EffectTally, EntityNote, Failure, FinishBy, FinishOperation, Finished, Home,
-    Noted, Occurrence, OperationEnd, TallyCount, WorkspaceId,
+    JournalEvent, Occurrence, OperationEnd, TallyCount, WorkspaceId,
 };
 use hapax_engine::store::{ListEntityNotes, ListEvidence};
 
@@ -131,7 +131,7 @@ pub(super) async fn a_late_result_changes_the_counts_alone(t: &Stage) {
     let second = t.close(&Home::Own, "i1").holding().seen(3).begins().await;
     ended(&second, done("1")).await;
     assert_eq!(tallies(t).await, []);
-    let what = Noted::Refused { attempt: 1, occurrence: Some(Happened) };
+    let what = JournalEvent::Refused { attempt: 1, occurrence: Some(Happened) };
     let proof = first.operation.evidence(1, Happened);
     let late = EntityNote { by: None, what: what.clone(), evidence: proof, ..first.remark("late") };
     t.entities().append_entity_notes(vec![late]).await.unwrap();

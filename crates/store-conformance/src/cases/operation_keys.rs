@@ -1,10 +1,10 @@
 //! Operations under keys, operations asked for again, and irreversible ones that may have happened.
 
 use hapax_engine::model::{
-    BeginOperation, Failure, Finished, Home, Noted, OperationBegun, OperationEnd, OperationState,
+    BeginOperation, Failure, Finished, Home, JournalEvent, OperationBegun, OperationEnd, OperationState,
     OperationStatus, Version, WorkspaceId,
 };
-use hapax_engine::store::{CreatedEntity, ListNotes, NewEntity};
+use hapax_engine::store::{CreatedEntity, ListJournal, NewEntity};
 
 use crate::fixture::*;
 use crate::must;
@@ -132,7 +132,7 @@ pub(super) async fn an_operation_that_was_given_back_is_tried_again_under_its_ke
         let placed = t.placed_entity_notes(t.all_notes_on(&home, "i1")).await;
         let notes: Vec<_> = notes.into_iter().filter(|note| !note.is_for_audit_only()).collect();
         assert_eq!(placed.into_iter().map(|placed| placed.note).collect::<Vec<_>>(), notes);
-        must!(notes.as_slice(), [note] if note.what == Noted::TriedAgain { attempt: 2 }
+        must!(notes.as_slice(), [note] if note.what == JournalEvent::TriedAgain { attempt: 2 }
             && note.operation == Some(first.id()) && note.at == t.now() && note.by.is_none());
         let third = t.close(&home, "i1").seen(4);
         must!(third.send().await, OperationBegun::ClaimFailed(Some(found)) if *found == second);
@@ -263,7 +263,7 @@ pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &S
             assert!(t.noted_on(&home, &id).await.is_empty());
             let second = close.overridden("seen in the bank's list: no").begins().await;
             assert_ne!(second.id(), first.id());
-            let said = Noted::Overridden {
+            let said = JournalEvent::Overridden {
                 operation: Some(first.id().to_string()),
                 reason: "seen in the bank's list: no".into(),
             };
@@ -271,7 +271,7 @@ pub(super) async fn what_may_have_happened_is_done_only_by_a_managers_word(t: &S
             let note = must!(placed.as_slice(), [placed] => &placed.note);
             assert_eq!((&note.what, &note.by), (&said, &Some(manager())));
             assert_eq!((note.operation, note.at), (Some(second.id()), t.now()));
-            let audit = t.placed_notes(ListNotes { by_people: true, ..t.all_notes() }).await;
+            let audit = t.placed_notes(ListJournal { by_people: true, ..t.all_notes() }).await;
             let audited = note.audited().expect("a person did it");
             assert!(audit.iter().any(|placed| placed.note == audited), "{audit:?}");
         }
@@ -294,7 +294,7 @@ pub(super) async fn what_certainly_did_not_happen_needs_no_word(t: &Stage) {
             let next = if n == 0 { next.overridden("not needed") } else { next };
             finished(&next.begins().await, done("1")).await;
             // A manager's word is noted, and that nothing stood in the way.
-            let said = Noted::Overridden { operation: None, reason: "not needed".into() };
+            let said = JournalEvent::Overridden { operation: None, reason: "not needed".into() };
             let expected = if n == 0 { vec![said] } else { vec![] };
             assert_eq!(t.noted_on(&home, &id).await, expected);
         }
@@ -367,6 +367,6 @@ pub(super) async fn another_attempt_of_what_cannot_be_taken_back_needs_a_word(t:
         let second = again.overridden("I know").begins().await;
         assert_eq!((second.id(), second.operation.attempt), (reverted.id, 2));
         let noted = t.noted_on(&home, "i1").await;
-        must!(noted.as_slice(), [Noted::Overridden { .. }, Noted::TriedAgain { attempt: 2 }]);
+        must!(noted.as_slice(), [JournalEvent::Overridden { .. }, JournalEvent::TriedAgain { attempt: 2 }]);
     }
 }

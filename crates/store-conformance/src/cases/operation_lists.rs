@@ -2,10 +2,10 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Actor, EntityNote, Failure, FinishOperation, Finished, Home, Noted, OperationEnd, OperationId,
+    Actor, EntityNote, Failure, FinishOperation, Finished, Home, JournalEvent, OperationEnd, OperationId,
     OperationStatus, Resolution, Role, WorkspaceId,
 };
-use hapax_engine::store::{ListEntityNotes, ListNotes, ListOperations};
+use hapax_engine::store::{ListEntityNotes, ListJournal, ListOperations};
 
 use crate::fixture::*;
 use crate::must;
@@ -79,7 +79,7 @@ pub(super) async fn operations_are_listed_page_by_page(t: &Stage) {
     ids.reverse();
     let begun = at_once(requests.into_iter().map(|request| {
         let store = t.store.clone();
-        async move { begun(store.entity_book().unwrap().begin_operation(request).await.unwrap()) }
+        async move { begun(store.entity_store().unwrap().begin_operation(request).await.unwrap()) }
     }));
     assert_eq!(begun.await.len(), ids.len());
     let page = |before, limit| ListOperations { before, limit, ..t.all_operations(&Home::Own) };
@@ -97,23 +97,26 @@ pub(super) async fn operations_are_listed_page_by_page(t: &Stage) {
 fn every_kind(t: &Stage, home: &Home) -> Vec<EntityNote> {
     let tom = Actor::new("Tom O'Hara 💶", Role::Operator);
     let all = [
-        Noted::Remarked { text: "\"quoted\"\nü 💶".into() },
-        Noted::Reverted { attempt: 1, last_heard_at: "then".into(), status: Some("approved".into()) },
-        Noted::Reverted { attempt: u32::MAX, last_heard_at: "then".into(), status: None },
-        Noted::StrayReverted { status: "approved".into() },
-        Noted::Held { attempt: 2, last_heard_at: "then".into() },
-        Noted::TriedAgain { attempt: 2 },
-        Noted::Overridden { operation: Some("op_1".into()), reason: String::new() },
-        Noted::Failed { attempt: 1, failure: Failure::unknown("no").with_code("408").retry_after(SECOND) },
-        Noted::Refused { attempt: 3, occurrence: None },
-        Noted::Resolved {
+        JournalEvent::Remarked { text: "\"quoted\"\nü 💶".into() },
+        JournalEvent::Reverted { attempt: 1, last_heard_at: "then".into(), status: Some("approved".into()) },
+        JournalEvent::Reverted { attempt: u32::MAX, last_heard_at: "then".into(), status: None },
+        JournalEvent::StrayReverted { status: "approved".into() },
+        JournalEvent::Held { attempt: 2, last_heard_at: "then".into() },
+        JournalEvent::TriedAgain { attempt: 2 },
+        JournalEvent::Overridden { operation: Some("op_1".into()), reason: String::new() },
+        JournalEvent::Failed {
+            attempt: 1,
+            failure: Failure::unknown("no").with_code("408").retry_after(SECOND),
+        },
+        JournalEvent::Refused { attempt: 3, occurrence: None },
+        JournalEvent::Resolved {
             resolution: Resolution::Happened { output: serde_json::json!({ "id": 7 }) },
             seconded_by: Some(tom.clone()),
             reason: "seen".into(),
             request: None,
         },
     ];
-    let note = |(n, what): (usize, Noted)| EntityNote {
+    let note = |(n, what): (usize, JournalEvent)| EntityNote {
         operation: (n % 2 == 0).then(|| OperationId::from_u128(1 + n as u128 / 4)),
         by: [None, Some(tom.clone()), Some(manager())][n % 3].clone(),
         what,
@@ -185,9 +188,9 @@ pub(super) async fn what_people_did_is_audited(t: &Stage) {
         let audited: Vec<_> = notes.iter().filter_map(EntityNote::audited).collect();
         assert_eq!(audited.len(), 6);
         assert_eq!(t.notes().await[before..], audited);
-        let people = t.placed_notes(ListNotes { by_people: true, ..t.all_notes() }).await;
+        let people = t.placed_notes(ListJournal { by_people: true, ..t.all_notes() }).await;
         assert_eq!(people.len(), before + 6);
     }
-    let abroad = ListNotes { workspace: WorkspaceId::new("abroad").unwrap(), ..t.all_notes() };
+    let abroad = ListJournal { workspace: WorkspaceId::new("abroad").unwrap(), ..t.all_notes() };
     assert!(t.placed_notes(abroad).await.is_empty());
 }

@@ -2,10 +2,11 @@
 
 use hapax_engine::limits::{MAX_CLAIM, MAX_PAGE};
 use hapax_engine::model::{
-    Failure, Noted, Post, PostState, PostStatus, RunHead, Steer, StepId, Timestamp, WorkspaceId,
+    Failure, JournalEvent, OutboxMessage, OutboxState, OutboxStatus, RunCommand, RunHead, StepId, Timestamp,
+    WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, FinishPost, ListPosts, OutboxDepth, PostWish, Redeliver, RedeliverOutcome,
+    CommitOutcome, FinishOutboxMessage, ListOutbox, OutboxCommand, OutboxDepth, Redeliver, RedeliverOutcome,
 };
 
 use crate::fixture::*;
@@ -17,25 +18,25 @@ async fn left_one(t: &Stage) -> RunHead {
     t.write(&run).await.leaves("notify", "mail").done().await
 }
 
-fn ids(posts: &[Post]) -> Vec<&str> {
+fn ids(posts: &[OutboxMessage]) -> Vec<&str> {
     posts.iter().map(|post| post.id.as_str()).collect()
 }
 
-async fn only(t: &Stage) -> Post {
+async fn only(t: &Stage) -> OutboxMessage {
     let mut posts = t.posts().await;
     assert_eq!(posts.len(), 1, "{posts:?}");
     posts.remove(0)
 }
 
-fn due(at: Timestamp) -> PostState {
-    PostState::Due { at }
+fn due(at: Timestamp) -> OutboxState {
+    OutboxState::Due { at }
 }
 
 /// Invariant 50: an after-effect is there with the step that left it, as it was given.
 pub(super) async fn an_after_effect_comes_with_its_step(t: &Stage) {
     let run = t.driven().await;
     let now = t.now();
-    let given = Post {
+    let given = OutboxMessage {
         attempts: 3,
         failure: Some(Failure::retryable("was \"busy\"").with_code("503")),
         state: due(now.plus(HOUR)),
@@ -53,22 +54,22 @@ pub(super) async fn a_refused_write_leaves_no_after_effect(t: &Stage) {
     let run = t.driven().await;
     let late = t.write(&run).await.leaves("notify", "mail").advance();
     t.write(&run).await.does("charge").done().await;
-    must!(t.store.advance_run(late.clone()).await.unwrap(), AdvanceOutcome::Stale(_));
+    must!(t.store.advance_run(late.clone()).await.unwrap(), CommitOutcome::Stale(_));
     t.pass(LEASE);
     t.claim_one(BOB).await;
-    must!(t.store.advance_run(late).await.unwrap(), AdvanceOutcome::LeaseLost);
+    must!(t.store.advance_run(late).await.unwrap(), CommitOutcome::LeaseLost);
     assert_eq!(t.posts().await, []);
-    assert_eq!(t.claim_posts(ANN, &[("mail", 10)]).await, Default::default());
+    assert_eq!(t.claim_outbox(ANN, &[("mail", 10)]).await, Default::default());
 }
 
 /// A write that is sent again does not bring back an after-effect that is delivered.
 pub(super) async fn a_write_sent_again_leaves_nothing_twice(t: &Stage) {
     let run = t.driven().await;
     let write = t.write(&run).await.leaves("notify", "mail").advance();
-    must!(t.store.advance_run(write.clone()).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    must!(t.store.advance_run(write.clone()).await.unwrap(), CommitOutcome::Advanced { .. });
     t.delivered(&t.claim_post(ANN).await).await;
-    must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { .. });
-    assert_eq!(only(t).await.state.status(), PostStatus::Delivered);
+    must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { .. });
+    assert_eq!(only(t).await.state.status(), OutboxStatus::Delivered);
 }
 
 /// A step that runs again finds its after-effect there, and it stays as it is.
@@ -78,7 +79,7 @@ pub(super) async fn an_after_effect_that_is_there_stays_as_it_is(t: &Stage) {
     let before = only(t).await;
     let run = t.write(&run).await.fails("no").done().await;
     t.pass(SECOND);
-    t.steered(&run, Steer::retry(Some(StepId::from_stored("notify")))).await;
+    t.steered(&run, RunCommand::retry(Some(StepId::from_stored("notify")))).await;
     assert_eq!(only(t).await, before, "a retry forgets the step, not what it left");
     let run = t.claim_one(BOB).await;
     t.write(&run).await.leaves("notify", "hook").done().await;
@@ -91,7 +92,7 @@ pub(super) async fn the_longest_due_is_claimed_first(t: &Stage) {
     let here = t.driven().await;
     let afar = t.order().workspace("afar").granted_to(ANN).start().await;
     let now = t.now();
-    let later = |run: &RunHead, step: &str, at: Timestamp| Post {
+    let later = |run: &RunHead, step: &str, at: Timestamp| OutboxMessage {
         state: due(at),
         ..post_of(run, run.generation, step, "mail", now)
     };
@@ -102,16 +103,16 @@ pub(super) async fn the_longest_due_is_claimed_first(t: &Stage) {
     let write = t.write(&here).await.leaves_post("later", later(&here, "later", now.plus(HOUR)));
     let early = Timestamp::from_millis(now.as_millis() - 1);
     write.leaves_post("early", later(&here, "early", early)).done().await;
-    let claimed = t.claim_posts(ANN, &[("mail", 10)]).await.posts;
+    let claimed = t.claim_outbox(ANN, &[("mail", 10)]).await.posts;
     let expected = [(&here, "early"), (&abroad, "notify"), (&here, "notify"), (&afar, "notify")];
     let expected = expected.map(|(run, step)| post_of(run, run.generation, step, "mail", now).id);
     assert_eq!(ids(&claimed), expected.each_ref().map(|id| id.as_str()));
     let until = now.plus(LEASE);
     for post in &claimed {
-        assert_eq!((post.attempts, post.state), (1, PostState::Claimed { owner: ANN, until }));
+        assert_eq!((post.attempts, post.state), (1, OutboxState::Claimed { owner: ANN, until }));
         assert!(t.posts().await.contains(post), "it is as the claimer was told");
     }
-    assert_eq!(t.claim_posts(BOB, &[("mail", 10)]).await.posts, []);
+    assert_eq!(t.claim_outbox(BOB, &[("mail", 10)]).await.posts, []);
 }
 
 /// One target's many do not keep out another's few.
@@ -122,38 +123,38 @@ pub(super) async fn each_target_has_room_of_its_own(t: &Stage) {
         write = write.leaves(&format!("mail-{n}"), "mail");
     }
     write.leaves("x", "hook").leaves("y", "print").done().await;
-    let steps = |posts: &[Post]| {
-        let step = |post: &Post| post.id.as_str().split(':').nth(1).expect("a step").to_owned();
+    let steps = |posts: &[OutboxMessage]| {
+        let step = |post: &OutboxMessage| post.id.as_str().split(':').nth(1).expect("a step").to_owned();
         posts.iter().map(step).collect::<Vec<_>>()
     };
-    let first = t.claim_posts(ANN, &[("mail", 2), ("nobody", 5), ("hook", 2), ("print", 0)]).await;
+    let first = t.claim_outbox(ANN, &[("mail", 2), ("nobody", 5), ("hook", 2), ("print", 0)]).await;
     assert_eq!(steps(&first.posts), ["mail-0", "mail-1", "x"]);
     assert_eq!(first.next_due_at, Some(t.now()), "there is more than there was room for");
-    let second = t.claim_posts(BOB, &[("hook", 9), ("mail", 9)]).await;
+    let second = t.claim_outbox(BOB, &[("hook", 9), ("mail", 9)]).await;
     assert_eq!(steps(&second.posts), ["mail-2", "mail-3", "mail-4", "mail-5"]);
-    assert_eq!(t.claim_posts(BOB, &[]).await, Default::default());
-    assert_eq!(steps(&t.claim_posts(BOB, &[("print", 1)]).await.posts), ["y"]);
+    assert_eq!(t.claim_outbox(BOB, &[]).await, Default::default());
+    assert_eq!(steps(&t.claim_outbox(BOB, &[("print", 1)]).await.posts), ["y"]);
 }
 
 /// A claim says when the next one will be due, of those it did not grant.
 pub(super) async fn a_claim_of_after_effects_says_when_to_come_again(t: &Stage) {
     let run = t.driven().await;
     let now = t.now();
-    let at = |step: &str, target: &str, span| Post {
+    let at = |step: &str, target: &str, span| OutboxMessage {
         state: due(now.plus(span)),
         ..post_of(&run, run.generation, step, target, now)
     };
     let write = t.write(&run).await.leaves("now", "mail").leaves_post("a", at("a", "mail", HOUR));
     write.leaves_post("b", at("b", "hook", SECOND)).done().await;
-    let mail = t.claim_posts(ANN, &[("mail", 5)]).await;
+    let mail = t.claim_outbox(ANN, &[("mail", 5)]).await;
     assert_eq!((mail.posts.len(), mail.next_due_at), (1, Some(now.plus(HOUR))));
-    let both = t.claim_posts(ANN, &[("hook", 5), ("mail", 5)]).await;
+    let both = t.claim_outbox(ANN, &[("hook", 5), ("mail", 5)]).await;
     assert_eq!((both.posts.len(), both.next_due_at), (0, Some(now.plus(SECOND))));
-    let mail = t.claim_posts(ANN, &[("mail", 5)]).await;
+    let mail = t.claim_outbox(ANN, &[("mail", 5)]).await;
     assert_eq!(mail.next_due_at, Some(now.plus(LEASE)), "the end of a claim counts");
-    assert_eq!(t.claim_posts(ANN, &[("nobody", 5)]).await.next_due_at, None);
+    assert_eq!(t.claim_outbox(ANN, &[("nobody", 5)]).await.next_due_at, None);
     t.pass(SECOND);
-    let hook = t.claim_posts(ANN, &[("hook", 5)]).await;
+    let hook = t.claim_outbox(ANN, &[("hook", 5)]).await;
     assert_eq!((hook.posts.len(), hook.next_due_at), (1, None), "what is claimed now does not count");
 }
 
@@ -162,12 +163,12 @@ pub(super) async fn an_ended_claim_is_due_again(t: &Stage) {
     left_one(t).await;
     let first = t.claim_post(ANN).await;
     t.pass(LEASE - std::time::Duration::from_millis(1));
-    assert_eq!(t.claim_posts(BOB, &[("mail", 5)]).await.posts, []);
+    assert_eq!(t.claim_outbox(BOB, &[("mail", 5)]).await.posts, []);
     t.pass(std::time::Duration::from_millis(1));
     let second = t.claim_post(BOB).await;
     let until = t.now().plus(LEASE);
-    let state = PostState::Claimed { owner: BOB, until };
-    assert_eq!(second, Post { attempts: 2, state, ..first.clone() });
+    let state = OutboxState::Claimed { owner: BOB, until };
+    assert_eq!(second, OutboxMessage { attempts: 2, state, ..first.clone() });
     t.pass(LEASE);
     assert_eq!(t.claim_post(BOB).await.attempts, 3);
 }
@@ -176,17 +177,17 @@ pub(super) async fn an_ended_claim_is_due_again(t: &Stage) {
 pub(super) async fn only_the_holder_says_how_it_went(t: &Stage) {
     left_one(t).await;
     let first = t.claim_post(ANN).await;
-    let done = PostState::Delivered { at: t.now() };
+    let done = OutboxState::Delivered { at: t.now() };
     let told = finish_of(&first, done, None);
     let wrong = [
-        FinishPost { owner: BOB, ..told.clone() },
-        FinishPost { attempt: 2, ..told.clone() },
-        FinishPost { attempt: 0, ..told.clone() },
-        FinishPost { workspace: WorkspaceId::new("abroad").unwrap(), ..told.clone() },
-        FinishPost { id: hapax_engine::model::EffectKey::from_stored("nothing"), ..told.clone() },
+        FinishOutboxMessage { owner: BOB, ..told.clone() },
+        FinishOutboxMessage { attempt: 2, ..told.clone() },
+        FinishOutboxMessage { attempt: 0, ..told.clone() },
+        FinishOutboxMessage { workspace: WorkspaceId::new("abroad").unwrap(), ..told.clone() },
+        FinishOutboxMessage { id: hapax_engine::model::EffectKey::from_stored("nothing"), ..told.clone() },
     ];
     for request in wrong {
-        assert!(!t.store.finish_post(request.clone()).await.unwrap(), "{request:?}");
+        assert!(!t.store.finish_outbox_message(request.clone()).await.unwrap(), "{request:?}");
     }
     assert_eq!(only(t).await, first);
     t.pass(LEASE);
@@ -194,8 +195,8 @@ pub(super) async fn only_the_holder_says_how_it_went(t: &Stage) {
     assert!(!t.finish(&first, done).await, "the attempt is over");
     assert_eq!(only(t).await, second);
     assert!(t.finish(&second, done).await);
-    assert!(!t.finish(&second, PostState::Dead { at: t.now() }).await, "it is said");
-    assert_eq!(only(t).await, Post { state: done, ..second });
+    assert!(!t.finish(&second, OutboxState::Dead { at: t.now() }).await, "it is said");
+    assert_eq!(only(t).await, OutboxMessage { state: done, ..second });
 }
 
 /// The end of a claim that nobody took is not the end of the attempt.
@@ -204,7 +205,7 @@ pub(super) async fn an_ended_claim_that_nobody_took_still_counts(t: &Stage) {
     let claimed = t.claim_post(ANN).await;
     t.pass(HOUR);
     t.delivered(&claimed).await;
-    assert_eq!(only(t).await.state, PostState::Delivered { at: t.now() });
+    assert_eq!(only(t).await.state, OutboxState::Delivered { at: t.now() });
 }
 
 /// A delivery that failed is due later and says why; one that is given up, or done, is never claimed again. Whoever watches sees
@@ -226,9 +227,9 @@ pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
     );
     let why = Failure::retryable("no \"answer\"").with_code("503").retry_after(SECOND);
     let later = due(t.now().plus(HOUR));
-    assert!(t.store.finish_post(finish_of(&first, later, Some(why.clone()))).await.unwrap());
-    assert_eq!(only(t).await, Post { state: later, failure: Some(why.clone()), ..first });
-    assert_eq!(t.claim_posts(BOB, &[("mail", 5)]).await.next_due_at, Some(t.now().plus(HOUR)));
+    assert!(t.store.finish_outbox_message(finish_of(&first, later, Some(why.clone()))).await.unwrap());
+    assert_eq!(only(t).await, OutboxMessage { state: later, failure: Some(why.clone()), ..first });
+    assert_eq!(t.claim_outbox(BOB, &[("mail", 5)]).await.next_due_at, Some(t.now().plus(HOUR)));
     let first_due_at = later.due_at();
     assert_eq!(
         measure().await,
@@ -238,15 +239,15 @@ pub(super) async fn a_delivery_is_done_tried_again_or_given_up(t: &Stage) {
     t.pass(HOUR);
     let second = t.claim_post(BOB).await;
     assert_eq!((second.attempts, &second.failure), (2, &Some(why)));
-    let dead = PostState::Dead { at: t.now() };
+    let dead = OutboxState::Dead { at: t.now() };
     let gone = Some(Failure::permanent("gone"));
-    assert!(t.store.finish_post(finish_of(&second, dead, gone.clone())).await.unwrap());
-    assert_eq!(only(t).await, Post { state: dead, failure: gone, ..second });
+    assert!(t.store.finish_outbox_message(finish_of(&second, dead, gone.clone())).await.unwrap());
+    assert_eq!(only(t).await, OutboxMessage { state: dead, failure: gone, ..second });
     assert_eq!(measure().await, OutboxDepth { dead: 1, ..OutboxDepth::default() });
     left_one(t).await;
     t.delivered(&t.claim_post(ANN).await).await;
     t.pass(1000 * HOUR);
-    assert_eq!(t.claim_posts(BOB, &[("mail", 5)]).await, Default::default());
+    assert_eq!(t.claim_outbox(BOB, &[("mail", 5)]).await, Default::default());
 }
 
 /// What has been due the longest is known whatever its target, so that one whom nobody serves is seen behind all others.
@@ -263,14 +264,14 @@ pub(super) async fn the_first_due_is_known_whatever_its_target(t: &Stage) {
         ("f", "telex", 4),
     ] {
         let state = due(now.plus(after * SECOND));
-        let post = Post { state, ..post_of(&run, run.generation, step, target, now) };
+        let post = OutboxMessage { state, ..post_of(&run, run.generation, step, target, now) };
         write = write.leaves_post(step, post);
     }
     write.done().await;
     let first = || async { t.store.measure_outbox().await.unwrap().first_due_at };
     t.pass(HOUR);
     for (target, next) in [("telex", 2), ("mail", 3), ("hook", 4)] {
-        assert_eq!(t.claim_posts(ANN, &[(target, 1)]).await.posts.len(), 1);
+        assert_eq!(t.claim_outbox(ANN, &[(target, 1)]).await.posts.len(), 1);
         assert_eq!(first().await, Some(now.plus(next * SECOND)), "{target}");
     }
 }
@@ -281,22 +282,25 @@ pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
     let claimed = t.claim_post(ANN).await;
     let request = |why: &str| {
         let note = noted_by(MEG, &run, why);
-        let note = hapax_engine::model::Note { what: Noted::Redelivered { reason: why.into() }, ..note };
+        let note = hapax_engine::model::JournalEntry {
+            what: JournalEvent::Redelivered { reason: why.into() },
+            ..note
+        };
         Redeliver {
             workspace: claimed.workspace.clone(),
             id: claimed.id.clone(),
-            wish: PostWish::Again,
+            wish: OutboxCommand::Again,
             note: Some(note),
         }
     };
     let redeliver = |why: &str| t.store.redeliver(request(why));
     let under_way = redeliver("too early").await.unwrap();
     assert_eq!(under_way, RedeliverOutcome::UnderWay(claimed.clone()));
-    let dead = PostState::Dead { at: t.now() };
+    let dead = OutboxState::Dead { at: t.now() };
     let told = finish_of(&claimed, dead, Some(Failure::permanent("gone")));
-    assert!(t.store.finish_post(told).await.unwrap());
+    assert!(t.store.finish_outbox_message(told).await.unwrap());
     t.pass(SECOND);
-    let again = Post { state: due(t.now()), attempts: 0, failure: None, ..claimed.clone() };
+    let again = OutboxMessage { state: due(t.now()), attempts: 0, failure: None, ..claimed.clone() };
     assert_eq!(redeliver("they moved").await.unwrap(), RedeliverOutcome::Due(again.clone()));
     assert_eq!(only(t).await, again);
     assert_eq!(redeliver("at once").await.unwrap(), RedeliverOutcome::UnderWay(again));
@@ -308,9 +312,9 @@ pub(super) async fn a_settled_one_may_be_delivered_once_more(t: &Stage) {
     assert_eq!(t.store.redeliver(abroad).await.unwrap(), RedeliverOutcome::NoSuchPost);
     let nothing = Redeliver { id: hapax_engine::model::EffectKey::from_stored("nothing"), ..request("?") };
     assert_eq!(t.store.redeliver(nothing).await.unwrap(), RedeliverOutcome::NoSuchPost);
-    let noted: Vec<Noted> = t.notes().await.into_iter().map(|note| note.what).collect();
+    let noted: Vec<JournalEvent> = t.notes().await.into_iter().map(|note| note.what).collect();
     let reasons = ["they moved", "they lost it"];
-    assert_eq!(noted, reasons.map(|reason| Noted::Redelivered { reason: reason.into() }));
+    assert_eq!(noted, reasons.map(|reason| JournalEvent::Redelivered { reason: reason.into() }));
 }
 
 /// After-effects are listed by workspace and id, narrowed, and page by page.
@@ -319,34 +323,34 @@ pub(super) async fn after_effects_are_listed_in_order(t: &Stage) {
     let abroad = t.order().workspace("abroad").granted_to(ANN).start().await;
     t.write(&here).await.leaves("a", "mail").leaves("b", "hook").leaves("c", "mail").done().await;
     t.write(&abroad).await.leaves("a", "mail").leaves("d", "hook").done().await;
-    let hooks = t.claim_posts(ANN, &[("hook", 9)]).await.posts;
+    let hooks = t.claim_outbox(ANN, &[("hook", 9)]).await.posts;
     t.delivered(&hooks[0]).await;
     let all = t.posts().await;
     let of = |run: &RunHead, step: &str| post_of(run, run.generation, step, "x", t.now()).id;
     let expected = [of(&abroad, "a"), of(&abroad, "d"), of(&here, "a"), of(&here, "b"), of(&here, "c")];
     assert_eq!(ids(&all), expected.each_ref().map(|id| id.as_str()));
-    let list = |request: ListPosts| async { t.store.list_posts(request).await.unwrap() };
+    let list = |request: ListOutbox| async { t.store.list_outbox(request).await.unwrap() };
     let pick = |places: &[usize]| places.iter().map(|place| all[*place].clone()).collect::<Vec<_>>();
     let any = t.all_posts();
     let in_workspace =
-        |name: &str| ListPosts { workspace: Some(WorkspaceId::new(name).unwrap()), ..any.clone() };
-    let with_status = |status| ListPosts { status: Some(status), ..any.clone() };
-    let for_target = |target: &str| ListPosts { target: Some(name(target)), ..any.clone() };
+        |name: &str| ListOutbox { workspace: Some(WorkspaceId::new(name).unwrap()), ..any.clone() };
+    let with_status = |status| ListOutbox { status: Some(status), ..any.clone() };
+    let for_target = |target: &str| ListOutbox { target: Some(name(target)), ..any.clone() };
     assert_eq!(list(in_workspace("default")).await, pick(&[2, 3, 4]));
     assert_eq!(list(in_workspace("nowhere")).await, []);
     assert_eq!(list(for_target("hook")).await, pick(&[1, 3]));
     assert_eq!(list(for_target("nobody")).await, []);
-    assert_eq!(list(with_status(PostStatus::Due)).await, pick(&[0, 2, 4]));
-    assert_eq!(list(with_status(PostStatus::Delivered)).await, pick(&[3]));
-    assert_eq!(list(with_status(PostStatus::Claimed)).await, pick(&[1]));
-    assert_eq!(list(with_status(PostStatus::Dead)).await, []);
-    let narrow = ListPosts { target: Some(name("mail")), ..in_workspace("abroad") };
-    assert_eq!(list(ListPosts { status: Some(PostStatus::Due), ..narrow.clone() }).await, pick(&[0]));
-    assert_eq!(list(ListPosts { status: Some(PostStatus::Claimed), ..narrow }).await, []);
-    for request in [any.clone(), with_status(PostStatus::Due), in_workspace("default")] {
+    assert_eq!(list(with_status(OutboxStatus::Due)).await, pick(&[0, 2, 4]));
+    assert_eq!(list(with_status(OutboxStatus::Delivered)).await, pick(&[3]));
+    assert_eq!(list(with_status(OutboxStatus::Claimed)).await, pick(&[1]));
+    assert_eq!(list(with_status(OutboxStatus::Dead)).await, []);
+    let narrow = ListOutbox { target: Some(name("mail")), ..in_workspace("abroad") };
+    assert_eq!(list(ListOutbox { status: Some(OutboxStatus::Due), ..narrow.clone() }).await, pick(&[0]));
+    assert_eq!(list(ListOutbox { status: Some(OutboxStatus::Claimed), ..narrow }).await, []);
+    for request in [any.clone(), with_status(OutboxStatus::Due), in_workspace("default")] {
         let (mut read, mut after) = (Vec::new(), None);
         loop {
-            let page = list(ListPosts { after: after.clone(), limit: 2, ..request.clone() }).await;
+            let page = list(ListOutbox { after: after.clone(), limit: 2, ..request.clone() }).await;
             let Some(last) = page.last() else { break };
             assert!(page.len() <= 2);
             after = Some((last.workspace.clone(), last.id.clone()));
@@ -356,11 +360,11 @@ pub(super) async fn after_effects_are_listed_in_order(t: &Stage) {
     }
     let past = Some((here.facts.workspace.clone(), of(&here, "a")));
     assert_eq!(
-        list(ListPosts { after: past, ..in_workspace("abroad") }).await,
+        list(ListOutbox { after: past, ..in_workspace("abroad") }).await,
         [],
         "it is past all of these"
     );
-    assert_eq!(list(ListPosts { limit: 0, ..any }).await.len(), 1, "a page is not empty");
+    assert_eq!(list(ListOutbox { limit: 0, ..any }).await.len(), 1, "a page is not empty");
 }
 
 /// A closed run stays until what came from it is settled, and takes it along then.
@@ -369,13 +373,13 @@ pub(super) async fn a_run_stays_while_its_after_effects_are_under_way(t: &Stage)
     t.write(&run).await.leaves("a", "mail").leaves("b", "hook").completes("1").done().await;
     t.pass(SECOND);
     assert_eq!(t.purge().await.runs, 0, "both are due");
-    let mail = t.claim_posts(ANN, &[("mail", 1)]).await.posts.remove(0);
+    let mail = t.claim_outbox(ANN, &[("mail", 1)]).await.posts.remove(0);
     assert_eq!(t.purge().await.runs, 0, "one is under way");
     t.delivered(&mail).await;
     assert_eq!(t.purge().await.runs, 0, "one is due");
-    let hook = t.claim_posts(ANN, &[("hook", 1)]).await.posts.remove(0);
+    let hook = t.claim_outbox(ANN, &[("hook", 1)]).await.posts.remove(0);
     assert_eq!(t.purge().await.runs, 0, "the last one is under way");
-    assert!(t.finish(&hook, PostState::Dead { at: t.now() }).await);
+    assert!(t.finish(&hook, OutboxState::Dead { at: t.now() }).await);
     let other = left_one(t).await;
     assert_eq!(t.purge().await.runs, 1);
     assert!(t.find(&run).await.is_none());
@@ -404,9 +408,9 @@ pub(super) async fn claims_and_pages_are_cut_to_their_limits(t: &Stage) {
         write = write.leaves(&format!("notify-{n}"), "mail");
     }
     write.done().await;
-    let page = t.store.list_posts(ListPosts { limit: usize::MAX, ..t.all_posts() }).await.unwrap();
+    let page = t.store.list_outbox(ListOutbox { limit: usize::MAX, ..t.all_posts() }).await.unwrap();
     assert_eq!(page.len(), MAX_PAGE);
-    let claimed = t.claim_posts(ANN, &[("mail", usize::MAX)]).await;
+    let claimed = t.claim_outbox(ANN, &[("mail", usize::MAX)]).await;
     assert_eq!((claimed.posts.len(), claimed.next_due_at), (MAX_CLAIM, Some(t.now())));
-    assert_eq!(t.claim_posts(ANN, &[("mail", usize::MAX)]).await.posts.len(), 1);
+    assert_eq!(t.claim_outbox(ANN, &[("mail", usize::MAX)]).await.posts.len(), 1);
 }

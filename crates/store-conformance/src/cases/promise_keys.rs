@@ -23,8 +23,8 @@ fn keyed(promise: Promise, text: &str) -> Promise {
     Promise { key: Some(PromiseKey { key: key(text), keep_for: TTL }), ..promise }
 }
 
-fn book(t: &Stage) -> &dyn PromiseBook {
-    t.store.promise_book().expect("it keeps promises by key")
+fn book(t: &Stage) -> &dyn PromiseStore {
+    t.store.promise_store().expect("it keeps promises by key")
 }
 
 /// A write in which the run waits for a promise under a key.
@@ -119,14 +119,14 @@ pub(super) async fn a_key_of_another_promise_is_told_to_the_run(t: &Stage) {
     let write = opening(t, &second, "payment", "stripe:ch_1").await.parks().advance();
     let (woken, opened) = must!(
         t.store.advance_run(write.clone()).await.unwrap(),
-        AdvanceOutcome::Advanced { woken, opened } => (woken, opened)
+        CommitOutcome::Advanced { woken, opened } => (woken, opened)
     );
     let by = promise_of(&first, "payment");
     assert_eq!(woken, [second.id()]);
     assert_eq!(opened.len(), 1);
     assert_eq!(opened[0].state, PromiseState::KeyTaken { by: by.clone() });
     let again =
-        must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { opened, .. } => opened);
+        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
     assert_eq!(again, opened, "sent again it says the same");
     assert_eq!(t.log(&second).await.promises, opened, "a replay sees it");
     assert_eq!(find(t, "stripe:ch_1").await.unwrap().id, by);
@@ -146,7 +146,7 @@ pub(super) async fn a_promise_that_lost_its_key_is_judged_anew(t: &Stage) {
     let promise = Promise::pending(promise_of(&held, "payment"), held.id(), t.now(), None);
     let mut advance = t.write(&held).await.does("again").advance();
     advance.promises.push(keyed(promise, "stripe:ch_1"));
-    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Advanced { opened, .. } if opened.is_empty());
+    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { opened, .. } if opened.is_empty());
     assert_eq!(find(t, "stripe:ch_1").await.unwrap().id, promise_of(&held, "payment"));
     assert_ne!(first.id(), held.id());
 }
@@ -201,7 +201,7 @@ pub(super) async fn a_settlement_that_comes_first_is_kept_for_its_promise(t: &St
     let write = opening(t, &run, "payment", "stripe:ch_1").await.parks().advance();
     let (woken, opened) = must!(
         t.store.advance_run(write).await.unwrap(),
-        AdvanceOutcome::Advanced { woken, opened } => (woken, opened)
+        CommitOutcome::Advanced { woken, opened } => (woken, opened)
     );
     assert_eq!((woken, opened.len()), (vec![run.id()], 1));
     assert_eq!(*value(&opened[0].state), Settlement::Resolved(json("1")));
@@ -222,7 +222,7 @@ pub(super) async fn an_early_settlement_is_told_to_a_run_that_goes_on(t: &Stage)
     let run = t.driven().await;
     let write = opening(t, &run, "payment", "stripe:ch_1").await.advance();
     let opened =
-        must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { opened, .. } => opened);
+        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
     assert_eq!(opened.len(), 1);
     let head = t.head(&run).await;
     assert_eq!((head.arrivals, head.status()), (1, RunStatus::Running));
@@ -369,7 +369,7 @@ pub(super) async fn many_runs_wait_for_one_promise(t: &Stage) {
     let late = t.driven().await;
     let write = waits_for(t, t.write(&late).await, "go").parks().advance();
     let opened =
-        must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { opened, .. } => opened);
+        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
     assert_eq!(opened.len(), 1, "one that comes late is told at once");
     assert_eq!(t.claim_one(BOB).await.id(), late.id());
 }
@@ -384,7 +384,7 @@ pub(super) async fn a_deadline_is_told_to_those_who_wait(t: &Stage) {
     let run = t.driven().await;
     let write = waits_for(t, t.write(&run).await, "go").parks().advance();
     let opened =
-        must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { opened, .. } => opened);
+        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
     assert_eq!((opened[0].deadline_at, opened[0].state.clone()), (Some(deadline), PromiseState::Pending));
     assert_eq!(t.claim_one(BOB).await.arrivals, 1);
 }
@@ -490,7 +490,7 @@ pub(super) async fn of_many_makings_under_one_key_one_wins(t: &Stage) {
         let request =
             CreatePromise { workspace: WorkspaceId::default(), promise, token: WriteToken::fresh() };
         let store = t.store.clone();
-        async move { store.promise_book().unwrap().create_promise(request).await.unwrap() }
+        async move { store.promise_store().unwrap().create_promise(request).await.unwrap() }
     });
     let outcomes = at_once(makings).await;
     let winner = find(t, "one").await.unwrap();
@@ -515,7 +515,7 @@ pub(super) async fn settling_by_key_and_waiting_never_miss_each_other(t: &Stage)
         let (one, other) = (t.store.clone(), t.store.clone());
         let settling = tokio::spawn(async move { one.settle_promise(request).await.unwrap() });
         let advancing = tokio::spawn(async move { other.advance_run(write).await.unwrap() });
-        must!(advancing.await.unwrap(), AdvanceOutcome::Advanced { .. });
+        must!(advancing.await.unwrap(), CommitOutcome::Advanced { .. });
         must!(settling.await.unwrap(), SettleOutcome::Settled { .. } | SettleOutcome::Kept { .. });
         let held = t.claim_one(BOB).await;
         assert_eq!((held.id(), held.arrivals), (run.id(), 1));

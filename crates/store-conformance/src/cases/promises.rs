@@ -3,7 +3,7 @@
 use hapax_engine::model::{
     Failure, PromiseState, RunHead, RunStatus, Settlement, StepState, Wish, WorkspaceId,
 };
-use hapax_engine::store::{AdvanceOutcome, SettleOutcome, SettlePromise};
+use hapax_engine::store::{CommitOutcome, SettleOutcome, SettlePromise};
 
 use crate::fixture::*;
 use crate::must;
@@ -103,7 +103,7 @@ pub(super) async fn a_timeout_is_written_with_its_step(t: &Stage) {
     must!(t.settle(&held, "payment", "1").await, SettleOutcome::TimedOut { .. });
     let mut again = t.write(&held).await.does("charge").advance();
     again.timed_out.push(promise_of(&held, "payment"));
-    must!(t.store.advance_run(again).await.unwrap(), AdvanceOutcome::Stale(_));
+    must!(t.store.advance_run(again).await.unwrap(), CommitOutcome::Stale(_));
 }
 
 /// Invariant 43: of timeout and settlement exactly one wins, and the loser is told.
@@ -112,7 +112,7 @@ pub(super) async fn a_timeout_loses_to_an_earlier_settlement(t: &Stage) {
     let held = t.write(&run).await.awaits_promise("payment", Some(t.now().plus(HOUR))).done().await;
     let timeout = t.write(&held).await.times_out("payment").advance();
     must!(t.settle(&held, "payment", "1").await, SettleOutcome::Settled { .. });
-    let now = must!(t.store.advance_run(timeout).await.unwrap(), AdvanceOutcome::Stale(head) => head);
+    let now = must!(t.store.advance_run(timeout).await.unwrap(), CommitOutcome::Stale(head) => head);
     assert_eq!((now.version, now.arrivals), (held.version, 1));
     assert!(matches!(state(t, &held).await, PromiseState::Settled { .. }));
     assert!(matches!(t.step(&held, "payment").await.unwrap().state, StepState::Waiting { .. }));
@@ -124,7 +124,7 @@ pub(super) async fn an_unknown_promise_does_not_time_out(t: &Stage) {
     let held = t.driven().await;
     let mut advance = t.write(&held).await.does("charge").advance();
     advance.timed_out.push(promise_of(&held, "nothing"));
-    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Stale(head) if head == held);
+    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Stale(head) if head == held);
     assert!(t.log(&held).await.steps.is_empty());
 }
 
@@ -144,7 +144,7 @@ pub(super) async fn opening_a_promise_again_leaves_it_as_it_is(t: &Stage) {
     let opened = t.log(&held).await.promises.remove(0);
     let mut advance = t.write(&held).await.gets("payment").advance();
     advance.promises.push(hapax_engine::model::Promise { state: PromiseState::Pending, ..opened.clone() });
-    must!(t.store.advance_run(advance).await.unwrap(), AdvanceOutcome::Advanced { .. });
+    must!(t.store.advance_run(advance).await.unwrap(), CommitOutcome::Advanced { .. });
     assert_eq!(t.log(&held).await.promises, [opened]);
 }
 

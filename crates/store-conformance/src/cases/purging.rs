@@ -40,7 +40,7 @@ pub(super) async fn only_what_closed_before_goes(t: &Stage) {
     t.pass(SECOND);
     let young = closed(t).await;
     let paused = t.pending().await;
-    t.steered(&paused, hapax_engine::model::Steer::Pause).await;
+    t.steered(&paused, hapax_engine::model::RunCommand::Pause).await;
     assert_eq!(t.purge().await.runs, 1);
     assert!(t.find(&old).await.is_none());
     for kept in [&open, &young, &paused] {

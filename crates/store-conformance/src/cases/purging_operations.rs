@@ -1,6 +1,6 @@
 //! Forgetting operations that others have taken the place of.
 
-use hapax_engine::model::{Finished, Home, OperationEnd, OperationId, PostState, WorkspaceId};
+use hapax_engine::model::{Finished, Home, OperationEnd, OperationId, OutboxState, WorkspaceId};
 use hapax_engine::store::{OperationPlace, PurgeOperations, PurgedOperations, RedeliverOutcome};
 
 use crate::fixture::*;
@@ -130,24 +130,24 @@ pub(super) async fn after_effects_go_with_their_operation_once_they_are_settled(
         }
         t.pass(SECOND);
         assert_eq!(gone(t).await, (0, 0), "they are due");
-        let claimed = t.claim_posts(ANN, &[("mail", 10), ("bank", 10)]).await.posts;
+        let claimed = t.claim_outbox(ANN, &[("mail", 10), ("bank", 10)]).await.posts;
         assert_eq!(claimed.len(), 4);
-        let mine = |posts: &[hapax_engine::model::Post], operation: &Held<'_>| {
+        let mine = |posts: &[hapax_engine::model::OutboxMessage], operation: &Held<'_>| {
             let (from, to) = hapax_engine::model::EffectKey::bounds_of_operation(operation.id());
-            let fits = |post: &&hapax_engine::model::Post| from < post.id && post.id < to;
+            let fits = |post: &&hapax_engine::model::OutboxMessage| from < post.id && post.id < to;
             posts.iter().filter(fits).cloned().collect::<Vec<_>>()
         };
         let of_told = mine(&claimed, &told);
         t.delivered(&of_told[0]).await;
         assert_eq!(gone(t).await, (0, 0), "one is being delivered");
         // Given up is settled as well.
-        assert!(t.finish(&of_told[1], PostState::Dead { at: t.now() }).await);
+        assert!(t.finish(&of_told[1], OutboxState::Dead { at: t.now() }).await);
         for post in mine(&claimed, &newest) {
             t.delivered(&post).await;
         }
         must!(t.redeliver(&of_told[0]).await, RedeliverOutcome::Due(_));
         assert_eq!(gone(t).await, (0, 0), "it is delivered again");
-        let again = t.claim_posts(ANN, &[("mail", 10), ("bank", 10)]).await.posts;
+        let again = t.claim_outbox(ANN, &[("mail", 10), ("bank", 10)]).await.posts;
         assert_eq!(again.len(), 1);
         t.delivered(&again[0]).await;
         assert_eq!(gone(t).await, (1, 2));

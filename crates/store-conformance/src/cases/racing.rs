@@ -9,7 +9,7 @@ use crate::must;
 async fn begin_at_once(t: &Stage, asks: Vec<Ask<'_>>) -> Vec<Begun> {
     at_once(asks.into_iter().map(|ask| {
         let (store, request) = (t.store.clone(), ask.request());
-        async move { store.key_book().unwrap().begin_request(request).await.unwrap() }
+        async move { store.request_key_store().unwrap().begin_request(request).await.unwrap() }
     }))
     .await
 }
@@ -83,7 +83,7 @@ pub(super) async fn requests_under_many_keys_are_all_worked_on(t: &Stage) {
     assert!(begun.iter().all(|begun| matches!(begun, Begun::Yours { .. })), "{begun:?}");
     let ends = at_once(asks.iter().map(|ask| {
         let (store, end) = (t.store.clone(), ask.end(kept(answer(b"{}"))));
-        async move { store.key_book().unwrap().finish_request(end).await.unwrap() }
+        async move { store.request_key_store().unwrap().finish_request(end).await.unwrap() }
     }));
     assert_eq!(ends.await, [true; 64]);
     for begun in begin_at_once(t, asks.iter().map(Ask::again).collect()).await {
@@ -96,7 +96,7 @@ pub(super) async fn of_ends_of_one_request_one_counts(t: &Stage) {
     let ask = t.ask("k").begin().await;
     let ends = at_once((0..32u8).map(|n| {
         let (store, end) = (t.store.clone(), ask.end(kept(answer(&[n]))));
-        async move { (n, store.key_book().unwrap().finish_request(end).await.unwrap()) }
+        async move { (n, store.request_key_store().unwrap().finish_request(end).await.unwrap()) }
     }))
     .await;
     let counted: Vec<u8> = ends.into_iter().filter_map(|(n, counts)| counts.then_some(n)).collect();
@@ -115,7 +115,7 @@ pub(super) async fn counts_that_come_at_once_are_all_added(t: &Stage) {
         }
         let counts = places.into_iter().map(|place| KeyUse { place, uses: uses(1, 2) }).collect();
         let store = t.store.clone();
-        async move { store.key_book().unwrap().count_uses(counts).await.unwrap() }
+        async move { store.request_key_store().unwrap().count_uses(counts).await.unwrap() }
     }))
     .await;
     for place in [asks[0].place(), asks[1].place(), run_key("k")] {

@@ -3,7 +3,7 @@
 use hapax_engine::model::{
     EventKind, Fence, Parent, Priority, RunState, RunStatus, StepId, Version, WorkspaceId,
 };
-use hapax_engine::store::{SettleOutcome, SignalOutcome, StartOutcome, SteerOutcome, StoreError};
+use hapax_engine::store::{RunCommandOutcome, SettleOutcome, SignalOutcome, StartOutcome, StoreError};
 
 use crate::fixture::*;
 use crate::must;
@@ -98,7 +98,7 @@ pub(super) async fn a_run_is_seen_only_in_its_workspace(t: &Stage) {
     must!(t.store.settle_promise(settlement).await.unwrap(), SettleOutcome::NoSuchPromise);
     let mut elsewhere = run.clone();
     std::sync::Arc::make_mut(&mut elsewhere.facts).workspace = abroad;
-    must!(t.steer(&elsewhere, cancel()).await, SteerOutcome::NoSuchRun);
+    must!(t.steer(&elsewhere, cancel()).await, RunCommandOutcome::NoSuchRun);
     assert_eq!(t.head(&run).await, run);
 }
 
@@ -121,6 +121,6 @@ pub(super) async fn what_never_was_is_not_found(t: &Stage) {
     assert!(t.key("k").await.is_none());
     must!(t.signal(&ghost, "go").await, SignalOutcome::NoSuchRun);
     must!(t.settle(&ghost, "payment", "1").await, SettleOutcome::NoSuchPromise);
-    must!(t.steer(&ghost, cancel()).await, SteerOutcome::NoSuchRun);
+    must!(t.steer(&ghost, cancel()).await, RunCommandOutcome::NoSuchRun);
     assert_eq!(t.renew(ANN, &[&ghost]).await, [ghost.id()]);
 }

@@ -1,17 +1,17 @@
 //! Commands of people.
 
 use hapax_engine::model::{
-    Asked, Drive, EventKind, KeyTarget, Refusal, RunHead, RunResult, RunState, RunStatus, Steer, StepId,
-    Version,
+    Drive, EventKind, KeyTarget, PendingRequest, Refusal, RunCommand, RunHead, RunResult, RunState,
+    RunStatus, StepId, Version,
 };
-use hapax_engine::store::{AdvanceOutcome, SteerOutcome};
+use hapax_engine::store::{CommitOutcome, RunCommandOutcome};
 
 use crate::fixture::*;
 use crate::must;
 
-async fn refused(t: &Stage, run: &RunHead, command: Steer) -> Refusal {
+async fn refused(t: &Stage, run: &RunHead, command: RunCommand) -> Refusal {
     let before = (t.head(run).await, t.events(run).await);
-    let refusal = must!(t.steer(run, command).await, SteerOutcome::Refused(refusal, head) if head == before.0 => refusal);
+    let refusal = must!(t.steer(run, command).await, RunCommandOutcome::Refused(refusal, head) if head == before.0 => refusal);
     assert_eq!((t.head(run).await, t.events(run).await), before, "a refused command changes nothing");
     refusal
 }
@@ -31,20 +31,20 @@ pub(super) async fn a_resting_run_is_paused_at_once(t: &Stage) {
     for run in [&pending, &waiting, &ready] {
         let before = t.head(run).await;
         t.pass(SECOND);
-        let paused = t.steered(run, Steer::Pause).await;
+        let paused = t.steered(run, RunCommand::Pause).await;
         assert_eq!(
             (paused.state, paused.version, paused.changed_at),
             (RunState::Paused, before.version.next(), t.now())
         );
         assert_eq!(t.head(run).await, paused);
-        assert_eq!(refused(t, run, Steer::Pause).await, Refusal::AlreadyAsked);
+        assert_eq!(refused(t, run, RunCommand::Pause).await, Refusal::AlreadyAsked);
     }
     t.pass(HOUR);
     assert!(t.claim(BOB).await.is_empty(), "a paused run is not driven");
     for run in [&pending, &waiting, &ready] {
-        let resumed = t.steered(run, Steer::Resume).await;
+        let resumed = t.steered(run, RunCommand::Resume).await;
         assert_eq!(resumed.state, RunState::Running(Drive::Ready { due_at: t.now() }));
-        assert_eq!(refused(t, run, Steer::Resume).await, Refusal::NotPaused(RunStatus::Running));
+        assert_eq!(refused(t, run, RunCommand::Resume).await, Refusal::NotPaused(RunStatus::Running));
     }
     assert_eq!(t.claim(BOB).await.len(), 3);
 }
@@ -52,43 +52,46 @@ pub(super) async fn a_resting_run_is_paused_at_once(t: &Stage) {
 /// A driven run is asked, keeps its lease, and remembers what was asked over a takeover.
 pub(super) async fn a_driven_run_is_asked_to_pause(t: &Stage) {
     let held = t.driven().await;
-    let asked = t.steered(&held, Steer::Pause).await;
-    assert_eq!((asked.asked, asked.state, asked.fence), (Asked::Pause, held.state, held.fence));
+    let asked = t.steered(&held, RunCommand::Pause).await;
+    assert_eq!((asked.asked, asked.state, asked.fence), (PendingRequest::Pause, held.state, held.fence));
     assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::PauseAsked]);
-    assert_eq!(refused(t, &held, Steer::Pause).await, Refusal::AlreadyAsked);
+    assert_eq!(refused(t, &held, RunCommand::Pause).await, Refusal::AlreadyAsked);
     t.pass(LEASE);
     let taken = t.claim_one(BOB).await;
-    assert_eq!(taken.asked, Asked::Pause);
+    assert_eq!(taken.asked, PendingRequest::Pause);
     let paused = t.write(&taken).await.pauses().done().await;
-    assert_eq!((paused.state, paused.asked), (RunState::Paused, Asked::Nothing));
+    assert_eq!((paused.state, paused.asked), (RunState::Paused, PendingRequest::Nothing));
 }
 
 /// A resume takes back a pause that was not yet carried out: the holder keeps its lease and goes on.
 pub(super) async fn a_resume_withdraws_a_pending_pause(t: &Stage) {
     let held = t.driven().await;
-    let asked = t.steered(&held, Steer::Pause).await;
+    let asked = t.steered(&held, RunCommand::Pause).await;
     t.pass(SECOND);
-    let resumed = t.steered(&held, Steer::Resume).await;
-    assert_eq!((resumed.asked, resumed.state, resumed.fence), (Asked::Nothing, held.state, held.fence));
+    let resumed = t.steered(&held, RunCommand::Resume).await;
+    assert_eq!(
+        (resumed.asked, resumed.state, resumed.fence),
+        (PendingRequest::Nothing, held.state, held.fence)
+    );
     assert_eq!((resumed.version, resumed.changed_at), (asked.version.next(), t.now()));
     assert_eq!(t.head(&held).await, resumed);
     assert_eq!(t.history(&held).await, [EventKind::Started, EventKind::PauseAsked, EventKind::Resumed]);
-    assert_eq!(refused(t, &held, Steer::Resume).await, Refusal::NotPaused(RunStatus::Running));
+    assert_eq!(refused(t, &held, RunCommand::Resume).await, Refusal::NotPaused(RunStatus::Running));
     // A holder that has not heard of it writes on top of an older version, and is told.
-    must!(t.write(&asked).await.pauses().send().await, AdvanceOutcome::Stale(head) if head == resumed);
+    must!(t.write(&asked).await.pauses().send().await, CommitOutcome::Stale(head) if head == resumed);
     // A run may park with the request pending; it is withdrawn where it waits.
     let shielded = t.driven().await;
-    let asked = t.steered(&shielded, Steer::Pause).await;
+    let asked = t.steered(&shielded, RunCommand::Pause).await;
     let parked = t.write(&asked).await.awaits_signal("go").parks().done().await;
-    let resumed = t.steered(&shielded, Steer::Resume).await;
-    assert_eq!((resumed.asked, resumed.state), (Asked::Nothing, parked.state));
+    let resumed = t.steered(&shielded, RunCommand::Resume).await;
+    assert_eq!((resumed.asked, resumed.state), (PendingRequest::Nothing, parked.state));
 }
 
 /// Invariant 45: a run that never ran is cancelled at once, with a result.
 pub(super) async fn a_run_that_never_ran_is_cancelled_at_once(t: &Stage) {
     let pending = t.pending().await;
     let paused = t.pending().await;
-    t.steered(&paused, Steer::Pause).await;
+    t.steered(&paused, RunCommand::Pause).await;
     for run in [&pending, &paused] {
         t.pass(SECOND);
         let closed = t.steered(run, cancel()).await;
@@ -111,31 +114,31 @@ pub(super) async fn a_run_that_has_run_is_woken_to_cancel(t: &Stage) {
     t.write(&waiting).await.does("charge").awaits_signal("go").parks().done().await;
     let paused = t.driven().await;
     t.write(&paused).await.releases().done().await;
-    t.steered(&paused, Steer::Pause).await;
+    t.steered(&paused, RunCommand::Pause).await;
     t.pass(SECOND);
     for run in [&waiting, &paused] {
         let asked = t.steered(run, cancel()).await;
         assert_eq!(
             (asked.asked, asked.state),
-            (Asked::Cancel, RunState::Running(Drive::Ready { due_at: t.now() }))
+            (PendingRequest::Cancel, RunState::Running(Drive::Ready { due_at: t.now() }))
         );
         assert_eq!(t.events(run).await.last().unwrap().note.as_deref(), Some("the customer left"));
     }
     let held = t.claim(BOB).await.into_iter().find(|run| run.id() == waiting.id()).unwrap();
-    assert_eq!(held.asked, Asked::Cancel);
+    assert_eq!(held.asked, PendingRequest::Cancel);
     let closed = t.write(&held).await.gives_up("go").undoes("charge").cancels().done().await;
-    assert_eq!((closed.status(), closed.asked), (RunStatus::Cancelled, Asked::Nothing));
+    assert_eq!((closed.status(), closed.asked), (RunStatus::Cancelled, PendingRequest::Nothing));
 }
 
 /// A driven run hears of its cancellation at its next write, also if it was asked to pause before.
 pub(super) async fn a_driven_run_is_asked_to_cancel(t: &Stage) {
     let held = t.driven().await;
-    t.steered(&held, Steer::Pause).await;
+    t.steered(&held, RunCommand::Pause).await;
     let asked = t.steered(&held, cancel()).await;
-    assert_eq!((asked.asked, asked.state.lease()), (Asked::Cancel, held.state.lease()));
-    must!(t.write(&held).await.does("charge").send().await, AdvanceOutcome::Stale(head) if head == asked);
+    assert_eq!((asked.asked, asked.state.lease()), (PendingRequest::Cancel, held.state.lease()));
+    must!(t.write(&held).await.does("charge").send().await, CommitOutcome::Stale(head) if head == asked);
     assert_eq!(refused(t, &held, cancel()).await, Refusal::AlreadyAsked);
-    assert_eq!(refused(t, &held, Steer::Pause).await, Refusal::AlreadyAsked);
+    assert_eq!(refused(t, &held, RunCommand::Pause).await, Refusal::AlreadyAsked);
 }
 
 /// Invariants 25, 45: what has ended is not changed, and says so.
@@ -149,7 +152,7 @@ pub(super) async fn an_ended_run_is_not_changed(t: &Stage) {
             _ => write.cancels(),
         };
         let closed = closed.done().await;
-        for command in [Steer::Pause, Steer::Resume, cancel()] {
+        for command in [RunCommand::Pause, RunCommand::Resume, cancel()] {
             assert_eq!(refused(t, &held, command).await, Refusal::Ended(closed.status()));
         }
         if closed.status() != RunStatus::Failed {
@@ -165,12 +168,12 @@ pub(super) async fn a_command_on_an_older_version_is_refused(t: &Stage) {
     let run = t.pending().await;
     let now = t.claim_one(ANN).await;
     must!(t.steer_at(&run, cancel(), Some(run.version)).await,
-        SteerOutcome::Refused(Refusal::Stale(version), head) if version == now.version && head == now);
+        RunCommandOutcome::Refused(Refusal::Stale(version), head) if version == now.version && head == now);
     must!(
-        t.steer_at(&run, Steer::Resume, Some(Version::new(99))).await,
-        SteerOutcome::Refused(Refusal::Stale(_), _)
+        t.steer_at(&run, RunCommand::Resume, Some(Version::new(99))).await,
+        RunCommandOutcome::Refused(Refusal::Stale(_), _)
     );
-    must!(t.steer_at(&run, cancel(), Some(now.version)).await, SteerOutcome::Steered(_));
+    must!(t.steer_at(&run, cancel(), Some(now.version)).await, RunCommandOutcome::Steered(_));
 }
 
 /// CONTRACT 5: FAILED goes back to RUNNING by a retry, which runs again what failed and nothing else.
@@ -194,7 +197,7 @@ pub(super) async fn a_retry_reopens_a_failed_run(t: &Stage) {
 /// A retry from a step runs it again and all that started after it.
 pub(super) async fn a_retry_from_a_step_runs_again_what_came_after(t: &Stage) {
     let failed = failed_run(t).await;
-    let from = |step: &str| Steer::retry(Some(StepId::from_stored(step)));
+    let from = |step: &str| RunCommand::retry(Some(StepId::from_stored(step)));
     assert_eq!(
         refused(t, &failed, from("nothing")).await,
         Refusal::NoSuchStep(StepId::from_stored("nothing"))

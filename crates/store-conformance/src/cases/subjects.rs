@@ -19,7 +19,7 @@ pub(super) async fn a_run_that_rests_holds_its_subject(t: &Stage) {
     let run = t.order().subject("s").granted_to(ANN).start().await;
     let run = t.write(&run).await.awaits_signal("go").parks().done().await;
     must!(t.order().subject("s").send().await, StartOutcome::SubjectBusy { .. });
-    t.steered(&run, hapax_engine::model::Steer::Pause).await;
+    t.steered(&run, hapax_engine::model::RunCommand::Pause).await;
     must!(t.order().subject("s").send().await, StartOutcome::SubjectBusy { .. });
 }
 

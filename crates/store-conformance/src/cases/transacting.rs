@@ -184,7 +184,7 @@ pub(super) async fn of_payments_at_once_one_is_credited(t: &Stage) {
         }
         let outcomes = at_once(payments.into_iter().map(|payment| {
             let store = t.store.clone();
-            async move { store.entity_book().unwrap().transact_operation(payment).await.unwrap() }
+            async move { store.entity_store().unwrap().transact_operation(payment).await.unwrap() }
         }))
         .await;
         let credited = |outcome: &&TransactedOperation| {

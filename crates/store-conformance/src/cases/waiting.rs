@@ -1,6 +1,6 @@
 //! No lost wake-up, whichever of arrival and park is first.
 
-use hapax_engine::model::{EventKind, RunHead, RunState, Steer};
+use hapax_engine::model::{EventKind, RunCommand, RunHead, RunState};
 use hapax_engine::store::{SettleOutcome, SignalOutcome};
 
 use crate::fixture::*;
@@ -125,7 +125,7 @@ pub(super) async fn an_offer_is_taken_only_for_a_waiting_run_that_is_served(t: &
     let driven = t.driven().await;
     let pending = t.pending().await;
     let paused = t.pending().await;
-    t.steered(&paused, Steer::Pause).await;
+    t.steered(&paused, RunCommand::Pause).await;
     let foreign =
         t.order().offered(grant_for(ANN, [workflow("other", 1)])).workflow("other", 1).start().await;
     let foreign = t.write(&foreign).await.awaits_signal("go").parks().done().await;
@@ -145,10 +145,10 @@ pub(super) async fn an_offer_is_taken_only_for_a_waiting_run_that_is_served(t: &
 pub(super) async fn arrivals_during_a_pause_are_kept(t: &Stage) {
     let (run, _) = awaiting(t).await;
     let parked = t.write(&run).await.parks().done().await;
-    t.steered(&parked, Steer::Pause).await;
+    t.steered(&parked, RunCommand::Pause).await;
     must!(t.signal(&run, "go").await, SignalOutcome::Stored { .. });
     assert!(t.claim(BOB).await.is_empty());
-    t.steered(&run, Steer::Resume).await;
+    t.steered(&run, RunCommand::Resume).await;
     let held = t.claim_one(BOB).await;
     assert_eq!((held.arrivals, t.log(&held).await.signals.len()), (1, 1));
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use hapax_engine::model::{
     Actor, Failure, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyKind, KeyOnFailure, KeyRetention,
-    Name, NewRun, Operation, OwnerId, Post, Priority, PromiseId, PromiseRef, Repeat, Role, RunFacts, RunHead,
-    RunId, RunStatus, SettleRule, Settlement, SignalId, Steer, StepId, StepKind, Subject, Subscribers,
-    Timestamp, Version, Wish, WorkflowRef, WorkspaceId,
+    Name, NewRun, Operation, OutboxMessage, OwnerId, Priority, PromiseId, PromiseRef, Repeat, Role,
+    RunCommand, RunFacts, RunHead, RunId, RunStatus, SettleRule, Settlement, SignalId, StepId, StepKind,
+    Subject, Subscribers, Timestamp, Version, Wish, WorkflowRef, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -37,7 +37,7 @@ pub(super) struct Drafter {
     /// Runs as they were when they were seen.
     known: Vec<RunHead>,
     /// After-effects as they were when they were claimed.
-    pub(super) claimed: Vec<Post>,
+    pub(super) claimed: Vec<OutboxMessage>,
     /// Operations as they were when they were seen.
     pub(super) operations: Vec<Operation>,
     /// Are there tables of the user's?
@@ -75,7 +75,7 @@ impl Drafter {
                 Some(advance) => advance,
                 None => Request::Claim(self.claim()),
             },
-            58..66 => Request::Steer(self.steer(model).await),
+            58..66 => Request::RunCommand(self.steer(model).await),
             66..73 => Request::Signal(self.signal()),
             73..80 => Request::Settle(self.settle(model).await),
             80..83 => Request::Purge(self.purge(now)),
@@ -89,10 +89,10 @@ impl Drafter {
                 return Move::Pass(LEASE);
             }
             93..100 => return Move::Pass(self.span()),
-            100..107 => Request::ClaimPosts(self.claim_posts()),
-            107..114 => Request::FinishPost(self.finish_post(now)),
+            100..107 => Request::ClaimOutbox(self.claim_outbox()),
+            107..114 => Request::FinishOutboxMessage(self.finish_outbox_message(now)),
             114..117 => Request::Redeliver(self.redeliver(model).await),
-            117..119 => Request::AppendNotes(self.append_notes(now)),
+            117..119 => Request::AppendJournal(self.append_journal(now)),
             125.. => return self.entity_move(model).await,
             _ => self.read_effects(model).await,
         };
@@ -104,7 +104,7 @@ impl Drafter {
         for head in answer.heads() {
             self.note(head);
         }
-        if let Request::Advance(advance) = request {
+        if let Request::RunCommit(advance) = request {
             for child in &advance.children {
                 let found = model.find_run(&child.facts.workspace, child.facts.id).await.unwrap();
                 found.into_iter().for_each(|view| self.note(view.head));
@@ -115,7 +115,7 @@ impl Drafter {
                 self.note(view.head);
             }
         }
-        if let Answer::ClaimPosts(claimed) = answer {
+        if let Answer::ClaimOutbox(claimed) = answer {
             self.learn_claims(&claimed.posts);
         }
         if let Answer::Entity(answer) = answer {
@@ -301,18 +301,20 @@ impl Drafter {
             }
             let base = if is_current { log.head.clone() } else { known };
             if base.status() == RunStatus::Running {
-                return Some(Request::Advance(Box::new(Sketch::new(self, &base, &log, model.now()).draw())));
+                return Some(Request::RunCommit(Box::new(
+                    Sketch::new(self, &base, &log, model.now()).draw(),
+                )));
             }
         }
         None
     }
 
-    async fn steer(&mut self, model: &dyn Store) -> SteerRun {
+    async fn steer(&mut self, model: &dyn Store) -> CommandRun {
         let (mut workspace, mut run) = self.run();
         let command = match self.rng.u32(..100) {
-            0..20 => Steer::Pause,
-            20..45 => Steer::Resume,
-            45..60 => Steer::Cancel { reason: "the customer left".into() },
+            0..20 => RunCommand::Pause,
+            20..45 => RunCommand::Resume,
+            45..60 => RunCommand::Cancel { reason: "the customer left".into() },
             _ => {
                 if let Some(head) = self.failed_run(model).await {
                     (workspace, run) = (head.facts.workspace.clone(), head.id());
@@ -325,7 +327,7 @@ impl Drafter {
                     true => Some(Box::new(self.repeat(model, &workspace, run).await)),
                     false => None,
                 };
-                Steer::Retry { from, repeat }
+                RunCommand::Retry { from, repeat }
             }
         };
         let current = model.find_run(&workspace, run).await.unwrap().map(|view| view.head.version);
@@ -335,7 +337,7 @@ impl Drafter {
             _ => None,
         };
         let note = self.maybe_note(&workspace, run, model.now());
-        SteerRun { workspace, run, command, expected, note, announce: Subscribers::default() }
+        CommandRun { workspace, run, command, expected, note, announce: Subscribers::default() }
     }
 
     /// Permission to run some steps of the run again, or all of them.

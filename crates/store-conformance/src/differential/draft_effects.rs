@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Actor, EffectClass, EffectKey, Evidence, Failure, Fence, Generation, Note, Noted, Occurrence, Origin,
-    Post, PostState, PostStatus, Resolution, Role, RunHead, RunId, StepId, StepState, Timestamp, WorkspaceId,
+    Actor, EffectClass, EffectKey, Evidence, Failure, Fence, Generation, JournalEntry, JournalEvent,
+    Occurrence, Origin, OutboxMessage, OutboxState, OutboxStatus, Resolution, Role, RunHead, RunId, StepId,
+    StepState, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -15,9 +16,14 @@ use crate::fixture::name;
 
 impl Drafter {
     /// What somebody notes about a run.
-    pub(super) fn note_about(&mut self, head: &RunHead, generation: Generation, now: Timestamp) -> Note {
+    pub(super) fn note_about(
+        &mut self,
+        head: &RunHead,
+        generation: Generation,
+        now: Timestamp,
+    ) -> JournalEntry {
         let by_person = self.chance(30);
-        Note {
+        JournalEntry {
             workspace: head.facts.workspace.clone(),
             run: head.id(),
             generation,
@@ -52,16 +58,16 @@ impl Drafter {
         Actor { origin, ..Actor::new(name, self.one_of(&[Role::Operator, Role::Manager])) }
     }
 
-    fn noted(&mut self) -> Noted {
+    fn noted(&mut self) -> JournalEvent {
         let attempt = self.rng.u32(1..4);
         let failure = Failure::unknown("no answer").with_code("408");
         let reason = || "so it is".to_owned();
         match self.rng.u32(..8) {
-            0 => Noted::Claimed { attempt },
-            1 => Noted::Failed { attempt, failure },
-            2 => Noted::Doubted { attempt, failure },
-            3 => Noted::Probed { answer: "unknown".into() },
-            4 => Noted::Refused { attempt, occurrence: None },
+            0 => JournalEvent::Claimed { attempt },
+            1 => JournalEvent::Failed { attempt, failure },
+            2 => JournalEvent::Doubted { attempt, failure },
+            3 => JournalEvent::Probed { answer: "unknown".into() },
+            4 => JournalEvent::Refused { attempt, occurrence: None },
             5 => {
                 let resolution = match self.rng.u32(..3) {
                     0 => Resolution::Happened { output: serde_json::json!({ "amount": 1.0 }) },
@@ -69,17 +75,22 @@ impl Drafter {
                     _ => Resolution::Abandon,
                 };
                 let seconded_by = self.chance(50).then(|| self.person());
-                Noted::Resolved { resolution, seconded_by, reason: reason(), request: None }
+                JournalEvent::Resolved { resolution, seconded_by, reason: reason(), request: None }
             }
-            6 => Noted::Steered { command: "cancel".into(), reason: reason() },
-            _ => Noted::Redelivered { reason: reason() },
+            6 => JournalEvent::Steered { command: "cancel".into(), reason: reason() },
+            _ => JournalEvent::Redelivered { reason: reason() },
         }
     }
 
     /// Perhaps a person's note about a run, be it there or not.
-    pub(super) fn maybe_note(&mut self, workspace: &WorkspaceId, run: RunId, now: Timestamp) -> Option<Note> {
+    pub(super) fn maybe_note(
+        &mut self,
+        workspace: &WorkspaceId,
+        run: RunId,
+        now: Timestamp,
+    ) -> Option<JournalEntry> {
         let by = self.chance(60).then(|| self.person())?;
-        Some(Note {
+        Some(JournalEntry {
             workspace: workspace.clone(),
             run,
             generation: Generation::default(),
@@ -93,7 +104,7 @@ impl Drafter {
         })
     }
 
-    pub(super) fn append_notes(&mut self, now: Timestamp) -> Vec<Note> {
+    pub(super) fn append_journal(&mut self, now: Timestamp) -> Vec<JournalEntry> {
         let mut notes = Vec::new();
         for _ in 0..self.rng.usize(..3) {
             let (workspace, run) = self.run();
@@ -103,14 +114,14 @@ impl Drafter {
     }
 
     /// Remembers deliveries under way, so that they may be finished, also too late.
-    pub(super) fn learn_claims(&mut self, posts: &[Post]) {
+    pub(super) fn learn_claims(&mut self, posts: &[OutboxMessage]) {
         self.claimed.extend_from_slice(posts);
         while self.claimed.len() > 12 {
             self.claimed.swap_remove(self.rng.usize(..self.claimed.len()));
         }
     }
 
-    pub(super) fn claim_posts(&mut self) -> ClaimPosts {
+    pub(super) fn claim_outbox(&mut self) -> ClaimOutbox {
         let lease_for = self.one_of(&[LEASE, Duration::from_secs(1)]);
         let mut room = Vec::new();
         for target in
@@ -118,14 +129,18 @@ impl Drafter {
         {
             room.push((name(target), self.rng.usize(..4)));
         }
-        ClaimPosts { owner: self.owner(), lease_for, room }
+        ClaimOutbox { owner: self.owner(), lease_for, room }
     }
 
-    pub(super) fn finish_post(&mut self, now: Timestamp) -> FinishPost {
+    pub(super) fn finish_outbox_message(&mut self, now: Timestamp) -> FinishOutboxMessage {
         let (mut workspace, id, mut owner, mut attempt) = match self.rng.choice(&self.claimed).cloned() {
-            Some(Post { workspace, id, attempts, state: PostState::Claimed { owner, .. }, .. }) => {
-                (workspace, id, owner, attempts)
-            }
+            Some(OutboxMessage {
+                workspace,
+                id,
+                attempts,
+                state: OutboxState::Claimed { owner, .. },
+                ..
+            }) => (workspace, id, owner, attempts),
             _ => (self.workspace(), EffectKey::from_stored("nothing"), self.owner(), 1),
         };
         match self.rng.u32(..20) {
@@ -136,11 +151,11 @@ impl Drafter {
         }
         let why = Some(Failure::retryable("no answer").with_code("503"));
         let (state, failure) = match self.rng.u32(..4) {
-            0 => (PostState::Due { at: now.plus(Duration::from_secs(self.rng.u64(..20))) }, why),
-            1 => (PostState::Dead { at: now }, why),
-            _ => (PostState::Delivered { at: now }, None),
+            0 => (OutboxState::Due { at: now.plus(Duration::from_secs(self.rng.u64(..20))) }, why),
+            1 => (OutboxState::Dead { at: now }, why),
+            _ => (OutboxState::Delivered { at: now }, None),
         };
-        FinishPost { workspace, id, owner, attempt, state, failure }
+        FinishOutboxMessage { workspace, id, owner, attempt, state, failure }
     }
 
     pub(super) async fn redeliver(&mut self, model: &dyn Store) -> Redeliver {
@@ -153,13 +168,14 @@ impl Drafter {
         }
         let note = self.maybe_note(&workspace, run, model.now());
         // What a step of a run left stays as long as the record that says so.
-        let wish = if self.chance(20) && run == RunId::NONE { PostWish::Never } else { PostWish::Again };
+        let wish =
+            if self.chance(20) && run == RunId::NONE { OutboxCommand::Never } else { OutboxCommand::Again };
         Redeliver { workspace, id, wish, note }
     }
 
-    async fn any_post(&mut self, model: &dyn Store) -> Option<Post> {
-        let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: 1000 };
-        let posts = model.list_posts(all).await.unwrap();
+    async fn any_post(&mut self, model: &dyn Store) -> Option<OutboxMessage> {
+        let all = ListOutbox { workspace: None, status: None, target: None, after: None, limit: 1000 };
+        let posts = model.list_outbox(all).await.unwrap();
         self.rng.choice(&posts).cloned()
     }
 
@@ -171,7 +187,7 @@ impl Drafter {
             0 => {
                 let (run, by_people) = (self.chance(40).then_some(run), self.chance(40));
                 let skip = self.rng.usize(..6);
-                Request::ListNotes(ListNotes { workspace, run, by_people, after: 0, limit }, skip)
+                Request::ListJournal(ListJournal { workspace, run, by_people, after: 0, limit }, skip)
             }
             1 => {
                 let after = match self.chance(50) {
@@ -186,9 +202,9 @@ impl Drafter {
                     true => self.any_post(model).await.map(|post| (post.workspace, post.id)),
                     false => None,
                 };
-                Request::ListPosts(ListPosts {
+                Request::ListOutbox(ListOutbox {
                     workspace: self.chance(50).then_some(workspace),
-                    status: self.chance(50).then(|| self.one_of(&PostStatus::ALL)),
+                    status: self.chance(50).then(|| self.one_of(&OutboxStatus::ALL)),
                     target: self.chance(30).then(|| name(self.one_of(&TARGETS))),
                     after,
                     limit,

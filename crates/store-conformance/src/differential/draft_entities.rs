@@ -2,10 +2,10 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    BeginOperation, ClaimTo, DocumentRef, EffectKey, EntityNote, EntityRef, Failure, Fingerprint, FinishBy,
-    FinishOperation, Home, IdempotencyKey, Irreversible, ItemKind, Noted, Operation, OperationEnd,
-    OperationId, OperationState, OperationStatus, Override, Post, PostState, Recovery, RetryAnswer, RunId,
-    TableRef, Timestamp, Version, WorkspaceId,
+    BeginOperation, CatalogKind, ClaimTo, DocumentRef, EffectKey, EntityNote, EntityRef, Failure,
+    Fingerprint, FinishBy, FinishOperation, Home, IdempotencyKey, Irreversible, JournalEvent, Operation,
+    OperationEnd, OperationId, OperationState, OperationStatus, OutboxMessage, OutboxState, Override,
+    Recovery, RetryAnswer, RunId, TableRef, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -132,11 +132,11 @@ impl Drafter {
             78..84 => {
                 let home = self.home();
                 let (workspace, entity) = (self.workspace(), self.entity(&home));
-                EntityRequest::AppendNotes(self.entity_notes(&workspace, &entity, None, now))
+                EntityRequest::AppendJournal(self.entity_notes(&workspace, &entity, None, now))
             }
-            87..89 => EntityRequest::PutDocument(Box::new(PutItem {
+            87..89 => EntityRequest::PutDocument(Box::new(PutCatalogItem {
                 workspace: WorkspaceId::default(),
-                kind: ItemKind::EntityWorkflow,
+                kind: CatalogKind::EntityWorkflow,
                 id: name(DOCUMENT),
                 name: DOCUMENT.into(),
                 body: json("{}"),
@@ -171,7 +171,7 @@ impl Drafter {
     async fn row(&mut self, model: &dyn Store, now: Timestamp) -> UserRow {
         let home = Home::Table(table());
         let entity = self.entity(&home);
-        let book = model.entity_book().expect("the model keeps entities");
+        let book = model.entity_store().expect("the model keeps entities");
         let found = book.find_entity(&WorkspaceId::default(), &entity, &home).await.expect("it is read");
         UserRow {
             id: entity.id.to_string(),
@@ -189,7 +189,7 @@ impl Drafter {
         let mut requester = self.chance(80).then(|| name("admin"));
         let mut input = json(self.one_of(&["1", "1", "1", "2"]));
         let mut key = self.chance(50).then(|| self.operation_key());
-        let book = model.entity_book().expect("the model keeps entities");
+        let book = model.entity_store().expect("the model keeps entities");
         if self.chance(30) {
             // Asked for again, word for word, after it was given back.
             let reverted = ListOperations {
@@ -253,7 +253,7 @@ impl Drafter {
             self.one_of(&[OperationStatus::Pending, OperationStatus::Pending, OperationStatus::InDoubt]);
         let workspace = self.workspace();
         let open = ListOperations { status: Some(status), ..all_operations(workspace) };
-        let book = model.entity_book().expect("the model keeps entities");
+        let book = model.entity_store().expect("the model keeps entities");
         let open = book.list_operations(open).await.expect("they are listed");
         self.rng.choice(&open).cloned()
     }
@@ -313,9 +313,9 @@ impl Drafter {
         (is_own && self.chance(40)).then(|| json(self.one_of(&[r#"{"a":2}"#, r#"{"b":[1.0]}"#, "{}", "[]"])))
     }
 
-    fn post_of_operation(&mut self, operation: &Operation, now: Timestamp) -> Post {
+    fn post_of_operation(&mut self, operation: &Operation, now: Timestamp) -> OutboxMessage {
         let target = self.one_of(&TARGETS);
-        Post {
+        OutboxMessage {
             workspace: operation.workspace.clone(),
             id: EffectKey::of_operation(operation.id, target),
             run: RunId::NONE,
@@ -324,7 +324,7 @@ impl Drafter {
             created_at: now,
             attempts: 0,
             failure: None,
-            state: PostState::Due { at: now },
+            state: OutboxState::Due { at: now },
         }
     }
 
@@ -343,7 +343,7 @@ impl Drafter {
                 operation,
                 at: now,
                 by: self.chance(40).then(manager),
-                what: Noted::Remarked { text: self.one_of(&["seen", "\"ü\""]).into() },
+                what: JournalEvent::Remarked { text: self.one_of(&["seen", "\"ü\""]).into() },
                 evidence: None,
             });
         }
@@ -415,7 +415,7 @@ impl Drafter {
             _ => {
                 let operation = operation.filter(|_| self.chance(30));
                 let request = ListEntityNotes { workspace, entity, operation, after: 0, limit };
-                EntityRequest::ListNotes(request, self.rng.usize(..6))
+                EntityRequest::ListJournal(request, self.rng.usize(..6))
             }
         }
     }
@@ -458,7 +458,7 @@ pub(super) fn read_all(has_tables: bool) -> Vec<EntityRequest> {
                     after: 0,
                     limit: MAX_PAGE,
                 };
-                reads.push(EntityRequest::ListNotes(all, 0));
+                reads.push(EntityRequest::ListJournal(all, 0));
             }
         }
     }

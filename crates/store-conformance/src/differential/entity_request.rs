@@ -3,7 +3,7 @@
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
     BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
-    Name, Note, Operation, OperationBegun, OperationId, OwnerId, Timestamp, WorkspaceId,
+    JournalEntry, Name, Operation, OperationBegun, OperationId, OwnerId, Timestamp, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -17,17 +17,17 @@ pub(super) enum EntityRequest {
     ListDoubted(Name, Option<(Timestamp, OperationId)>),
     ListOpenClaims,
     FindLatest(FindLatest),
-    PutDocument(Box<PutItem>),
+    PutDocument(Box<PutCatalogItem>),
     RevertStrays(RevertStrays),
     Purge(PurgeOperations),
-    AppendNotes(Vec<EntityNote>),
+    AppendJournal(Vec<EntityNote>),
     FindEntity(WorkspaceId, EntityRef, Home),
     ListEntities(ListEntities),
     FindOperation(WorkspaceId, OperationId),
     FindKeyed(WorkspaceId, IdempotencyKey),
     ListOperations(ListOperations),
     /// After so many notes: each store has its own places.
-    ListNotes(ListEntityNotes, usize),
+    ListJournal(ListEntityNotes, usize),
     ListEvidence(ListEvidence),
 }
 
@@ -44,19 +44,19 @@ pub(super) enum EntityAnswer {
     PutDocument(Box<PutOutcome>),
     RevertStrays(Vec<EntityId>),
     Purge(PurgedOperations),
-    AppendNotes,
+    AppendJournal,
     FindEntity(Option<Entity>),
     ListEntities(Vec<Entity>),
     FindOperation(Option<Box<Operation>>),
     FindKeyed(Option<Box<Operation>>),
     ListOperations(Vec<Operation>),
-    ListNotes(Vec<EntityNote>),
-    ListEvidence(Vec<Note>),
+    ListJournal(Vec<EntityNote>),
+    ListEvidence(Vec<JournalEntry>),
 }
 
 impl EntityRequest {
     pub(super) async fn send(self, store: &dyn Store) -> StoreResult<EntityAnswer> {
-        let book = store.entity_book().expect("the store keeps entities");
+        let book = store.entity_store().expect("the store keeps entities");
         Ok(match self {
             EntityRequest::Create(new) => EntityAnswer::Create(book.create_entity(new).await?),
             EntityRequest::Begin(request) => {
@@ -99,9 +99,9 @@ impl EntityRequest {
                 EntityAnswer::RevertStrays(reverted)
             }
             EntityRequest::Purge(request) => EntityAnswer::Purge(book.purge_operations(request).await?),
-            EntityRequest::AppendNotes(notes) => {
+            EntityRequest::AppendJournal(notes) => {
                 book.append_entity_notes(notes).await?;
-                EntityAnswer::AppendNotes
+                EntityAnswer::AppendJournal
             }
             EntityRequest::FindEntity(workspace, entity, home) => {
                 EntityAnswer::FindEntity(book.find_entity(&workspace, &entity, &home).await?)
@@ -122,8 +122,8 @@ impl EntityRequest {
                 let found = book.list_evidence(request).await?;
                 EntityAnswer::ListEvidence(found.into_iter().map(|placed| placed.note).collect())
             }
-            EntityRequest::ListNotes(request, skip) => {
-                EntityAnswer::ListNotes(list_notes(book, request, skip).await?)
+            EntityRequest::ListJournal(request, skip) => {
+                EntityAnswer::ListJournal(list_journal(book, request, skip).await?)
             }
         })
     }
@@ -181,13 +181,13 @@ impl EntityAnswer {
             EntityAnswer::PutDocument(_) => "put document".into(),
             EntityAnswer::RevertStrays(reverted) => some("revert strays", reverted.is_empty()),
             EntityAnswer::Purge(purged) => format!("purge operations: {}", purge(purged)),
-            EntityAnswer::AppendNotes => "append entity notes".into(),
+            EntityAnswer::AppendJournal => "append entity notes".into(),
             EntityAnswer::FindEntity(found) => some("find entity", found.is_none()),
             EntityAnswer::ListEntities(entities) => some("list entities", entities.is_empty()),
             EntityAnswer::FindOperation(found) => some("find operation", found.is_none()),
             EntityAnswer::FindKeyed(found) => some("find keyed operation", found.is_none()),
             EntityAnswer::ListOperations(operations) => some("list operations", operations.is_empty()),
-            EntityAnswer::ListNotes(notes) => some("list entity notes", notes.is_empty()),
+            EntityAnswer::ListJournal(notes) => some("list entity notes", notes.is_empty()),
             EntityAnswer::ListEvidence(notes) => some("list evidence", notes.is_empty()),
         }
     }
@@ -310,8 +310,8 @@ fn purge(purged: &PurgedOperations) -> &'static str {
 }
 
 /// The page after the first `skip` notes that fit.
-async fn list_notes(
-    book: &dyn EntityBook,
+async fn list_journal(
+    book: &dyn EntityStore,
     request: ListEntityNotes,
     skip: usize,
 ) -> StoreResult<Vec<EntityNote>> {

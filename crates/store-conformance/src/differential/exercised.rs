@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hapax_engine::model::{EventKind, PostStatus, PromiseState, Refusal};
+use hapax_engine::model::{EventKind, OutboxStatus, PromiseState, Refusal};
 use hapax_engine::store::*;
 
 use super::entity_request;
@@ -138,7 +138,7 @@ impl Exercised {
         let wanted = WANTED.iter().chain(entity_request::WANTED).chain(of_tables);
         let wanted = wanted.map(|label| (*label).to_owned());
         let wanted = wanted.chain(EventKind::ALL.into_iter().map(event_label));
-        let posts = PostStatus::ALL.into_iter().map(|status| format!("left: a post, {}", status.as_str()));
+        let posts = OutboxStatus::ALL.into_iter().map(|status| format!("left: a post, {}", status.as_str()));
         let wanted = wanted.chain(posts);
         let missing: Vec<String> = wanted.filter(|label| !self.0.contains_key(label)).collect();
         assert!(missing.is_empty(), "never met with: {missing:#?}\nmet with: {:#?}", self.0);
@@ -158,10 +158,12 @@ fn label(answer: &Answer) -> String {
             format!("claim: {}", if claimed.runs.is_empty() { "nothing" } else { "granted" })
         }
         Answer::Renew(lost) => format!("renew: {}", if lost.is_empty() { "all held" } else { "some lost" }),
-        Answer::Advance(outcome) => format!("advance: {}", advance(outcome)),
-        Answer::Steer(SteerOutcome::Steered(_)) => "steer: steered".into(),
-        Answer::Steer(SteerOutcome::NoSuchRun) => "steer: no such run".into(),
-        Answer::Steer(SteerOutcome::Refused(refusal, _)) => format!("steer: refused, {}", refused(refusal)),
+        Answer::RunCommit(outcome) => format!("advance: {}", advance(outcome)),
+        Answer::RunCommand(RunCommandOutcome::Steered(_)) => "steer: steered".into(),
+        Answer::RunCommand(RunCommandOutcome::NoSuchRun) => "steer: no such run".into(),
+        Answer::RunCommand(RunCommandOutcome::Refused(refusal, _)) => {
+            format!("steer: refused, {}", refused(refusal))
+        }
         Answer::Signal(outcome) => format!("signal: {}", signal(outcome)),
         Answer::Settle(outcome) => format!("settle: {}", settle(outcome)),
         Answer::Purge(purged) => format!("purge: {}", purge(*purged)),
@@ -172,24 +174,24 @@ fn label(answer: &Answer) -> String {
         Answer::FindKey(key) => found("find key", key.is_some()),
         Answer::ListKeys(keys) => some("list keys", keys.is_empty()),
         Answer::FindPromise(promise) => found("find promise", promise.is_some()),
-        Answer::AppendNotes => "append notes".into(),
-        Answer::ListNotes(notes) => some("list notes", notes.is_empty()),
+        Answer::AppendJournal => "append notes".into(),
+        Answer::ListJournal(notes) => some("list notes", notes.is_empty()),
         Answer::CountTallies(tallies) => some("count tallies", tallies.is_empty()),
         Answer::ListDoubts(doubts) => some("list doubts", doubts.is_empty()),
-        Answer::ClaimPosts(claimed) => format!("claim posts: {}", claimed_posts(claimed)),
-        Answer::FinishPost(true) => "finish post: finished".into(),
-        Answer::FinishPost(false) => "finish post: too late".into(),
+        Answer::ClaimOutbox(claimed) => format!("claim posts: {}", claimed_posts(claimed)),
+        Answer::FinishOutboxMessage(true) => "finish post: finished".into(),
+        Answer::FinishOutboxMessage(false) => "finish post: too late".into(),
         Answer::Redeliver(RedeliverOutcome::Due(_)) => "redeliver: due".into(),
         Answer::Redeliver(RedeliverOutcome::Forgotten(_)) => "redeliver: forgotten".into(),
         Answer::Redeliver(RedeliverOutcome::UnderWay(_)) => "redeliver: under way".into(),
         Answer::Redeliver(RedeliverOutcome::NoSuchPost) => "redeliver: no such post".into(),
-        Answer::ListPosts(posts) => some("list posts", posts.is_empty()),
+        Answer::ListOutbox(posts) => some("list posts", posts.is_empty()),
         Answer::Entity(answer) => answer.label(),
         Answer::Refused => "refused".into(),
     }
 }
 
-fn claimed_posts(claimed: &ClaimedPosts) -> &'static str {
+fn claimed_posts(claimed: &ClaimedOutbox) -> &'static str {
     match (claimed.posts.is_empty(), claimed.next_due_at) {
         (false, None) => "some",
         (false, Some(_)) => "some, more later",
@@ -208,18 +210,18 @@ fn start(outcome: &StartOutcome) -> &'static str {
     }
 }
 
-fn advance(outcome: &AdvanceOutcome) -> &'static str {
+fn advance(outcome: &CommitOutcome) -> &'static str {
     match outcome {
-        AdvanceOutcome::Advanced { opened, .. } if !opened.is_empty() => match opened[0].state {
+        CommitOutcome::Advanced { opened, .. } if !opened.is_empty() => match opened[0].state {
             PromiseState::Settled { .. } => "advanced, promise settled",
             PromiseState::KeyTaken { .. } => "advanced, promise without its key",
             PromiseState::Pending | PromiseState::TimedOut => "advanced, promise known",
         },
-        AdvanceOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced",
-        AdvanceOutcome::Advanced { .. } => "advanced, others woken",
-        AdvanceOutcome::Stale(_) => "stale",
-        AdvanceOutcome::ChildrenRefused(_) => "children refused",
-        AdvanceOutcome::LeaseLost => "lease lost",
+        CommitOutcome::Advanced { woken, .. } if woken.is_empty() => "advanced",
+        CommitOutcome::Advanced { .. } => "advanced, others woken",
+        CommitOutcome::Stale(_) => "stale",
+        CommitOutcome::ChildrenRefused(_) => "children refused",
+        CommitOutcome::LeaseLost => "lease lost",
     }
 }
 

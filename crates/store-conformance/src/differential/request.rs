@@ -2,8 +2,8 @@
 
 use hapax_engine::limits::MAX_PAGE;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunHead,
-    RunId, TallyCount, Version, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, Promise, PromiseId, RunCommit,
+    RunEvent, RunHead, RunId, TallyCount, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -14,8 +14,8 @@ pub(super) enum Request {
     Start(NewRun),
     Claim(ClaimRuns),
     Renew(RenewLeases),
-    Advance(Box<Advance>),
-    Steer(SteerRun),
+    RunCommit(Box<RunCommit>),
+    RunCommand(CommandRun),
     Signal(SendSignal),
     Settle(SettlePromise),
     Purge(Purge),
@@ -26,15 +26,15 @@ pub(super) enum Request {
     FindKey(WorkspaceId, KeyKind, IdempotencyKey),
     ListKeys(Option<StoredKey>),
     FindPromise(WorkspaceId, PromiseId),
-    AppendNotes(Vec<Note>),
+    AppendJournal(Vec<JournalEntry>),
     /// After so many entries: each store has its own places.
-    ListNotes(ListNotes, usize),
+    ListJournal(ListJournal, usize),
     CountTallies(Option<WorkspaceId>),
     ListDoubts(ListDoubts),
-    ClaimPosts(ClaimPosts),
-    FinishPost(FinishPost),
+    ClaimOutbox(ClaimOutbox),
+    FinishOutboxMessage(FinishOutboxMessage),
     Redeliver(Redeliver),
-    ListPosts(ListPosts),
+    ListOutbox(ListOutbox),
     Entity(EntityRequest),
 }
 
@@ -43,8 +43,8 @@ pub(super) enum Answer {
     Start(StartOutcome),
     Claim(Claimed),
     Renew(Vec<RunId>),
-    Advance(AdvanceOutcome),
-    Steer(SteerOutcome),
+    RunCommit(CommitOutcome),
+    RunCommand(RunCommandOutcome),
     Signal(SignalOutcome),
     Settle(SettleOutcome),
     Purge(Purged),
@@ -55,14 +55,14 @@ pub(super) enum Answer {
     FindKey(Option<KeyRecord>),
     ListKeys(Vec<(StoredKey, KeyRecord)>),
     FindPromise(Option<Promise>),
-    AppendNotes,
-    ListNotes(Vec<Note>),
+    AppendJournal,
+    ListJournal(Vec<JournalEntry>),
     CountTallies(Vec<TallyCount>),
     ListDoubts(Vec<StoredDoubt>),
-    ClaimPosts(ClaimedPosts),
-    FinishPost(bool),
+    ClaimOutbox(ClaimedOutbox),
+    FinishOutboxMessage(bool),
     Redeliver(RedeliverOutcome),
-    ListPosts(Vec<Post>),
+    ListOutbox(Vec<OutboxMessage>),
     Entity(EntityAnswer),
     /// The request was refused; each store has its own words for it.
     Refused,
@@ -82,8 +82,8 @@ impl Request {
             Request::Start(new) => Answer::Start(store.start_run(new).await?),
             Request::Claim(request) => Answer::Claim(store.claim_runs(request).await?),
             Request::Renew(request) => Answer::Renew(store.renew_leases(request).await?),
-            Request::Advance(advance) => Answer::Advance(sorted(store.advance_run(*advance).await?)),
-            Request::Steer(request) => Answer::Steer(store.steer_run(request).await?),
+            Request::RunCommit(advance) => Answer::RunCommit(sorted(store.advance_run(*advance).await?)),
+            Request::RunCommand(request) => Answer::RunCommand(store.command_run(request).await?),
             Request::Signal(request) => Answer::Signal(store.send_signal(request).await?),
             Request::Settle(request) => Answer::Settle(store.settle_promise(request).await?),
             Request::Purge(request) => Answer::Purge(store.purge(request).await?),
@@ -102,19 +102,23 @@ impl Request {
             Request::FindPromise(workspace, id) => {
                 Answer::FindPromise(store.find_promise(&workspace, &id).await?)
             }
-            Request::AppendNotes(notes) => {
-                store.append_notes(notes).await?;
-                Answer::AppendNotes
+            Request::AppendJournal(notes) => {
+                store.append_journal(notes).await?;
+                Answer::AppendJournal
             }
-            Request::ListNotes(request, skip) => Answer::ListNotes(list_notes(store, request, skip).await?),
+            Request::ListJournal(request, skip) => {
+                Answer::ListJournal(list_journal(store, request, skip).await?)
+            }
             Request::CountTallies(workspace) => {
                 Answer::CountTallies(store.count_tallies(workspace.as_ref()).await?)
             }
             Request::ListDoubts(request) => Answer::ListDoubts(store.list_doubts(request).await?),
-            Request::ClaimPosts(request) => Answer::ClaimPosts(store.claim_posts(request).await?),
-            Request::FinishPost(request) => Answer::FinishPost(store.finish_post(request).await?),
+            Request::ClaimOutbox(request) => Answer::ClaimOutbox(store.claim_outbox(request).await?),
+            Request::FinishOutboxMessage(request) => {
+                Answer::FinishOutboxMessage(store.finish_outbox_message(request).await?)
+            }
             Request::Redeliver(request) => Answer::Redeliver(store.redeliver(request).await?),
-            Request::ListPosts(request) => Answer::ListPosts(store.list_posts(request).await?),
+            Request::ListOutbox(request) => Answer::ListOutbox(store.list_outbox(request).await?),
             Request::Entity(request) => Answer::Entity(request.send(store).await?),
         })
     }
@@ -123,8 +127,8 @@ impl Request {
     pub(super) fn run(&self) -> Option<(WorkspaceId, RunId)> {
         match self {
             Request::Start(new) => Some((new.facts.workspace.clone(), new.facts.id)),
-            Request::Advance(advance) => Some((advance.workspace().clone(), advance.run())),
-            Request::Steer(request) => Some((request.workspace.clone(), request.run)),
+            Request::RunCommit(advance) => Some((advance.workspace().clone(), advance.run())),
+            Request::RunCommand(request) => Some((request.workspace.clone(), request.run)),
             Request::Signal(request) => Some((request.workspace.clone(), request.run)),
             Request::FindRun(workspace, run)
             | Request::FindLog(workspace, run)
@@ -137,14 +141,14 @@ impl Request {
             | Request::FindKey(..)
             | Request::ListKeys(_)
             | Request::FindPromise(..)
-            | Request::AppendNotes(_)
-            | Request::ListNotes(..)
+            | Request::AppendJournal(_)
+            | Request::ListJournal(..)
             | Request::CountTallies(_)
             | Request::ListDoubts(_)
-            | Request::ClaimPosts(_)
-            | Request::FinishPost(_)
+            | Request::ClaimOutbox(_)
+            | Request::FinishOutboxMessage(_)
             | Request::Redeliver(_)
-            | Request::ListPosts(_)
+            | Request::ListOutbox(_)
             | Request::Entity(_) => None,
         }
     }
@@ -155,8 +159,8 @@ impl Answer {
     pub(super) fn heads(&self) -> Vec<RunHead> {
         match self {
             Answer::Start(StartOutcome::Created(head) | StartOutcome::Existing(head))
-            | Answer::Advance(AdvanceOutcome::Stale(head))
-            | Answer::Steer(SteerOutcome::Steered(head) | SteerOutcome::Refused(_, head))
+            | Answer::RunCommit(CommitOutcome::Stale(head))
+            | Answer::RunCommand(RunCommandOutcome::Steered(head) | RunCommandOutcome::Refused(_, head))
             | Answer::Signal(SignalOutcome::Stored { granted: Some(head), .. })
             | Answer::Settle(SettleOutcome::Settled { granted: Some(head), .. }) => vec![head.clone()],
             Answer::Claim(claimed) => claimed.runs.clone(),
@@ -168,21 +172,25 @@ impl Answer {
 }
 
 /// The page after the first `skip` entries that fit.
-async fn list_notes(store: &dyn Store, request: ListNotes, skip: usize) -> StoreResult<Vec<Note>> {
-    let all = store.list_notes(ListNotes { after: 0, limit: MAX_PAGE, ..request.clone() }).await?;
+async fn list_journal(
+    store: &dyn Store,
+    request: ListJournal,
+    skip: usize,
+) -> StoreResult<Vec<JournalEntry>> {
+    let all = store.list_journal(ListJournal { after: 0, limit: MAX_PAGE, ..request.clone() }).await?;
     assert!(all.len() < MAX_PAGE && all.is_sorted_by(|a, b| a.place < b.place), "{all:#?}");
     let after = skip.checked_sub(1).and_then(|last| all.get(last)).map_or(0, |placed| placed.place);
-    let page = store.list_notes(ListNotes { after, ..request }).await?;
+    let page = store.list_journal(ListJournal { after, ..request }).await?;
     Ok(page.into_iter().map(|placed| placed.note).collect())
 }
 
 /// The order of the woken says nothing.
-fn sorted(outcome: AdvanceOutcome) -> AdvanceOutcome {
+fn sorted(outcome: CommitOutcome) -> CommitOutcome {
     match outcome {
-        AdvanceOutcome::Advanced { mut woken, mut opened } => {
+        CommitOutcome::Advanced { mut woken, mut opened } => {
             woken.sort();
             opened.sort_by(|a, b| a.id.cmp(&b.id));
-            AdvanceOutcome::Advanced { woken, opened }
+            CommitOutcome::Advanced { woken, opened }
         }
         other => other,
     }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Advance, Advancing, Asked, ClosePolicy, DoubtedAttempt, EffectKey, Failure, Fence, KeyRetention, NewRun,
-    Post, PostState, Priority, Promise, PromiseId, PromiseKey, PromiseState, RunFacts, RunHead, RunId,
-    RunResult, RunState, STEP_TRANSITIONS, StepChange, StepId, StepKind, StepRecord, StepState, StepStatus,
-    StepTransition, Timestamp, Version, WriteToken,
+    ClosePolicy, CommitBuilder, DoubtedAttempt, EffectKey, Failure, Fence, KeyRetention, NewRun,
+    OutboxMessage, OutboxState, PendingRequest, Priority, Promise, PromiseId, PromiseKey, PromiseState,
+    RunCommit, RunFacts, RunHead, RunId, RunResult, RunState, STEP_TRANSITIONS, StepChange, StepId, StepKind,
+    StepRecord, StepState, StepStatus, StepTransition, Timestamp, Version, WriteToken,
 };
 use hapax_engine::store::RunLog;
 
@@ -63,7 +63,7 @@ pub(super) struct Sketch<'a> {
     records: BTreeMap<StepId, StepRecord>,
     /// Unconsumed signals.
     signals: Vec<u64>,
-    advancing: Advancing,
+    advancing: CommitBuilder,
 }
 
 impl<'a> Sketch<'a> {
@@ -75,23 +75,23 @@ impl<'a> Sketch<'a> {
             now,
             records: log.steps.iter().map(|step| (step.id.clone(), step.clone())).collect(),
             signals: log.signals.iter().map(|signal| signal.seq).collect(),
-            advancing: Advancing::new(head, now),
+            advancing: CommitBuilder::new(head, now),
         }
     }
 
-    pub(super) fn draw(mut self) -> Advance {
+    pub(super) fn draw(mut self) -> RunCommit {
         for _ in 0..self.drafter.rng.usize(..4) {
             self.change_a_step();
         }
         match self.drafter.rng.u32(..100) {
             0..40 => {}
             40..62 => self.park(),
-            62..68 => self.legal(Advancing::release),
+            62..68 => self.legal(CommitBuilder::release),
             68..72 => self.continue_as_new(),
             72..90 => self.end(),
-            _ if self.head.asked == Asked::Pause => self.legal(|advancing| advancing.pause(None)),
+            _ if self.head.asked == PendingRequest::Pause => self.legal(|advancing| advancing.pause(None)),
             // A step may have used up its tries.
-            96.. if self.head.asked == Asked::Nothing => {
+            96.. if self.head.asked == PendingRequest::Nothing => {
                 self.legal(|advancing| advancing.pause(Some("tired".into())))
             }
             _ => {}
@@ -103,7 +103,7 @@ impl<'a> Sketch<'a> {
         let wrong = self.drafter.rng.u32(..40);
         let token = WriteToken::from_stored(self.drafter.rng.i64(..));
         let nothing = PromiseId::from_stored("nothing");
-        let mut advance = Advance { token, ..self.advancing.finish() };
+        let mut advance = RunCommit { token, ..self.advancing.finish() };
         match wrong {
             0 => advance.expected = Version::new(advance.expected.get() + 1000),
             1 => advance.fence = Fence::new(advance.fence.get() + 1000),
@@ -113,7 +113,7 @@ impl<'a> Sketch<'a> {
         advance
     }
 
-    fn legal(&mut self, change: fn(&mut Advancing) -> Result<(), hapax_engine::model::IllegalChange>) {
+    fn legal(&mut self, change: fn(&mut CommitBuilder) -> Result<(), hapax_engine::model::IllegalChange>) {
         change(&mut self.advancing).expect("a running run may do so");
     }
 
@@ -191,7 +191,7 @@ impl<'a> Sketch<'a> {
     /// Leaves an after-effect, due now or later.
     fn leave(&mut self, id: &StepId) {
         let wait = Duration::from_millis(self.drafter.one_of(&[0, 0, 1_000, 100_000]));
-        let post = Post {
+        let post = OutboxMessage {
             workspace: self.head.facts.workspace.clone(),
             id: EffectKey::new(self.head.id(), self.advancing.generation(), id),
             run: self.head.id(),
@@ -200,7 +200,7 @@ impl<'a> Sketch<'a> {
             created_at: self.now,
             attempts: 0,
             failure: None,
-            state: PostState::Due { at: self.now.plus(wait) },
+            state: OutboxState::Due { at: self.now.plus(wait) },
         };
         self.advancing.post(post);
         let state = self.state(StepStatus::Completed);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hapax_engine::limits::MAX_ACTION_TRIES;
 use hapax_engine::model::{
-    DocumentRef, EntityStep, EntityWorkflow, Irreversible, ItemKind, Name, OperationStatus, Payload, Probed,
-    Recovery, Resolution, Ruling, Version, WorkspaceId,
+    CatalogKind, DocumentRef, EntityStep, EntityWorkflow, Irreversible, Name, OperationStatus, Payload,
+    Probed, Recovery, Resolution, Ruling, Version, WorkspaceId,
 };
 use hapax_engine::runtime::{EntityHost, Error, LoadEntityWorkflow, Outcome, StepCall};
-use hapax_engine::store::{PutItem, PutOutcome, StoreResult};
+use hapax_engine::store::{PutCatalogItem, PutOutcome, StoreResult};
 use hapax_engine::{Engine, EngineOptions};
 use serde_json::{Value, json};
 
@@ -231,9 +231,9 @@ fn document(version: u64) -> DocumentRef {
 }
 
 async fn put(s: &Scene, expected: Option<u64>) {
-    let request = PutItem {
+    let request = PutCatalogItem {
         workspace: WorkspaceId::default(),
-        kind: ItemKind::EntityWorkflow,
+        kind: CatalogKind::EntityWorkflow,
         id: name(DOCUMENT),
         name: "invoices".into(),
         body: Payload::of(&json!({})).unwrap(),

@@ -35,7 +35,7 @@ async fn begin(
 async fn taken_for_dead(s: &Scene, end: OperationEnd) {
     let id = s.operations("inv-1").await[0].id;
     let book = s.candidate.store();
-    let book = book.entity_book().unwrap();
+    let book = book.entity_store().unwrap();
     let stale = book.find_operation(&Default::default(), id).await.unwrap().unwrap();
     s.clock.advance(std::time::Duration::from_secs(1));
     let request = FinishOperation {

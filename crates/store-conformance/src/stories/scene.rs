@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
-    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Irreversible, Name, Note, Noted, Operation,
-    PerRequester, Recovery, RetryAnswer, RevertRule, Role, TableRef, Timestamp,
+    Action, Actor, ClaimTo, EntityStep, EntityWorkflow, Home, Irreversible, JournalEntry, JournalEvent, Name,
+    Operation, PerRequester, Recovery, RetryAnswer, RevertRule, Role, TableRef, Timestamp,
 };
 use hapax_engine::runtime::{Answer, EntityHost, Error, Outcome, StepCall, Transition};
 use hapax_engine::store::ListOperations;
@@ -283,7 +283,7 @@ impl Scene {
     /// What was noted about an invoice, in words.
     pub(super) async fn notes(&self, id: &str) -> Vec<String> {
         let notes = self.engine.list_entity_notes("invoice", id, None, 0, 100).await.unwrap();
-        let word = |what: &hapax_engine::model::Noted| {
+        let word = |what: &hapax_engine::model::JournalEvent| {
             serde_json::to_value(what).unwrap()["what"].as_str().unwrap().to_owned()
         };
         notes.iter().map(|placed| word(&placed.note.what)).collect()
@@ -297,9 +297,12 @@ impl Scene {
     pub(super) async fn turn(&self) {
         self.pass(MOMENT);
         let nobody = Actor::new("time", Role::Operator);
-        let nothing = Noted::Remarked { text: "time passes".into() };
-        let note = Note { by: None, ..Note::on_workspace(Default::default(), nobody, self.now(), nothing) };
-        self.candidate.store().append_notes(vec![note]).await.unwrap();
+        let nothing = JournalEvent::Remarked { text: "time passes".into() };
+        let note = JournalEntry {
+            by: None,
+            ..JournalEntry::on_workspace(Default::default(), nobody, self.now(), nothing)
+        };
+        self.candidate.store().append_journal(vec![note]).await.unwrap();
         tokio::time::sleep(BREATH).await;
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hapax_engine::model::{ItemKind, Name, RunId, WorkspaceId};
+use hapax_engine::model::{CatalogKind, Name, RunId, WorkspaceId};
 use hapax_engine::store::{ListDoubts, Purge};
 use hapax_store_postgres::PostgresOptions;
 use tokio::task::JoinSet;
@@ -33,11 +33,11 @@ async fn a_busy_node_holds_no_more_connections_than_its_options_say() {
                     }
                     1 => {
                         let id = Name::new("setting", "none").unwrap();
-                        drop(store.catalog().unwrap().find_item(ItemKind::Setting, &id).await);
+                        drop(store.catalog().unwrap().find_item(CatalogKind::Setting, &id).await);
                     }
-                    2 => drop(store.append_notes(Vec::new()).await),
+                    2 => drop(store.append_journal(Vec::new()).await),
                     3 => drop(store.find_run(&WorkspaceId::default(), RunId::NONE).await),
-                    4 => drop(store.key_book().unwrap().purge_requests(10).await),
+                    4 => drop(store.request_key_store().unwrap().purge_requests(10).await),
                     _ => {
                         let nothing = Purge { runs_closed_before: None, after: None, limit: 10 };
                         drop(store.purge(nothing).await);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax_engine::model::{Advance, EffectKey, Noted, PostState, RunId};
-use hapax_engine::store::{AdvanceOutcome, Purge, RedeliverOutcome};
+use hapax_engine::model::{EffectKey, JournalEvent, OutboxState, RunCommit, RunId};
+use hapax_engine::store::{CommitOutcome, Purge, RedeliverOutcome};
 use hapax_store_conformance::fixture::{ANN, BOB, SECOND, Stage, note_of};
 use hapax_store_conformance::must;
 use hapax_store_postgres::PostgresOptions;
@@ -22,7 +22,7 @@ const COUNT: &str = "CREATE SEQUENCE public.inserts;
     CREATE TRIGGER counted AFTER INSERT ON hapax.posts FOR EACH STATEMENT EXECUTE FUNCTION public.count_insert()";
 
 /// Sends writes at the same time; answers which runs they took effect on.
-async fn send(t: &Arc<Stage>, writes: &[Advance]) -> BTreeSet<RunId> {
+async fn send(t: &Arc<Stage>, writes: &[RunCommit]) -> BTreeSet<RunId> {
     let sending: Vec<_> = writes
         .iter()
         .map(|write| {
@@ -33,7 +33,7 @@ async fn send(t: &Arc<Stage>, writes: &[Advance]) -> BTreeSet<RunId> {
     let mut written = BTreeSet::new();
     for sent in sending {
         let (run, outcome) = sent.await.unwrap();
-        if let AdvanceOutcome::Advanced { .. } = outcome {
+        if let CommitOutcome::Advanced { .. } = outcome {
             written.insert(run);
         }
     }
@@ -55,7 +55,7 @@ async fn a_batch_keeps_what_those_of_its_writes_bring_that_take_effect() {
     let (mut writes, mut sound) = (Vec::new(), BTreeSet::new());
     for n in 0..RUNS {
         let run = t.driven().await;
-        let note = note_of(&run, Noted::Claimed { attempt: 1 });
+        let note = note_of(&run, JournalEvent::Claimed { attempt: 1 });
         writes.push(t.write(&run).await.does("charge").notes(note).leaves("tell", "mail").advance());
         if n % 2 == 0 {
             sound.insert(run.id());
@@ -99,9 +99,9 @@ async fn what_another_is_at_is_passed_over_and_looked_at_again_in_a_moment() {
     let other = admin.transaction().await.unwrap();
     let lock = "SELECT id FROM hapax.posts ORDER BY id LIMIT 1 FOR UPDATE";
     let locked: String = other.query_one(lock, &[]).await.unwrap().get(0);
-    let claimed = t.claim_posts(ANN, &[("mail", 1)]).await;
+    let claimed = t.claim_outbox(ANN, &[("mail", 1)]).await;
     assert_eq!((claimed.posts.len(), claimed.next_due_at), (1, Some(t.now())), "one more is due");
-    let claimed = t.claim_posts(ANN, &[("mail", 9), ("sms", 9)]).await;
+    let claimed = t.claim_outbox(ANN, &[("mail", 9), ("sms", 9)]).await;
     assert_eq!(claimed.posts.len(), 1);
     assert!(claimed.next_due_at.is_some_and(|at| at > t.now()), "{claimed:?}");
     other.rollback().await.unwrap();
@@ -155,10 +155,10 @@ async fn a_target_named_twice_has_the_room_of_both() {
     let run = t.driven().await;
     let write = t.write(&run).await.leaves("a", "mail").leaves("b", "mail").leaves("c", "mail");
     write.done().await;
-    let claimed = t.claim_posts(ANN, &[("mail", 1), ("mail", 1)]).await;
+    let claimed = t.claim_outbox(ANN, &[("mail", 1), ("mail", 1)]).await;
     assert_eq!((claimed.posts.len(), claimed.next_due_at), (2, Some(t.now())));
-    let states: Vec<PostState> = t.posts().await.iter().map(|post| post.state).collect();
-    let is_claimed = |state: &&PostState| matches!(state, PostState::Claimed { .. });
+    let states: Vec<OutboxState> = t.posts().await.iter().map(|post| post.state).collect();
+    let is_claimed = |state: &&OutboxState| matches!(state, OutboxState::Claimed { .. });
     assert_eq!(states.iter().filter(is_claimed).count(), 2);
     t.store.close().await.unwrap();
 }

@@ -5,9 +5,11 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use hapax_engine::model::{Noted, PostState, RunHead, Steer, Subscribers, Version, WorkspaceId};
+use hapax_engine::model::{
+    JournalEvent, OutboxState, RunCommand, RunHead, Subscribers, Version, WorkspaceId,
+};
 use hapax_engine::store::{
-    ClaimPosts, ClaimRuns, ListDoubts, ListRuns, PostWish, Purge, Redeliver, SteerRun,
+    ClaimOutbox, ClaimRuns, CommandRun, ListDoubts, ListRuns, OutboxCommand, Purge, Redeliver,
 };
 use hapax_store_conformance::fixture::{
     ANN, LEASE, Stage, finish_of, grant, name, note_of, settlement_of, signal_to,
@@ -42,22 +44,22 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     let (driven, waiting, pending) = (t.driven().await, parked(t).await, t.pending().await);
     let leaving = t.driven().await;
     let leaving = t.write(&leaving).await.leaves("a", "mail").leaves("b", "mail").done().await;
-    let note = note_of(&leaving, Noted::Claimed { attempt: 1 });
+    let note = note_of(&leaving, JournalEvent::Claimed { attempt: 1 });
     let brings = t.write(&leaving).await.does("charge").notes(note.clone()).leaves("c", "mail").advance();
-    let claimed = t.claim_posts(ANN, &[("mail", 1)]).await.posts.remove(0);
-    let finish = finish_of(&claimed, PostState::Delivered { at: t.now() }, None);
+    let claimed = t.claim_outbox(ANN, &[("mail", 1)]).await.posts.remove(0);
+    let finish = finish_of(&claimed, OutboxState::Delivered { at: t.now() }, None);
     let (workspace, id) = (here.clone(), claimed.id.clone());
-    let redeliver = Redeliver { workspace, id, wish: PostWish::Again, note: Some(note.clone()) };
-    let claim_posts = ClaimPosts { owner: ANN, lease_for: LEASE, room: vec![(name("mail"), 1)] };
+    let redeliver = Redeliver { workspace, id, wish: OutboxCommand::Again, note: Some(note.clone()) };
+    let claim_outbox = ClaimOutbox { owner: ANN, lease_for: LEASE, room: vec![(name("mail"), 1)] };
     let doubts = ListDoubts { workspace: None, after: None, limit: 10 };
     let step = t.write(&driven).await.does("charge").advance();
     let child = t.child_of(&driven, "ship");
     let with_child = t.write(&driven).await.awaits_child("ship", &child).advance();
     let all = ListRuns { workspace: None, statuses: Vec::new(), workflow: None, before: None, limit: 10 };
-    let steer = SteerRun {
+    let steer = CommandRun {
         workspace: here.clone(),
         run: pending.id(),
-        command: Steer::Cancel { reason: "no".into() },
+        command: RunCommand::Cancel { reason: "no".into() },
         expected: None,
         note: None,
         announce: Subscribers::default(),
@@ -71,7 +73,7 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     given_up |= drop_after(polls, store.advance_run(with_child)).await;
     given_up |= drop_after(polls, store.send_signal(signal_to(&waiting, "go", Some("id")))).await;
     given_up |= drop_after(polls, store.settle_promise(settlement_of(&waiting, "paid", "1"))).await;
-    given_up |= drop_after(polls, store.steer_run(steer)).await;
+    given_up |= drop_after(polls, store.command_run(steer)).await;
     given_up |= drop_after(polls, store.claim_runs(ClaimRuns { grant: grant(ANN), limit: 3 })).await;
     given_up |= drop_after(polls, t.renew(ANN, &[&driven])).await;
     given_up |= drop_after(polls, store.purge(purge)).await;
@@ -81,13 +83,13 @@ async fn give_up_each(t: &Stage, polls: usize) -> bool {
     given_up |= drop_after(polls, store.list_events(&here, driven.id(), Version::default())).await;
     given_up |= drop_after(polls, store.list_keys(None)).await;
     given_up |= drop_after(polls, store.advance_run(brings)).await;
-    given_up |= drop_after(polls, store.append_notes(vec![note])).await;
-    given_up |= drop_after(polls, store.claim_posts(claim_posts)).await;
-    given_up |= drop_after(polls, store.finish_post(finish)).await;
+    given_up |= drop_after(polls, store.append_journal(vec![note])).await;
+    given_up |= drop_after(polls, store.claim_outbox(claim_outbox)).await;
+    given_up |= drop_after(polls, store.finish_outbox_message(finish)).await;
     given_up |= drop_after(polls, store.redeliver(redeliver)).await;
-    given_up |= drop_after(polls, store.list_notes(t.all_notes())).await;
+    given_up |= drop_after(polls, store.list_journal(t.all_notes())).await;
     given_up |= drop_after(polls, store.list_doubts(doubts)).await;
-    given_up |= drop_after(polls, store.list_posts(t.all_posts())).await;
+    given_up |= drop_after(polls, store.list_outbox(t.all_posts())).await;
     given_up
 }
 

@@ -53,7 +53,7 @@ async fn of_five_hundred_that_want_one_entity_one_gets_it_and_the_others_learn_w
                 let store = if n % 2 == 0 { t.store.clone() } else { other.store.clone() };
                 let request = t.close(&home, "i1").request();
                 tokio::spawn(
-                    async move { store.entity_book().unwrap().begin_operation(request).await.unwrap() },
+                    async move { store.entity_store().unwrap().begin_operation(request).await.unwrap() },
                 )
             })
             .collect();
@@ -83,7 +83,7 @@ async fn one_key_names_one_operation_however_many_ask_at_once() {
         .map(|n| {
             let store = if n % 3 == 0 { t.store.clone() } else { other.store.clone() };
             let request = t.close(&Home::Own, &format!("i{}", n % 20)).key("k").request();
-            tokio::spawn(async move { store.entity_book().unwrap().begin_operation(request).await.unwrap() })
+            tokio::spawn(async move { store.entity_store().unwrap().begin_operation(request).await.unwrap() })
         })
         .collect();
     let (mut winners, mut told) = (Vec::new(), Vec::new());
@@ -252,7 +252,7 @@ async fn a_row_that_cannot_be_written_spoils_nothing_for_others() {
     let asking: Vec<_> = (0..20)
         .map(|n| {
             let (store, request) = (t.store.clone(), t.close(&home, &format!("i{n}")).request());
-            tokio::spawn(async move { store.entity_book().unwrap().begin_operation(request).await })
+            tokio::spawn(async move { store.entity_store().unwrap().begin_operation(request).await })
         })
         .collect();
     for (n, asked) in asking.into_iter().enumerate() {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hapax_engine::fsck::fsck;
-use hapax_engine::model::{Advancing, RunHead, RunId, Version, WorkspaceId};
-use hapax_engine::store::{AdvanceOutcome, StartOutcome, Store, StoreError, StoreResult};
+use hapax_engine::model::{CommitBuilder, RunHead, RunId, Version, WorkspaceId};
+use hapax_engine::store::{CommitOutcome, StartOutcome, Store, StoreError, StoreResult};
 use hapax_postgres_fixture::{Server, Shutdown};
 use hapax_store_conformance::fixture::{ANN, Stage, completed, signal_to};
 use hapax_store_postgres::PostgresOptions;
@@ -49,7 +49,7 @@ async fn drive(t: Arc<Stage>, stop: Arc<AtomicBool>, errors: Arc<AtomicU64>) -> 
 }
 
 async fn write(t: &Stage, run: &RunHead, step: &str, errors: &AtomicU64) -> RunHead {
-    let mut advancing = Advancing::new(run, t.now());
+    let mut advancing = CommitBuilder::new(run, t.now());
     complete(&mut advancing, step, t.now());
     if step == "ship" {
         advancing.close(completed("1")).unwrap();
@@ -57,7 +57,7 @@ async fn write(t: &Stage, run: &RunHead, step: &str, errors: &AtomicU64) -> RunH
     let advance = advancing.finish();
     let outcome = insist(|| t.store.advance_run(advance.clone()), errors).await;
     // An answer that was lost makes the second sending meet the first, which it recognises.
-    assert!(matches!(outcome, AdvanceOutcome::Advanced { .. }), "{outcome:?}");
+    assert!(matches!(outcome, CommitOutcome::Advanced { .. }), "{outcome:?}");
     advance.head
 }
 
@@ -140,7 +140,7 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     proxy.set(Way::Pass);
     let errors = AtomicU64::new(0);
     let outcome = insist(|| t.store.advance_run(again.clone()), &errors).await;
-    assert!(matches!(outcome, AdvanceOutcome::Advanced { .. }), "{outcome:?}");
+    assert!(matches!(outcome, CommitOutcome::Advanced { .. }), "{outcome:?}");
     assert_eq!(t.view(&run).await.head.version, again.head.version);
     t.store.close().await.unwrap();
 }

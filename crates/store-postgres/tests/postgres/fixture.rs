@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hapax_engine::clock::ManualClock;
 use hapax_engine::model::{
-    Advancing, Payload, StepChange, StepId, StepKind, StepState, StepTransition, Timestamp,
+    CommitBuilder, Payload, StepChange, StepId, StepKind, StepState, StepTransition, Timestamp,
 };
 use hapax_postgres_fixture::Database;
 use hapax_store_conformance::fixture::Stage;
@@ -30,7 +30,7 @@ pub(crate) async fn stage(url: &str, options: PostgresOptions) -> Stage {
 }
 
 /// Adds the completion of a step to a write, without looking at the store.
-pub(crate) fn complete(advancing: &mut Advancing, step: &str, now: Timestamp) {
+pub(crate) fn complete(advancing: &mut CommitBuilder, step: &str, now: Timestamp) {
     let change = StepChange {
         id: StepId::from_stored(step),
         kind: StepKind::Effect,

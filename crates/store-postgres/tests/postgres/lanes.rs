@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hapax_engine::clock::{Clock, ManualClock, Sleep};
 use hapax_engine::model::Timestamp;
-use hapax_engine::store::{AdvanceOutcome, SignalOutcome, StartOutcome, StoreError, StoreResult};
+use hapax_engine::store::{CommitOutcome, SignalOutcome, StartOutcome, StoreError, StoreResult};
 use hapax_store_conformance::fixture::{Stage, signal_to};
 use hapax_store_conformance::must;
 use hapax_store_postgres::{PostgresOptions, PostgresStore};
@@ -54,7 +54,7 @@ async fn a_locked_table_holds_nobody_up_for_longer_than_the_deadline() {
     assert!(began.elapsed() < 10 * deadline, "{:?}", began.elapsed());
     blocking.rollback().await.unwrap();
     for (write, signal) in writes.into_iter().zip(signals) {
-        must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { .. });
+        must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { .. });
         must!(t.store.send_signal(signal).await.unwrap(), SignalOutcome::Stored { seq: 1, .. });
     }
     t.store.close().await.unwrap();

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{EventKind, Noted, PostState, Steer, Subscribers};
+use hapax_engine::model::{EventKind, JournalEvent, OutboxState, RunCommand, Subscribers};
 use hapax_engine::store::{
-    AdvanceOutcome, SettleOutcome, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, StoreError,
+    CommandRun, CommitOutcome, RunCommandOutcome, SettleOutcome, SignalOutcome, StartOutcome, StoreError,
     StoreResult,
 };
 use hapax_store_conformance::fixture::{ANN, Stage, finish_of, note_of, settlement_of, signal_to};
@@ -38,12 +38,12 @@ async fn stage_behind(proxy: &Proxy) -> Stage {
         let run = t.write(&run).await.does("charge").awaits_promise("paid", None).parks().done().await;
         must!(t.signal_as(&run, "go", "warm").await, SignalOutcome::Stored { .. });
         must!(t.settle(&run, "paid", "1").await, SettleOutcome::Settled { .. });
-        t.steered(&run, Steer::Cancel { reason: "warm".into() }).await;
+        t.steered(&run, RunCommand::Cancel { reason: "warm".into() }).await;
         t.view(&run).await;
         let run = t.driven().await;
-        let note = note_of(&run, Noted::Claimed { attempt: 1 });
+        let note = note_of(&run, JournalEvent::Claimed { attempt: 1 });
         t.write(&run).await.notes(note).leaves("tell", "warm").done().await;
-        let claimed = t.claim_posts(ANN, &[("warm", 1)]).await.posts.remove(0);
+        let claimed = t.claim_outbox(ANN, &[("warm", 1)]).await.posts.remove(0);
         t.delivered(&claimed).await;
     }
     t
@@ -69,7 +69,7 @@ async fn a_write_whose_answer_was_lost_is_recognised() {
     let run = t.driven().await;
     let advance = t.write(&run).await.does("charge").completes("1").advance();
     let outcome = send_twice(&proxy, async || t.store.advance_run(advance.clone()).await).await;
-    must!(outcome, AdvanceOutcome::Advanced { .. });
+    must!(outcome, CommitOutcome::Advanced { .. });
     assert_eq!(t.history(&run).await, [EventKind::Started, EventKind::Completed]);
 }
 
@@ -79,17 +79,17 @@ async fn a_write_whose_answer_was_lost_brings_nothing_twice() {
     let proxy = Proxy::start(&database.tcp_url()).await;
     let t = stage_behind(&proxy).await;
     let run = t.driven().await;
-    let note = note_of(&run, Noted::Claimed { attempt: 1 });
+    let note = note_of(&run, JournalEvent::Claimed { attempt: 1 });
     let advance = t.write(&run).await.notes(note).leaves("tell", "mail").advance();
     let outcome = send_until_known(&proxy, async || t.store.advance_run(advance.clone()).await).await;
-    must!(outcome, AdvanceOutcome::Advanced { .. });
+    must!(outcome, CommitOutcome::Advanced { .. });
     assert_eq!(t.notes().await.iter().filter(|note| note.run == run.id()).count(), 1);
     let claimed = t.claim_post(ANN).await;
-    let finish = finish_of(&claimed, PostState::Delivered { at: t.now() }, None);
-    send_until_known(&proxy, async || t.store.finish_post(finish.clone()).await).await;
+    let finish = finish_of(&claimed, OutboxState::Delivered { at: t.now() }, None);
+    send_until_known(&proxy, async || t.store.finish_outbox_message(finish.clone()).await).await;
     let posts = t.posts().await;
     let told = posts.iter().find(|post| post.id == claimed.id).map(|post| (post.state, post.attempts));
-    assert_eq!(told, Some((PostState::Delivered { at: t.now() }, 1)));
+    assert_eq!(told, Some((OutboxState::Delivered { at: t.now() }, 1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,16 +106,16 @@ async fn considered_operations_whose_answers_were_lost_are_recognised() {
     let settlement = settlement_of(&run, "paid", "1");
     let outcome = send_until_known(&proxy, async || t.store.settle_promise(settlement.clone()).await).await;
     must!(outcome, SettleOutcome::AlreadySettled { same: true, .. } | SettleOutcome::Settled { .. });
-    let steer = SteerRun {
+    let steer = CommandRun {
         workspace: run.facts.workspace.clone(),
         run: run.id(),
-        command: Steer::Cancel { reason: "no".into() },
+        command: RunCommand::Cancel { reason: "no".into() },
         expected: None,
         note: None,
         announce: Subscribers::default(),
     };
-    let outcome = send_until_known(&proxy, async || t.store.steer_run(steer.clone()).await).await;
-    must!(outcome, SteerOutcome::Refused(..) | SteerOutcome::Steered(_));
+    let outcome = send_until_known(&proxy, async || t.store.command_run(steer.clone()).await).await;
+    must!(outcome, RunCommandOutcome::Refused(..) | RunCommandOutcome::Steered(_));
     let asked = t.history(&run).await.iter().filter(|kind| **kind == EventKind::CancelAsked).count();
     assert_eq!(asked, 1);
 }

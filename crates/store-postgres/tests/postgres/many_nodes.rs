@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hapax_engine::clock::ManualClock;
 use hapax_engine::model::RunId;
-use hapax_engine::store::{AdvanceOutcome, ClaimRuns};
+use hapax_engine::store::{ClaimRuns, CommitOutcome};
 use hapax_store_conformance::fixture::{ANN, BOB, Stage, grant};
 use hapax_store_postgres::PostgresOptions;
 
@@ -105,7 +105,7 @@ async fn families_end_on_several_nodes_at_once() {
         ending.push(tokio::spawn(async move { t.store.advance_run(advance).await.unwrap() }));
         for ended in ending {
             let ended = ended.await.unwrap();
-            assert!(matches!(ended, AdvanceOutcome::Advanced { .. } | AdvanceOutcome::Stale(_)), "{ended:?}");
+            assert!(matches!(ended, CommitOutcome::Advanced { .. } | CommitOutcome::Stale(_)), "{ended:?}");
         }
     }
     let report = one.fsck().await;

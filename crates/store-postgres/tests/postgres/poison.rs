@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hapax_engine::model::{Advancing, RunStatus};
-use hapax_engine::store::{AdvanceOutcome, StoreError};
+use hapax_engine::model::{CommitBuilder, RunStatus};
+use hapax_engine::store::{CommitOutcome, StoreError};
 use hapax_store_conformance::fixture::completed;
 use hapax_store_postgres::PostgresOptions;
 
@@ -17,7 +17,7 @@ async fn only_the_poisoned_write_of_a_batch_fails() {
     let mut writes = Vec::new();
     for n in 0..40 {
         let run = t.driven().await;
-        let mut write = Advancing::new(&run, t.now());
+        let mut write = CommitBuilder::new(&run, t.now());
         complete(&mut write, if n == 17 { "nul\0here" } else { "charge" }, t.now());
         write.close(completed("1")).unwrap();
         writes.push((n, run, write.finish()));
@@ -38,7 +38,7 @@ async fn only_the_poisoned_write_of_a_batch_fails() {
                 assert_eq!(status, RunStatus::Running);
             }
             _ => {
-                assert!(matches!(outcome, Ok(AdvanceOutcome::Advanced { .. })), "{outcome:?}");
+                assert!(matches!(outcome, Ok(CommitOutcome::Advanced { .. })), "{outcome:?}");
                 assert_eq!(status, RunStatus::Completed);
             }
         }

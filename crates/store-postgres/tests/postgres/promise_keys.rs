@@ -10,7 +10,7 @@ use hapax_engine::model::{
     PromiseStatus, RunHead, RunId, RunStatus, Settlement, Wish, WorkspaceId, WriteToken,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, CreateOutcome, CreatePromise, ListEarly, ListPromises, PromiseBook, Purge, SettleOutcome,
+    CommitOutcome, CreateOutcome, CreatePromise, ListEarly, ListPromises, PromiseStore, Purge, SettleOutcome,
     SettlePromise,
 };
 use hapax_postgres_fixture::Database;
@@ -33,8 +33,8 @@ async fn nodes(url: &str) -> Vec<Arc<Stage>> {
     nodes
 }
 
-fn book(t: &Stage) -> &dyn PromiseBook {
-    t.store.promise_book().unwrap()
+fn book(t: &Stage) -> &dyn PromiseStore {
+    t.store.promise_store().unwrap()
 }
 
 fn key(text: &str) -> IdempotencyKey {
@@ -132,7 +132,7 @@ async fn of_runs_that_want_one_key_on_two_nodes_one_has_it() {
         let holder = holder.expect("somebody has it").id;
         let mut winners = 0;
         for ((t, run, _), outcome) in writes.iter().zip(outcomes) {
-            let opened = must!(outcome, AdvanceOutcome::Advanced { opened, .. } => opened);
+            let opened = must!(outcome, CommitOutcome::Advanced { opened, .. } => opened);
             let head = t.head(run).await;
             match opened.as_slice() {
                 [] => {
@@ -172,7 +172,7 @@ async fn a_settlement_that_races_with_its_promise_is_never_lost() {
             }),
             tokio::spawn(async move { other.store.settle_promise(settling).await.unwrap() }),
         );
-        let opened = must!(advanced.unwrap(), AdvanceOutcome::Advanced { opened, .. } => opened);
+        let opened = must!(advanced.unwrap(), CommitOutcome::Advanced { opened, .. } => opened);
         match settled.unwrap() {
             SettleOutcome::Kept { .. } => {
                 kept += 1;
@@ -213,7 +213,7 @@ async fn who_begins_to_wait_while_a_promise_is_settled_is_told() {
         let advances = writes.iter().map(|(t, _, write)| {
             let (t, write) = (t.clone(), write.clone());
             tokio::spawn(async move {
-                must!(t.store.advance_run(write).await.unwrap(), AdvanceOutcome::Advanced { .. });
+                must!(t.store.advance_run(write).await.unwrap(), CommitOutcome::Advanced { .. });
             })
         });
         let mut tasks: Vec<_> = advances.collect();

@@ -26,7 +26,7 @@ async fn nodes(url: &str) -> (Vec<Stage>, Arc<ManualClock>) {
 async fn begin_everywhere(nodes: &[Stage], asks: Vec<Ask<'_>>) -> Vec<Begun> {
     at_once(asks.into_iter().enumerate().map(|(n, ask)| {
         let (store, request) = (nodes[n % nodes.len()].store.clone(), ask.request());
-        async move { store.key_book().unwrap().begin_request(request).await.unwrap() }
+        async move { store.request_key_store().unwrap().begin_request(request).await.unwrap() }
     }))
     .await
 }
@@ -58,7 +58,7 @@ async fn a_key_that_is_freed_again_and_again_has_one_holder_at_a_time() {
             let (store, ask) = (nodes[n % 3].store.clone(), key.again());
             let (begin, end) = (ask.request(), ask.end(RequestEnd::Released));
             async move {
-                let book = store.key_book().unwrap();
+                let book = store.request_key_store().unwrap();
                 let mut held = 0;
                 for _ in 0..20 {
                     if matches!(book.begin_request(begin.clone()).await.unwrap(), Begun::Yours { .. }) {
@@ -90,7 +90,7 @@ async fn ends_and_counts_on_several_nodes_all_count() {
         let (store, end) = (nodes[n % 3].store.clone(), ask.end(kept(answer(b"{}"))));
         let place = ask.place();
         async move {
-            let book = store.key_book().unwrap();
+            let book = store.request_key_store().unwrap();
             let counted = hapax_engine::store::KeyUse { place, uses: uses(1, 0) };
             book.count_uses(vec![counted]).await.unwrap();
             book.finish_request(end).await.unwrap()

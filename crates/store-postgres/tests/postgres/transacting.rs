@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hapax_engine::model::{
-    Advancing, Failure, FailureClass, RetryPolicy, RunHead, StepChange, StepId, StepKind, StepState,
+    CommitBuilder, Failure, FailureClass, RetryPolicy, RunHead, StepChange, StepId, StepKind, StepState,
     StepTransition,
 };
 use hapax_engine::store::{StoreError, Transact, TransactOutcome};
@@ -76,7 +76,7 @@ fn transact(
 ) -> Transact {
     let head = head.clone();
     let record = move |output| {
-        let mut write = Advancing::new(&head, head.changed_at);
+        let mut write = CommitBuilder::new(&head, head.changed_at);
         write.step(StepChange {
             id: StepId::from_stored("ledger"),
             kind: StepKind::Effect,

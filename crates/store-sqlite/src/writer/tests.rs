@@ -9,27 +9,27 @@ use super::*;
 use crate::connect::{Pages, open_for_reading};
 use crate::job::{Job, Verb};
 use crate::open::open;
-use crate::session::{WorkflowNo, WorkspaceNo};
+use crate::session::{WorkflowRowId, WorkspaceRowId};
 use crate::writer_thread::{Message, spawn};
 
 /// Gives a workspace its number: the smallest write there is.
 struct Number(&'static str);
 
 impl Verb for Number {
-    type Outcome = WorkspaceNo;
+    type Outcome = WorkspaceRowId;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<WorkspaceNo, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<WorkspaceRowId, Fault> {
         session.number_workspace(&WorkspaceId::new(self.0).unwrap())
     }
 }
 
-/// Numbers a workflow, and then breaks a rule of a table.
+/// InternedNames a workflow, and then breaks a rule of a table.
 struct Poison(&'static str);
 
 impl Verb for Poison {
-    type Outcome = WorkflowNo;
+    type Outcome = WorkflowRowId;
 
-    fn apply(&self, session: &mut Session<'_, '_>) -> Result<WorkflowNo, Fault> {
+    fn apply(&self, session: &mut Session<'_, '_>) -> Result<WorkflowRowId, Fault> {
         let number = session.number_workflow(&Name::new("workflow", self.0).unwrap())?;
         session.connection().execute("UPDATE hapax_workflows SET name = NULL", [])?;
         Ok(number)
@@ -135,7 +135,7 @@ fn a_number_that_was_rolled_back_is_not_remembered() {
     assert_eq!(find_numbered(&mut bench, &name), None);
 }
 
-fn find_numbered(bench: &mut Bench, name: &Name) -> Option<WorkflowNo> {
+fn find_numbered(bench: &mut Bench, name: &Name) -> Option<WorkflowRowId> {
     let Writer { connection, numbers, .. } = &mut bench.writer;
     let statements = Statements::new(connection.as_ref().unwrap());
     let mut session = Session::new(&statements, numbers, Timestamp::EPOCH);

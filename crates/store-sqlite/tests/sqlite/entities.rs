@@ -8,7 +8,7 @@ use hapax_engine::model::{
     Payload, Recovery, RetryAnswer,
 };
 use hapax_engine::store::{
-    CreatedEntity, EntityBook, ListOperations, NewEntity, Store, StoreError, TransactOperation,
+    CreatedEntity, EntityStore, ListOperations, NewEntity, Store, StoreError, TransactOperation,
     TransactedOperation,
 };
 use hapax_store_sqlite::rusqlite::Connection;

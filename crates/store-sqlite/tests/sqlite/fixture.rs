@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use hapax_engine::clock::{Clock, ManualClock};
 use hapax_engine::model::{
-    Advance, Advancing, EffectKey, Fingerprint, Grant, IdempotencyKey, IgnorePaths, KeyRetention, Name,
-    NewRun, Note, Noted, OwnerId, Payload, Post, PostState, Priority, RunFacts, RunHead, RunId, Serves,
-    StepChange, StepId, StepKind, StepState, StepTransition, Timestamp, WorkflowRef, WorkspaceId,
+    CommitBuilder, EffectKey, Fingerprint, Grant, IdempotencyKey, IgnorePaths, JournalEntry, JournalEvent,
+    KeyRetention, Name, NewRun, OutboxMessage, OutboxState, OwnerId, Payload, Priority, RunCommit, RunFacts,
+    RunHead, RunId, Serves, StepChange, StepId, StepKind, StepState, StepTransition, Timestamp, WorkflowRef,
+    WorkspaceId,
 };
-use hapax_engine::store::{AdvanceOutcome, ClaimRuns, ListNotes, ListPosts, StartOutcome, Store};
+use hapax_engine::store::{ClaimRuns, CommitOutcome, ListJournal, ListOutbox, StartOutcome, Store};
 use hapax_store_sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -113,29 +114,29 @@ pub(crate) fn completed(name: &str, at: Timestamp, output: Payload) -> StepChang
 }
 
 /// The completion of one step, as the holder of the lease writes it.
-pub(crate) fn step(write: &mut Advancing, store: &SqliteStore, name: &str) {
+pub(crate) fn step(write: &mut CommitBuilder, store: &SqliteStore, name: &str) {
     write.step(completed(name, store.now(), Payload::of(name).unwrap())).unwrap();
 }
 
-pub(crate) fn one_step(store: &SqliteStore, head: &RunHead, name: &str) -> Advance {
-    let mut write = Advancing::new(head, store.now());
+pub(crate) fn one_step(store: &SqliteStore, head: &RunHead, name: &str) -> RunCommit {
+    let mut write = CommitBuilder::new(head, store.now());
     step(&mut write, store, name);
     write.finish()
 }
 
 /// Writes, and answers with the run as its holder then knows it.
-pub(crate) async fn advance(store: &SqliteStore, write: Advance) -> RunHead {
+pub(crate) async fn advance(store: &SqliteStore, write: RunCommit) -> RunHead {
     let head = write.head.clone();
     match store.advance_run(write).await.unwrap() {
-        AdvanceOutcome::Advanced { .. } => head,
+        CommitOutcome::Advanced { .. } => head,
         other => panic!("{other:?}"),
     }
 }
 
 /// What a step leaves for `mail`.
-pub(crate) fn post(run: &RunHead, step: &str) -> Post {
+pub(crate) fn post(run: &RunHead, step: &str) -> OutboxMessage {
     let at = run.facts.created_at;
-    Post {
+    OutboxMessage {
         workspace: run.facts.workspace.clone(),
         id: EffectKey::new(run.id(), run.generation, &StepId::from_stored(step)),
         run: run.id(),
@@ -144,15 +145,15 @@ pub(crate) fn post(run: &RunHead, step: &str) -> Post {
         created_at: at,
         attempts: 0,
         failure: None,
-        state: PostState::Due { at },
+        state: OutboxState::Due { at },
     }
 }
 
 /// The completion of one step that also notes something and leaves something.
-pub(crate) fn one_step_with_effects(store: &SqliteStore, head: &RunHead, name: &str) -> Advance {
+pub(crate) fn one_step_with_effects(store: &SqliteStore, head: &RunHead, name: &str) -> RunCommit {
     let mut write = one_step(store, head, name);
     write.posts.push(post(head, name));
-    write.notes.push(Note {
+    write.notes.push(JournalEntry {
         workspace: workspace(),
         run: head.id(),
         generation: head.generation,
@@ -161,7 +162,7 @@ pub(crate) fn one_step_with_effects(store: &SqliteStore, head: &RunHead, name: &
         fence: head.fence,
         owner: None,
         by: None,
-        what: Noted::Claimed { attempt: 1 },
+        what: JournalEvent::Claimed { attempt: 1 },
         evidence: None,
     });
     write
@@ -172,16 +173,16 @@ pub(crate) async fn effects(store: &SqliteStore) -> BTreeMap<RunId, (usize, usiz
     let mut counts: BTreeMap<RunId, (usize, usize)> = BTreeMap::new();
     let mut after = 0;
     loop {
-        let request = ListNotes { workspace: workspace(), run: None, by_people: false, after, limit: 1000 };
-        let page = store.list_notes(request).await.unwrap();
+        let request = ListJournal { workspace: workspace(), run: None, by_people: false, after, limit: 1000 };
+        let page = store.list_journal(request).await.unwrap();
         let Some(last) = page.last() else { break };
         after = last.place;
         page.iter().for_each(|placed| counts.entry(placed.note.run).or_default().0 += 1);
     }
     let mut after = None;
     loop {
-        let request = ListPosts { workspace: None, status: None, target: None, after, limit: 1000 };
-        let page = store.list_posts(request).await.unwrap();
+        let request = ListOutbox { workspace: None, status: None, target: None, after, limit: 1000 };
+        let page = store.list_outbox(request).await.unwrap();
         let Some(last) = page.last() else { return counts };
         after = Some((last.workspace.clone(), last.id.clone()));
         page.iter().for_each(|post| counts.entry(post.run).or_default().1 += 1);

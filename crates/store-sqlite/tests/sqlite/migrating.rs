@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Advancing, Fingerprint, IdempotencyKey, ItemKind, KeyKind, KeyTarget, Name, Payload, Promise, PromiseId,
-    PromiseKey, PromiseState, RunId, Settlement, Timestamp,
+    CatalogKind, CommitBuilder, Fingerprint, IdempotencyKey, KeyKind, KeyTarget, Name, Payload, Promise,
+    PromiseId, PromiseKey, PromiseState, RunId, Settlement, Timestamp,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, Catalog, KeyBook, KeyPlace, PutItem, PutOutcome, StartOutcome, Store, Uses,
+    Catalog, CommitOutcome, KeyPlace, PutCatalogItem, PutOutcome, RequestKeyStore, StartOutcome, Store, Uses,
 };
 use hapax_store_sqlite::find_schema;
 use rusqlite::Connection;
@@ -78,9 +78,9 @@ async fn a_file_of_version_two_keeps_its_keys_promises_and_items() {
     assert_eq!(promises, expected, "made when their run was");
 
     let id = Name::new("id", "d1").unwrap();
-    assert_eq!(store.find_item(ItemKind::Definition, &id).await.unwrap().unwrap().version.get(), 2);
-    for kind in [ItemKind::Source, ItemKind::Subscription, ItemKind::EntityWorkflow] {
-        let put = PutItem {
+    assert_eq!(store.find_item(CatalogKind::Definition, &id).await.unwrap().unwrap().version.get(), 2);
+    for kind in [CatalogKind::Source, CatalogKind::Subscription, CatalogKind::EntityWorkflow] {
+        let put = PutCatalogItem {
             workspace: workspace(),
             kind,
             id: Name::new("id", kind.as_str()).unwrap(),
@@ -93,14 +93,14 @@ async fn a_file_of_version_two_keeps_its_keys_promises_and_items() {
     }
 
     let held = start(&store, granted(facts(2))).await;
-    let mut write = Advancing::new(&held, store.now());
+    let mut write = CommitBuilder::new(&held, store.now());
     let own = PromiseId::of_run(held.id(), held.generation, &hapax_engine::model::StepId::from_stored("p"));
     let keyed = PromiseKey { key: key("k"), keep_for: Duration::from_secs(1) };
     write.open_promise(Promise { key: Some(keyed), ..Promise::pending(own, held.id(), store.now(), None) });
     write.wait(None, 0).unwrap();
     assert!(matches!(
         store.advance_run(write.finish()).await.unwrap(),
-        AdvanceOutcome::Advanced { opened, .. } if opened.is_empty()
+        CommitOutcome::Advanced { opened, .. } if opened.is_empty()
     ));
     assert_eq!(store.list_keys(None).await.unwrap().len(), 2);
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hapax_engine::model::{Name, OwnerId, Post, PostState};
-use hapax_engine::store::{ClaimPosts, ListDoubts, Store, StoreError};
+use hapax_engine::model::{Name, OutboxMessage, OutboxState, OwnerId};
+use hapax_engine::store::{ClaimOutbox, ListDoubts, Store, StoreError};
 use hapax_store_sqlite::{OpenError, SqliteStore};
 
 use crate::fixture::*;
@@ -70,9 +70,9 @@ async fn looking_on_works_meanwhile_and_writes_nothing() {
     assert_eq!(seen().await, after, "it sees every write");
     let error = look.start_run(new_run(facts(2))).await.unwrap_err();
     assert!(matches!(error, StoreError::Refused(_)), "{error:?}");
-    let error = look.append_notes(Vec::new()).await.unwrap_err();
+    let error = look.append_journal(Vec::new()).await.unwrap_err();
     assert!(matches!(error, StoreError::Refused(_)), "{error:?}");
-    let error = look.claim_posts(claim_posts(1)).await.unwrap_err();
+    let error = look.claim_outbox(claim_outbox(1)).await.unwrap_err();
     assert!(matches!(error, StoreError::Refused(_)), "{error:?}");
     let doubts = ListDoubts { workspace: None, after: None, limit: 1 };
     assert!(look.list_doubts(doubts).await.unwrap().is_empty());
@@ -87,7 +87,7 @@ async fn an_owner_knows_that_every_lease_before_it_is_dead() {
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let parked = start(&store, granted(facts(2))).await;
-    let mut park = hapax_engine::model::Advancing::new(&parked, store.now());
+    let mut park = hapax_engine::model::CommitBuilder::new(&parked, store.now());
     park.wait(Some(store.now().plus(Duration::from_secs(7))), 0).unwrap();
     advance(&store, park.finish()).await;
     drop(store);
@@ -102,15 +102,15 @@ async fn an_owner_knows_that_every_lease_before_it_is_dead() {
 }
 
 /// An after-effect that `owner` delivers.
-async fn claimed_post(store: &SqliteStore, owner: u128) -> Post {
-    let claimed = store.claim_posts(claim_posts(owner)).await.unwrap().posts;
+async fn claimed_post(store: &SqliteStore, owner: u128) -> OutboxMessage {
+    let claimed = store.claim_outbox(claim_outbox(owner)).await.unwrap().posts;
     assert_eq!(claimed.len(), 1, "one is due: {claimed:?}");
     claimed[0].clone()
 }
 
-fn claim_posts(owner: u128) -> ClaimPosts {
+fn claim_outbox(owner: u128) -> ClaimOutbox {
     let room = vec![(Name::new("target", "mail").unwrap(), 9)];
-    ClaimPosts { owner: OwnerId::from_u128(owner), lease_for: LEASE, room }
+    ClaimOutbox { owner: OwnerId::from_u128(owner), lease_for: LEASE, room }
 }
 
 #[tokio::test]
@@ -118,7 +118,8 @@ async fn an_owner_knows_that_every_delivery_before_it_is_dead() {
     let place = Place::new();
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
-    let later = Post { state: PostState::Due { at: store.now().plus(LEASE) }, ..post(&held, "later") };
+    let later =
+        OutboxMessage { state: OutboxState::Due { at: store.now().plus(LEASE) }, ..post(&held, "later") };
     let mut write = one_step(&store, &held, "notify");
     write.posts = vec![post(&held, "notify"), later.clone()];
     advance(&store, write).await;
@@ -130,7 +131,7 @@ async fn an_owner_knows_that_every_delivery_before_it_is_dead() {
     assert_eq!((&after.id, after.attempts), (&before.id, 2), "it is due at once, and what is not due stays");
     drop(store);
     let shared = SqliteStore::open(place.file(), place.options().shared(true)).await.unwrap();
-    let none = shared.claim_posts(claim_posts(3)).await.unwrap().posts;
+    let none = shared.claim_outbox(claim_outbox(3)).await.unwrap().posts;
     assert!(none.is_empty(), "others may live, so the claim may, too");
 }
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use hapax_engine::limits::MAX_PROMISES_LOOKED_AT;
 use hapax_engine::model::{
-    Advance, Advancing, Announced, Asked, ClosePolicy, Failure, Generation, IdempotencyKey, KeyKind,
-    KeyRecord, KeyTarget, Name, Note, Noted, Payload, Promise, PromiseId, PromiseKey, PromiseRef,
-    PromiseState, PromiseStatus, RunFacts, RunHead, RunId, RunState, Settlement, Steer, StepId, Subscriber,
-    Subscribers, Wish, WorkspaceId, WriteToken,
+    Announced, ClosePolicy, CommitBuilder, Failure, Generation, IdempotencyKey, JournalEntry, JournalEvent,
+    KeyKind, KeyRecord, KeyTarget, Name, Payload, PendingRequest, Promise, PromiseId, PromiseKey, PromiseRef,
+    PromiseState, PromiseStatus, RunCommand, RunCommit, RunFacts, RunHead, RunId, RunState, Settlement,
+    StepId, Subscriber, Subscribers, Wish, WorkspaceId, WriteToken,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, CreateOutcome, CreatePromise, KeyBook, KeyPlace, KeyUse, ListEarly, ListPosts,
-    ListPromises, PromiseBook, Purge, PutSettleToken, ReleaseKey, ReleaseOutcome, SettleOutcome,
-    SettlePromise, SettleToken, SteerOutcome, SteerRun, Store, Uses,
+    CommandRun, CommitOutcome, CreateOutcome, CreatePromise, KeyPlace, KeyUse, ListEarly, ListOutbox,
+    ListPromises, PromiseStore, Purge, PutSettleToken, ReleaseKey, ReleaseOutcome, RequestKeyStore,
+    RunCommandOutcome, SettleOutcome, SettlePromise, SettleToken, Store, Uses,
 };
 use hapax_store_sqlite::SqliteStore;
 use rusqlite::Connection;
@@ -40,16 +40,16 @@ fn alone(store: &SqliteStore, id: &str) -> Promise {
 }
 
 /// A write that opens these and parks, having seen all that had arrived before.
-fn park(store: &SqliteStore, held: &RunHead, promises: impl IntoIterator<Item = Promise>) -> Advance {
-    let mut write = Advancing::new(held, store.now());
+fn park(store: &SqliteStore, held: &RunHead, promises: impl IntoIterator<Item = Promise>) -> RunCommit {
+    let mut write = CommitBuilder::new(held, store.now());
     promises.into_iter().for_each(|promise| write.open_promise(promise));
     write.wait(None, held.arrivals).unwrap();
     write.finish()
 }
 
-async fn parked(store: &SqliteStore, write: Advance) -> (Vec<RunId>, Vec<Promise>) {
+async fn parked(store: &SqliteStore, write: RunCommit) -> (Vec<RunId>, Vec<Promise>) {
     match store.advance_run(write).await.unwrap() {
-        AdvanceOutcome::Advanced { woken, opened } => (woken, opened),
+        CommitOutcome::Advanced { woken, opened } => (woken, opened),
         other => panic!("{other:?}"),
     }
 }
@@ -389,7 +389,7 @@ async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
     created(&store, made.clone()).await;
     let held = start(&store, granted(facts(1))).await;
     let own = keyed(of_run(&store, &held, "paid"), "k");
-    let mut write = Advancing::new(&held, store.now());
+    let mut write = CommitBuilder::new(&held, store.now());
     write.open_promise(own.clone());
     write.open_promise(made.clone());
     step(&mut write, &store, "a");
@@ -411,7 +411,7 @@ async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
     assert_eq!(store.find_settle_token(&[1; 32]).await.unwrap(), Some(token(&own, 1)));
     assert_eq!(store.find_settle_token(&[3; 32]).await.unwrap(), None);
 
-    let mut anew = Advancing::new(&held, store.now());
+    let mut anew = CommitBuilder::new(&held, store.now());
     anew.continue_as_new(Payload::of("next").unwrap()).unwrap();
     let next = RunHead { generation: anew.generation(), ..held.clone() };
     let second = keyed(of_run(&store, &next, "paid"), "k");
@@ -425,7 +425,7 @@ async fn promises_go_with_their_run_and_nothing_is_left_of_them() {
     assert_eq!(store.find_settle_token(&[1; 32]).await.unwrap(), None);
     assert!(store.find_settle_token(&[2; 32]).await.unwrap().is_some());
 
-    let mut close = Advancing::new(&held, store.now());
+    let mut close = CommitBuilder::new(&held, store.now());
     close.open_promise(made.clone());
     close.close(hapax_engine::model::RunResult::Completed(Payload::null())).unwrap();
     advance(&store, close.finish()).await;
@@ -457,7 +457,7 @@ async fn promises_that_stand_alone_are_purged_when_they_are_over_and_nobody_wait
     assert_eq!(store.purge_promises(store.now(), 10).await.unwrap(), 1);
     assert_eq!((count(&place, "hapax_promises"), count(&place, "hapax_keys")), (2, 1));
     let claimed = store.claim_runs(claim(1)).await.unwrap().runs.remove(0);
-    let mut close = Advancing::new(&claimed, store.now());
+    let mut close = CommitBuilder::new(&claimed, store.now());
     close.close(hapax_engine::model::RunResult::Completed(Payload::null())).unwrap();
     advance(&store, close.finish()).await;
     assert_eq!(store.purge_promises(store.now(), 10).await.unwrap(), 1);
@@ -470,7 +470,7 @@ async fn the_key_of_a_promise_is_released_only_when_nobody_needs_it() {
     let place = Place::new();
     let store = place.open().await;
     let release = async |text: &str| {
-        let note = Note {
+        let note = JournalEntry {
             workspace: workspace(),
             run: RunId::NONE,
             generation: Generation::default(),
@@ -479,7 +479,7 @@ async fn the_key_of_a_promise_is_released_only_when_nobody_needs_it() {
             fence: Default::default(),
             owner: None,
             by: None,
-            what: Noted::Claimed { attempt: 1 },
+            what: JournalEvent::Claimed { attempt: 1 },
             evidence: None,
         };
         let place = KeyPlace::Promise { workspace: workspace(), key: key(text) };
@@ -501,7 +501,7 @@ async fn the_key_of_a_promise_is_released_only_when_nobody_needs_it() {
     steered(&store, cancel(held.id(), Subscribers::default())).await;
     let claimed = store.claim_runs(claim(1)).await.unwrap().runs;
     for run in claimed {
-        let mut close = Advancing::new(&run, store.now());
+        let mut close = CommitBuilder::new(&run, store.now());
         close.close(hapax_engine::model::RunResult::Cancelled(Failure::permanent("asked"))).unwrap();
         advance(&store, close.finish()).await;
     }
@@ -593,14 +593,14 @@ async fn the_table_of_keys_refuses_what_no_key_can_be() {
     );
 }
 
-fn cancel(run: RunId, announce: Subscribers) -> SteerRun {
-    let command = Steer::Cancel { reason: "asked".into() };
-    SteerRun { workspace: workspace(), run, command, expected: None, note: None, announce }
+fn cancel(run: RunId, announce: Subscribers) -> CommandRun {
+    let command = RunCommand::Cancel { reason: "asked".into() };
+    CommandRun { workspace: workspace(), run, command, expected: None, note: None, announce }
 }
 
-async fn steered(store: &SqliteStore, request: SteerRun) {
-    let done = store.steer_run(request).await.unwrap();
-    assert!(matches!(done, SteerOutcome::Steered(_)), "{done:?}");
+async fn steered(store: &SqliteStore, request: CommandRun) {
+    let done = store.command_run(request).await.unwrap();
+    assert!(matches!(done, RunCommandOutcome::Steered(_)), "{done:?}");
 }
 
 /// Whoever subscribed is told of runs that the store itself ends.
@@ -620,12 +620,12 @@ async fn runs_that_end_by_a_command_are_announced_with_their_children() {
     let wants = BTreeSet::from([Announced::RunCancelled]);
     let announce = Subscribers::new(vec![Subscriber { target: target.clone(), wants }]);
     steered(&store, cancel(parent.id(), announce)).await;
-    let all = ListPosts { workspace: None, status: None, target: Some(target), after: None, limit: 10 };
+    let all = ListOutbox { workspace: None, status: None, target: Some(target), after: None, limit: 10 };
     let mut told: Vec<_> =
-        store.list_posts(all).await.unwrap().iter().map(|post| post.run.as_u128()).collect();
+        store.list_outbox(all).await.unwrap().iter().map(|post| post.run.as_u128()).collect();
     told.sort_unstable();
     assert_eq!(told, [1, 2], "the third is driven and ends later");
     let third = store.find_run(&workspace(), RunId::from_u128(3)).await.unwrap().unwrap().head;
-    assert_eq!(third.asked, Asked::Cancel);
+    assert_eq!(third.asked, PendingRequest::Cancel);
     assert!(matches!(third.state, RunState::Running(_)));
 }

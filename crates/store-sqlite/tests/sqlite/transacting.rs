@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hapax_engine::clock::SystemClock;
-use hapax_engine::model::{Advancing, Failure, Post, RunHead};
-use hapax_engine::store::{ListPosts, Store, StoreError, Transact, TransactOutcome};
+use hapax_engine::model::{CommitBuilder, Failure, OutboxMessage, RunHead};
+use hapax_engine::store::{ListOutbox, Store, StoreError, Transact, TransactOutcome};
 use hapax_engine::{Ctx, Engine, EngineOptions};
 use hapax_store_sqlite::rusqlite::Connection;
 use hapax_store_sqlite::{SqliteOptions, SqliteStore, SqliteWork, TransactionStep};
@@ -25,7 +25,7 @@ fn transact(
 ) -> Transact {
     let head = head.clone();
     let record = move |output| {
-        let mut write = Advancing::new(&head, head.changed_at);
+        let mut write = CommitBuilder::new(&head, head.changed_at);
         write.step(completed("ledger", head.changed_at, output))?;
         write.post(post(&head, "ledger"));
         Ok(write.finish())
@@ -43,9 +43,9 @@ async fn recorded(store: &SqliteStore, head: &RunHead) -> usize {
     store.find_log(&workspace(), head.id()).await.unwrap().unwrap().steps.len()
 }
 
-async fn posts(store: &SqliteStore) -> Vec<Post> {
-    let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: 10 };
-    store.list_posts(all).await.unwrap()
+async fn posts(store: &SqliteStore) -> Vec<OutboxMessage> {
+    let all = ListOutbox { workspace: None, status: None, target: None, after: None, limit: 10 };
+    store.list_outbox(all).await.unwrap()
 }
 
 #[tokio::test]

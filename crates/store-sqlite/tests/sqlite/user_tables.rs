@@ -8,7 +8,7 @@ use hapax_engine::model::{
     Version,
 };
 use hapax_engine::store::{
-    EntityBook, ListEntities, ListEntityNotes, RevertStrays, Store, StoreError, TransactOperation,
+    EntityStore, ListEntities, ListEntityNotes, RevertStrays, Store, StoreError, TransactOperation,
     TransactedOperation,
 };
 use hapax_store_sqlite::rusqlite::Connection;

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use hapax_engine::model::{
-    Advancing, Asked, ClosePolicy, Drive, EventKind, Failure, KeyKind, KeyOnFailure, KeyRetention, Name,
-    NewRun, Payload, Priority, Promise, PromiseId, PromiseRef, PromiseState, Refusal, RunFacts, RunHead,
-    RunId, RunResult, RunState, RunStatus, Settlement, SignalId, Steer, StepChange, StepId, StepKind,
-    StepState, StepTransition, Subject, Subscribers, Version, Wish, WorkspaceId,
+    ClosePolicy, CommitBuilder, Drive, EventKind, Failure, KeyKind, KeyOnFailure, KeyRetention, Name, NewRun,
+    Payload, PendingRequest, Priority, Promise, PromiseId, PromiseRef, PromiseState, Refusal, RunCommand,
+    RunFacts, RunHead, RunId, RunResult, RunState, RunStatus, Settlement, SignalId, StepChange, StepId,
+    StepKind, StepState, StepTransition, Subject, Subscribers, Version, Wish, WorkspaceId,
 };
 use hapax_engine::store::{
-    AdvanceOutcome, ClaimRuns, HeldLease, ListRuns, Purge, RenewLeases, SendSignal, SettleOutcome,
-    SettlePromise, SignalOutcome, StartOutcome, SteerOutcome, SteerRun, Store, StoreError,
+    ClaimRuns, CommandRun, CommitOutcome, HeldLease, ListRuns, Purge, RenewLeases, RunCommandOutcome,
+    SendSignal, SettleOutcome, SettlePromise, SignalOutcome, StartOutcome, Store, StoreError,
 };
 use hapax_store_sqlite::SqliteStore;
 
@@ -40,14 +40,14 @@ fn settle(id: &PromiseId, value: &str) -> SettlePromise {
     }
 }
 
-fn steer(run: RunId, command: Steer) -> SteerRun {
+fn steer(run: RunId, command: RunCommand) -> CommandRun {
     let announce = Subscribers::default();
-    SteerRun { workspace: workspace(), run, command, expected: None, note: None, announce }
+    CommandRun { workspace: workspace(), run, command, expected: None, note: None, announce }
 }
 
-async fn steered(store: &SqliteStore, request: SteerRun) -> RunHead {
-    match store.steer_run(request).await.unwrap() {
-        SteerOutcome::Steered(head) => head,
+async fn steered(store: &SqliteStore, request: CommandRun) -> RunHead {
+    match store.command_run(request).await.unwrap() {
+        RunCommandOutcome::Steered(head) => head,
         other => panic!("{other:?}"),
     }
 }
@@ -61,8 +61,8 @@ async fn events(store: &SqliteStore, run: RunId) -> Vec<EventKind> {
     events.into_iter().map(|event| event.kind).collect()
 }
 
-fn closing(store: &SqliteStore, head: &RunHead, result: RunResult) -> hapax_engine::model::Advance {
-    let mut write = Advancing::new(head, store.now());
+fn closing(store: &SqliteStore, head: &RunHead, result: RunResult) -> hapax_engine::model::RunCommit {
+    let mut write = CommitBuilder::new(head, store.now());
     write.close(result).unwrap();
     write.finish()
 }
@@ -187,13 +187,13 @@ async fn steps_are_recorded_under_version_and_fence() {
     assert_eq!(log.steps, write.steps);
 
     let own = store.advance_run(write).await.unwrap();
-    assert!(matches!(own, AdvanceOutcome::Advanced { .. }), "its own write is known again");
+    assert!(matches!(own, CommitOutcome::Advanced { .. }), "its own write is known again");
     let stale = store.advance_run(one_step(&store, &held, "b")).await.unwrap();
-    assert!(matches!(stale, AdvanceOutcome::Stale(head) if head == after));
+    assert!(matches!(stale, CommitOutcome::Stale(head) if head == after));
     place.clock.advance(LEASE);
     store.claim_runs(claim(2)).await.unwrap();
     let lost = store.advance_run(one_step(&store, &after, "b")).await.unwrap();
-    assert!(matches!(lost, AdvanceOutcome::LeaseLost));
+    assert!(matches!(lost, CommitOutcome::LeaseLost));
     let log = store.find_log(&workspace(), held.id()).await.unwrap().unwrap();
     assert_eq!(log.steps.len(), 1, "nothing of the refused writes is there");
 }
@@ -208,14 +208,14 @@ async fn no_kind_of_write_passes_under_an_old_fence() {
     let taken = store.claim_runs(claim(2)).await.unwrap().runs.remove(0);
     // As the holder of the old fence would write if it knew the version.
     let zombie = RunHead { fence: old.fence, ..taken.clone() };
-    let mut park = Advancing::new(&zombie, store.now());
+    let mut park = CommitBuilder::new(&zombie, store.now());
     park.wait(None, 0).unwrap();
-    let mut again = Advancing::new(&zombie, store.now());
+    let mut again = CommitBuilder::new(&zombie, store.now());
     again.continue_as_new(Payload::null()).unwrap();
     let close = closing(&store, &zombie, done());
     for write in [one_step(&store, &zombie, "a"), park.finish(), again.finish(), close] {
         let refused = store.advance_run(write).await.unwrap();
-        assert!(matches!(refused, AdvanceOutcome::LeaseLost), "{refused:?}");
+        assert!(matches!(refused, CommitOutcome::LeaseLost), "{refused:?}");
     }
     assert_eq!(head(&store, taken.id()).await, taken);
 }
@@ -271,16 +271,16 @@ async fn a_run_that_parks_without_having_seen_all_is_due_at_once() {
     let again = store.send_signal(signal(held.id(), Some("s1"))).await.unwrap();
     assert!(matches!(again, SignalOutcome::Duplicate));
 
-    let mut park = Advancing::new(&held, store.now());
+    let mut park = CommitBuilder::new(&held, store.now());
     park.wait(None, 0).unwrap();
     let parked = store.advance_run(park.finish()).await.unwrap();
-    assert!(matches!(parked, AdvanceOutcome::Advanced { woken, .. } if woken == [held.id()]));
+    assert!(matches!(parked, CommitOutcome::Advanced { woken, .. } if woken == [held.id()]));
     let claimed = store.claim_runs(claim(2)).await.unwrap().runs.remove(0);
     assert_eq!(claimed.arrivals, 1);
 
     let log = store.find_log(&workspace(), held.id()).await.unwrap().unwrap();
     assert_eq!(log.signals.len(), 1);
-    let mut park = Advancing::new(&claimed, store.now());
+    let mut park = CommitBuilder::new(&claimed, store.now());
     park.consume_signal(1);
     park.wait(None, 1).unwrap();
     advance(&store, park.finish()).await;
@@ -308,7 +308,7 @@ async fn a_promise_settles_once_and_wakes_its_run() {
         let id = PromiseId::of_run(held.id(), held.generation, &StepId::from_stored(name));
         Promise::pending(id, held.id(), store.now(), deadline_at)
     };
-    let mut park = Advancing::new(&held, store.now());
+    let mut park = CommitBuilder::new(&held, store.now());
     park.open_promise(promise("paid"));
     park.open_promise(promise("shipped"));
     park.wait(deadline_at, 0).unwrap();
@@ -328,13 +328,13 @@ async fn a_promise_settles_once_and_wakes_its_run() {
     // The holder believes that both timed out, but one was settled.
     place.clock.advance(LEASE / 2);
     let time_out = |names: &[&str]| {
-        let mut write = Advancing::new(&woken, store.now());
+        let mut write = CommitBuilder::new(&woken, store.now());
         step(&mut write, &store, "a");
         names.iter().for_each(|name| write.time_out_promise(promise(name).id));
         write.finish()
     };
     let refused = store.advance_run(time_out(&["shipped", "paid"])).await.unwrap();
-    assert!(matches!(refused, AdvanceOutcome::Stale(head) if head == woken));
+    assert!(matches!(refused, CommitOutcome::Stale(head) if head == woken));
     advance(&store, time_out(&["shipped"])).await;
     let late = store.settle_promise(settle(&promise("shipped").id, "yes")).await.unwrap();
     assert!(matches!(late, SettleOutcome::TimedOut { .. }));
@@ -354,7 +354,7 @@ async fn a_promise_past_its_deadline_has_timed_out_for_all_who_look() {
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let id = PromiseId::from_stored("p");
-    let mut write = Advancing::new(&held, store.now());
+    let mut write = CommitBuilder::new(&held, store.now());
     let deadline_at = Some(store.now().plus(LEASE));
     write.open_promise(Promise::pending(id.clone(), held.id(), store.now(), deadline_at));
     step(&mut write, &store, "a");
@@ -371,7 +371,7 @@ async fn continue_as_new_begins_with_a_new_input_and_an_empty_history() {
     let store = place.open().await;
     let held = start(&store, granted(facts(1))).await;
     let held = advance(&store, one_step(&store, &held, "a")).await;
-    let mut write = Advancing::new(&held, store.now());
+    let mut write = CommitBuilder::new(&held, store.now());
     step(&mut write, &store, "b");
     write.continue_as_new(Payload::of("next").unwrap()).unwrap();
     step(&mut write, &store, "a");
@@ -390,7 +390,7 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
         parent: Some(parent.facts.as_parent(StepId::from_stored("c"), on_close)),
         ..facts(id)
     };
-    let mut write = Advancing::new(&parent, store.now());
+    let mut write = CommitBuilder::new(&parent, store.now());
     for (id, on_close) in [(2, ClosePolicy::Cancel), (3, ClosePolicy::Abandon), (4, ClosePolicy::Cancel)] {
         write.start_child(new_run(child_of(id, on_close)));
     }
@@ -406,7 +406,7 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
     };
     write.step(wait).unwrap();
     write.wait(None, 0).unwrap();
-    let AdvanceOutcome::Advanced { woken, .. } = store.advance_run(write.finish()).await.unwrap() else {
+    let CommitOutcome::Advanced { woken, .. } = store.advance_run(write.finish()).await.unwrap() else {
         panic!("the parent holds its lease");
     };
     assert_eq!(woken, [2, 3, 4].map(RunId::from_u128));
@@ -414,14 +414,14 @@ async fn the_end_of_a_run_reaches_its_key_its_parent_and_its_children() {
     let claimed = store.claim_runs(claim(1)).await.unwrap().runs;
     let fourth = claimed.iter().find(|run| run.id().as_u128() == 4).unwrap();
     let ended = store.advance_run(closing(&store, fourth, done())).await.unwrap();
-    assert!(matches!(ended, AdvanceOutcome::Advanced { woken, .. } if woken == [parent.id()]));
+    assert!(matches!(ended, CommitOutcome::Advanced { woken, .. } if woken == [parent.id()]));
     let log = store.find_log(&workspace(), parent.id()).await.unwrap().unwrap();
     assert_eq!(log.children, [(RunId::from_u128(4), Some(done()))]);
 
     let parent = store.claim_runs(claim(1)).await.unwrap().runs.remove(0);
     advance(&store, closing(&store, &parent, failed())).await;
-    assert_eq!(head(&store, RunId::from_u128(2)).await.asked, Asked::Cancel);
-    assert_eq!(head(&store, RunId::from_u128(3)).await.asked, Asked::Nothing);
+    assert_eq!(head(&store, RunId::from_u128(2)).await.asked, PendingRequest::Cancel);
+    assert_eq!(head(&store, RunId::from_u128(3)).await.asked, PendingRequest::Nothing);
     let view = store.find_run(&workspace(), parent.id()).await.unwrap().unwrap();
     assert_eq!((view.head.status(), view.result), (RunStatus::Failed, Some(failed())));
 }
@@ -477,17 +477,17 @@ async fn keys_that_expired_together_go_in_their_order() {
 async fn people_pause_resume_cancel_and_retry() {
     let place = Place::new();
     let store = place.open().await;
-    let cancel = || Steer::Cancel { reason: "customer left".into() };
+    let cancel = || RunCommand::Cancel { reason: "customer left".into() };
 
     let waiting = start(&store, new_run(facts(1))).await;
-    assert_eq!(steered(&store, steer(waiting.id(), Steer::Pause)).await.state, RunState::Paused);
+    assert_eq!(steered(&store, steer(waiting.id(), RunCommand::Pause)).await.state, RunState::Paused);
     assert!(store.claim_runs(claim(1)).await.unwrap().runs.is_empty());
-    let resumed = steered(&store, steer(waiting.id(), Steer::Resume)).await;
+    let resumed = steered(&store, steer(waiting.id(), RunCommand::Resume)).await;
     assert_eq!(resumed.state, RunState::Running(Drive::Ready { due_at: store.now() }));
     assert_eq!(head(&store, waiting.id()).await, resumed);
-    let old = SteerRun { expected: Some(waiting.version), ..steer(waiting.id(), cancel()) };
-    let stale = store.steer_run(old).await.unwrap();
-    assert!(matches!(stale, SteerOutcome::Refused(Refusal::Stale(at), _) if at == resumed.version));
+    let old = CommandRun { expected: Some(waiting.version), ..steer(waiting.id(), cancel()) };
+    let stale = store.command_run(old).await.unwrap();
+    assert!(matches!(stale, RunCommandOutcome::Refused(Refusal::Stale(at), _) if at == resumed.version));
 
     let never_ran = start(&store, new_run(facts(2))).await;
     assert_eq!(steered(&store, steer(never_ran.id(), cancel())).await.status(), RunStatus::Cancelled);
@@ -499,18 +499,18 @@ async fn people_pause_resume_cancel_and_retry() {
     let held = start(&store, granted(keyed)).await;
     let held = advance(&store, one_step(&store, &held, "a")).await;
     advance(&store, closing(&store, &held, failed())).await;
-    let retried = steered(&store, steer(held.id(), Steer::retry(None))).await;
+    let retried = steered(&store, steer(held.id(), RunCommand::retry(None))).await;
     let view = store.find_run(&workspace(), held.id()).await.unwrap().unwrap();
     assert_eq!((view.head, view.result), (retried, None));
-    let from_a = Steer::retry(Some(StepId::from_stored("a")));
+    let from_a = RunCommand::retry(Some(StepId::from_stored("a")));
     let again = store.claim_runs(claim(1)).await.unwrap().runs;
     let again = again.iter().find(|run| run.id() == held.id()).unwrap();
     advance(&store, closing(&store, again, failed())).await;
     steered(&store, steer(held.id(), from_a)).await;
     let log = store.find_log(&workspace(), held.id()).await.unwrap().unwrap();
     assert!(log.steps.is_empty());
-    let nobody = store.steer_run(steer(RunId::from_u128(99), Steer::Pause)).await.unwrap();
-    assert!(matches!(nobody, SteerOutcome::NoSuchRun));
+    let nobody = store.command_run(steer(RunId::from_u128(99), RunCommand::Pause)).await.unwrap();
+    assert!(matches!(nobody, RunCommandOutcome::NoSuchRun));
 }
 
 #[tokio::test]
@@ -524,8 +524,8 @@ async fn a_retry_does_not_take_a_key_or_a_subject_from_another_run() {
         let held = start(&store, granted(first)).await;
         advance(&store, closing(&store, &held, failed())).await;
         let other = start(&store, granted(second)).await;
-        let refused = store.steer_run(steer(held.id(), Steer::retry(None))).await.unwrap();
-        let SteerOutcome::Refused(refusal, _) = refused else { panic!("{refused:?}") };
+        let refused = store.command_run(steer(held.id(), RunCommand::retry(None))).await.unwrap();
+        let RunCommandOutcome::Refused(refusal, _) = refused else { panic!("{refused:?}") };
         let taken = [Refusal::KeyTaken(other.id()), Refusal::SubjectBusy(other.id())];
         assert!(taken.contains(&refusal), "{refusal:?}");
         assert_eq!(head(&store, held.id()).await.status(), RunStatus::Failed);
@@ -542,7 +542,7 @@ async fn lists_are_newest_first_and_filtered() {
     let find = |id| head(&store, RunId::from_u128(id));
     advance(&store, closing(&store, &find(2).await, done())).await;
     advance(&store, closing(&store, &find(3).await, failed())).await;
-    let mut pause = Advancing::new(&find(4).await, store.now());
+    let mut pause = CommitBuilder::new(&find(4).await, store.now());
     pause.pause(None).unwrap();
     advance(&store, pause.finish()).await;
     let elsewhere = WorkspaceId::new("elsewhere").unwrap();
@@ -605,7 +605,7 @@ async fn nothing_is_known_of_a_workspace_that_was_never_used() {
     let elsewhere = WorkspaceId::new("elsewhere").unwrap();
     let request = SendSignal { workspace: elsewhere.clone(), ..signal(held.id(), None) };
     assert!(matches!(store.send_signal(request).await.unwrap(), SignalOutcome::NoSuchRun));
-    let request = SteerRun { workspace: elsewhere.clone(), ..steer(held.id(), Steer::Pause) };
-    assert!(matches!(store.steer_run(request).await.unwrap(), SteerOutcome::NoSuchRun));
+    let request = CommandRun { workspace: elsewhere.clone(), ..steer(held.id(), RunCommand::Pause) };
+    assert!(matches!(store.command_run(request).await.unwrap(), RunCommandOutcome::NoSuchRun));
     assert!(store.find_log(&elsewhere, held.id()).await.unwrap().is_none());
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hapax_documents::{
-    Checked, Format, Hands, HttpAnswer, HttpCall, HttpCaller, HttpFault, Known, Secret, Secrets, TaskCall,
-    check, parse_destinations, register,
+    Checked, Format, HostServices, HttpAnswer, HttpCall, HttpCaller, HttpFault, Known, Secret, Secrets,
+    TaskCall, check, parse_destinations, register,
 };
 use hapax_engine::model::{RunStatus, StepStatus, WorkspaceId};
 use hapax_engine::testing::Lab;
@@ -106,12 +106,12 @@ impl World {
         self.names().iter().filter(|name| *name == what).count()
     }
 
-    /// Hands for whatever a document asks; the nth time of each is told.
+    /// HostServices for whatever a document asks; the nth time of each is told.
     pub fn hands(
         &self,
         doing: impl Fn(&TaskCall, usize) -> Result<Value, Failure> + Send + Sync + 'static,
         answering: impl Fn(&HttpCall, usize) -> Result<HttpAnswer, HttpFault> + Send + Sync + 'static,
-    ) -> Arc<Hands> {
+    ) -> Arc<HostServices> {
         let (world, doing): (World, Doing) = (self.clone(), Arc::new(doing));
         let tasks = move |call: TaskCall| {
             let (what, given, key) = (call.name.clone(), call.input.clone(), call.key.clone());
@@ -123,11 +123,11 @@ impl World {
             }
         };
         let caller = Caller { world: self.clone(), answering: Arc::new(answering) };
-        Arc::new(Hands::new().other_tasks(tasks).http(Arc::new(caller)).secrets(Arc::new(Vault)))
+        Arc::new(HostServices::new().other_tasks(tasks).http(Arc::new(caller)).secrets(Arc::new(Vault)))
     }
 
-    /// Hands whose tasks give back what they are given.
-    pub fn echo(&self) -> Arc<Hands> {
+    /// HostServices whose tasks give back what they are given.
+    pub fn echo(&self) -> Arc<HostServices> {
         self.hands(|call, _| Ok(call.input.clone()), |_, _| answer(200, json!({ "id": "h_1" })))
     }
 }
@@ -152,11 +152,11 @@ pub struct Running {
     pub lab: Lab,
     pub run: RunHandle,
     pub document: Arc<Checked>,
-    pub hands: Arc<Hands>,
+    pub hands: Arc<HostServices>,
 }
 
 impl Running {
-    pub async fn start(document: Arc<Checked>, hands: Arc<Hands>, input: Value) -> Self {
+    pub async fn start(document: Arc<Checked>, hands: Arc<HostServices>, input: Value) -> Self {
         let lab = Lab::new();
         register(lab.engine(), document.clone(), hands.clone()).unwrap();
         let start = lab.engine().start(&document.document().name, &input);

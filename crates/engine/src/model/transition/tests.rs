@@ -425,8 +425,9 @@ fn an_irreversible_step_that_may_have_happened_needs_a_word() {
                         usize::from(has_word),
                         "a word that was not needed is audited: {place}"
                     );
-                    let is_overridden =
-                        |note: &EntityNote| matches!(note.what, Noted::Overridden { operation: None, .. });
+                    let is_overridden = |note: &EntityNote| {
+                        matches!(note.what, JournalEvent::Overridden { operation: None, .. })
+                    };
                     assert!(notes.iter().all(is_overridden), "{place}");
                 }
                 other => panic!("{place}: {other:?}"),
@@ -464,7 +465,7 @@ fn what_was_given_back_goes_on_as_another_attempt() {
             assert_eq!(operation.state, OperationState::Pending { heard_at: at(200) });
             assert_eq!((entity.status, entity.version), (name("closing"), Version::new(4)));
             assert_eq!(notes.len(), 1);
-            assert_eq!(notes[0].what, Noted::TriedAgain { attempt: 2 });
+            assert_eq!(notes[0].what, JournalEvent::TriedAgain { attempt: 2 });
         }
         other => panic!("{other:?}"),
     }

@@ -14,15 +14,15 @@ use super::registry::{ActionCode, Registered};
 use super::step_call::{Answer, StepCall};
 use super::transition::Outcome;
 use crate::model::{
-    Action, AfterFailure, EffectKey, Entity, EntityNote, Failure, FinishBy, FinishOperation, Finished, Name,
-    Noted, Occurrence, Operation, OperationEnd, OperationState, PANICKED, Payload, Post, PostState, RunId,
-    RunResult, StepView, Timestamp, decide_after_failure,
+    Action, AfterFailure, EffectKey, Entity, EntityNote, Failure, FinishBy, FinishOperation, Finished,
+    JournalEvent, Name, Occurrence, Operation, OperationEnd, OperationState, OutboxMessage, OutboxState,
+    PANICKED, Payload, RunId, RunResult, StepView, Timestamp, decide_after_failure,
 };
 use crate::runtime::drive::panic_text;
 use crate::runtime::inner::Phase;
 use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
-use crate::store::{EntityBook, StoreError, TransactOperation, TransactedOperation};
+use crate::store::{EntityStore, StoreError, TransactOperation, TransactedOperation};
 
 /// The code of the failure of an operation whose entity was changed by somebody else while its action ran.
 pub const CHANGED_MEANWHILE: &str = "CONCURRENCY_ERROR";
@@ -93,7 +93,10 @@ impl Errand {
                         AfterFailure::Release => (OperationEnd::Failed(failure), Vec::new()),
                         AfterFailure::Doubt => {
                             let attempt = self.try_number(tries);
-                            (OperationEnd::InDoubt, vec![self.note(Noted::Doubted { attempt, failure })])
+                            (
+                                OperationEnd::InDoubt,
+                                vec![self.note(JournalEvent::Doubted { attempt, failure })],
+                            )
                         }
                         AfterFailure::TryAgain { after } => {
                             if !self.try_again(held, failure, after, &mut tries).await? {
@@ -182,7 +185,7 @@ impl Errand {
             }
         }
         let attempt = self.try_number(*tries);
-        let notes = vec![self.note(Noted::Failed { attempt, failure })];
+        let notes = vec![self.note(JournalEvent::Failed { attempt, failure })];
         let writing = self.finish(OperationEnd::TryAgain, *tries + 1, notes);
         let finished = tokio::select! {
             biased;
@@ -224,7 +227,7 @@ impl Errand {
                 let end = OperationEnd::Failed(failure.with_code(CHANGED_MEANWHILE));
                 // The action did it, whatever becomes of the operation.
                 let number = self.try_number(tries);
-                let what = Noted::Attempted { attempt: number, occurrence: Occurrence::Happened };
+                let what = JournalEvent::Attempted { attempt: number, occurrence: Occurrence::Happened };
                 let evidence = self.operation.evidence(number, Occurrence::Happened);
                 let notes =
                     evidence.map(|evidence| EntityNote { evidence: Some(evidence), ..self.note(what) });
@@ -258,7 +261,7 @@ impl Errand {
         let occurrence = late.as_ref().and_then(known_of);
         tracing::warn!(%key, operation = %id, ?occurrence, "the operation was taken from this process; nothing more is sent");
         let evidence = occurrence.and_then(|known| self.operation.evidence(self.try_number(tries), known));
-        let note = EntityNote { evidence, ..self.note(Noted::Refused { attempt, occurrence }) };
+        let note = EntityNote { evidence, ..self.note(JournalEvent::Refused { attempt, occurrence }) };
         if let (Some(occurrence), Some(end)) = (occurrence, late) {
             let written = match self.finish(end.clone(), tries, Vec::new()).await? {
                 Finished::Lost(_) if occurrence == Occurrence::Happened => {
@@ -279,14 +282,14 @@ impl Errand {
                 Finished::Lost(_) | Finished::Stale(_) => {}
             }
         }
-        let book = self.engine.entity_book()?;
+        let book = self.engine.entity_store()?;
         self.note_late(book, vec![note]).await;
         let stands = inner.answer(book.find_operation(&self.operation.workspace, id)).await?;
         Ok(Outcome::of(stands.ok_or(Error::NoSuchOperation(id))?, None, false))
     }
 
     /// Keeps what came too late: it is evidence, so it is sent more than once if the store does not answer.
-    async fn note_late(&self, book: &dyn EntityBook, notes: Vec<EntityNote>) {
+    async fn note_late(&self, book: &dyn EntityStore, notes: Vec<EntityNote>) {
         let inner = &self.engine.inner;
         let (key, operation) = (self.operation.effect_key(), self.operation.id);
         let mut wait = LATE_NOTE_WAIT;
@@ -301,7 +304,7 @@ impl Errand {
         }
     }
 
-    fn note(&self, what: Noted) -> EntityNote {
+    fn note(&self, what: JournalEvent) -> EntityNote {
         EntityNote {
             workspace: self.operation.workspace.clone(),
             entity: self.operation.entity.clone(),
@@ -404,7 +407,7 @@ impl Errand {
             }
         });
         let inner = &self.engine.inner;
-        let book = match self.engine.entity_book() {
+        let book = match self.engine.entity_store() {
             Ok(book) => book,
             Err(error) => return Acted::End(OperationEnd::Failed(Failure::permanent(error.to_string()))),
         };
@@ -473,7 +476,7 @@ fn word_of(end: &OperationEnd) -> &'static str {
 
 /// Sends it until the store has answered: a claim that is not given back waits for the janitor.
 pub(super) async fn finish(engine: &Engine, request: FinishOperation) -> Result<Finished, Error> {
-    let (inner, book) = (&engine.inner, engine.entity_book()?);
+    let (inner, book) = (&engine.inner, engine.entity_store()?);
     let mut wait = Duration::from_millis(5);
     loop {
         match inner.answer(book.finish_operation(request.clone())).await {
@@ -538,7 +541,12 @@ pub(super) fn finishing(
     }
 }
 
-fn after_effect(operation: &Operation, view: &StepView, end: &OperationEnd, now: Timestamp) -> Option<Post> {
+fn after_effect(
+    operation: &Operation,
+    view: &StepView,
+    end: &OperationEnd,
+    now: Timestamp,
+) -> Option<OutboxMessage> {
     let read = |payload: &Payload| payload.to::<Value>().unwrap_or_default();
     let (target, what, status, came) = match end {
         OperationEnd::Done { result, .. } => {
@@ -570,7 +578,7 @@ fn after_effect(operation: &Operation, view: &StepView, end: &OperationEnd, now:
         payload[came.0] = Value::Null;
         Payload::of(&payload)
     });
-    Some(Post {
+    Some(OutboxMessage {
         workspace: operation.workspace.clone(),
         id: EffectKey::of_operation(operation.id, &format!("{}~{what}", operation.step)),
         run: RunId::NONE,
@@ -579,6 +587,6 @@ fn after_effect(operation: &Operation, view: &StepView, end: &OperationEnd, now:
         created_at: now,
         attempts: 0,
         failure: None,
-        state: PostState::Due { at: now },
+        state: OutboxState::Due { at: now },
     })
 }

@@ -2,11 +2,11 @@
 
 use crate::limits::MAX_PAGE;
 use crate::model::{
-    EffectKey, EntityEffect, EntityId, EntityNote, EntityRef, LedgerEntry, Name, Note, Operation,
+    EffectKey, EntityEffect, EntityId, EntityNote, EntityRef, JournalEntry, LedgerEntry, Name, Operation,
     OperationId, RunId, operation_of,
 };
 use crate::runtime::{Engine, Error};
-use crate::store::{ListEntityNotes, ListEvidence, ListNotes, ListOperations, PlacedNote};
+use crate::store::{ListEntityNotes, ListEvidence, ListJournal, ListOperations, PlacedEntry};
 
 impl Engine {
     /// The effects of an entity: every try of every action, newest operation first. Of operations that are no longer kept it tells nothing;
@@ -65,7 +65,7 @@ impl Engine {
     /// The effect that an entry of the journal is the first evidence of, if no operation is kept that tells of it.
     pub(in crate::runtime) async fn effect_without_operation(
         &self,
-        placed: &PlacedNote,
+        placed: &PlacedEntry,
     ) -> Result<Option<LedgerEntry>, Error> {
         let (Some(proof), Some(operation)) = (&placed.note.evidence, operation_of(&placed.note)) else {
             return Ok(None);
@@ -77,7 +77,7 @@ impl Engine {
         if evidence.iter().any(|other| other.place < placed.place) {
             return Ok(None);
         }
-        let evidence: Vec<Note> = evidence.into_iter().map(|placed| placed.note).collect();
+        let evidence: Vec<JournalEntry> = evidence.into_iter().map(|placed| placed.note).collect();
         for other in operations_in(&evidence) {
             if self.is_kept(other).await? {
                 return Ok(None);
@@ -91,29 +91,30 @@ impl Engine {
         &self,
         after: u64,
         limit: usize,
-    ) -> Result<Vec<PlacedNote>, Error> {
+    ) -> Result<Vec<PlacedEntry>, Error> {
         let (workspace, run) = (self.workspace.clone(), Some(RunId::NONE));
-        let request = ListNotes { workspace, run, by_people: false, after, limit };
-        Ok(self.inner.answer(self.inner.store.list_notes(request)).await?)
+        let request = ListJournal { workspace, run, by_people: false, after, limit };
+        Ok(self.inner.answer(self.inner.store.list_journal(request)).await?)
     }
 
     async fn is_kept(&self, operation: OperationId) -> Result<bool, Error> {
-        let book = self.entity_book()?;
+        let book = self.entity_store()?;
         Ok(self.inner.answer(book.find_operation(&self.workspace, operation)).await?.is_some())
     }
 
-    async fn evidence_of(&self, effect: &EffectKey) -> Result<Vec<Note>, Error> {
+    async fn evidence_of(&self, effect: &EffectKey) -> Result<Vec<JournalEntry>, Error> {
         let placed = self.placed_evidence_of(effect).await?;
         Ok(placed.into_iter().map(|placed| placed.note).collect())
     }
 
-    async fn placed_evidence_of(&self, effect: &EffectKey) -> Result<Vec<PlacedNote>, Error> {
-        let (book, mut all, mut after_try) = (self.entity_book()?, Vec::<PlacedNote>::new(), 0);
+    async fn placed_evidence_of(&self, effect: &EffectKey) -> Result<Vec<PlacedEntry>, Error> {
+        let (book, mut all, mut after_try) = (self.entity_store()?, Vec::<PlacedEntry>::new(), 0);
         loop {
             let (workspace, effect) = (self.workspace.clone(), effect.clone());
             let request = ListEvidence { workspace, effect, after_try, limit: MAX_PAGE };
             let mut page = self.inner.answer(book.list_evidence(request)).await?;
-            let number = |placed: &PlacedNote| placed.note.evidence.as_ref().map_or(0, |proof| proof.attempt);
+            let number =
+                |placed: &PlacedEntry| placed.note.evidence.as_ref().map_or(0, |proof| proof.attempt);
             let last = page.last().map_or(0, number);
             // Of the last try of a full page some may be missing: it is asked for again, unless it fills the page alone.
             let is_last = page.len() < MAX_PAGE;
@@ -129,8 +130,12 @@ impl Engine {
     }
 
     /// What was noted about the operations under one effect key.
-    async fn notes_about(&self, entity: &EntityRef, evidence: &[Note]) -> Result<Vec<EntityNote>, Error> {
-        let (book, mut notes) = (self.entity_book()?, Vec::new());
+    async fn notes_about(
+        &self,
+        entity: &EntityRef,
+        evidence: &[JournalEntry],
+    ) -> Result<Vec<EntityNote>, Error> {
+        let (book, mut notes) = (self.entity_store()?, Vec::new());
         for operation in operations_in(evidence).into_iter().rev() {
             let mut after = 0;
             loop {
@@ -155,7 +160,7 @@ impl Engine {
 }
 
 /// The operations that made the tries, newest try first.
-fn operations_in(evidence: &[Note]) -> Vec<OperationId> {
+fn operations_in(evidence: &[JournalEntry]) -> Vec<OperationId> {
     let mut operations: Vec<OperationId> = Vec::new();
     for operation in evidence.iter().rev().filter_map(operation_of) {
         if !operations.contains(&operation) {

@@ -138,7 +138,7 @@ pub(crate) async fn keep_hearing(inner: Arc<Inner>) {
 
 /// Tells the store that what is held here lives, and stops what is not held any more.
 pub(super) async fn hear_of_all(inner: &Inner) {
-    let Some(book) = inner.store.entity_book() else { return };
+    let Some(book) = inner.store.entity_store() else { return };
     let all = inner.held.all();
     for batch in all.chunks(MAX_HEARD) {
         let held = batch.iter().map(|held| HeldOperation {

@@ -9,7 +9,7 @@ use super::probing;
 use super::registry::Janitor;
 use crate::limits::{MAX_PAGE, MAX_SPAN, MAX_STALE_CLAIMS, MIN_LEASE};
 use crate::model::{
-    Action, EntityNote, FinishBy, FinishOperation, Finished, Home, Invalid, Name, Noted, Operation,
+    Action, EntityNote, FinishBy, FinishOperation, Finished, Home, Invalid, JournalEvent, Name, Operation,
     OperationEnd, Recovery, RevertRule, StepView, Timestamp, UncoveredClaim, WorkspaceId,
 };
 use crate::runtime::inner::{Inner, Phase};
@@ -50,7 +50,7 @@ impl Engine {
     /// under an earlier workflow. Names every workflow with its module. Call it when all workflows and modules are registered.
     pub async fn check_coverage(&self) -> Result<(), Error> {
         let mut uncovered = self.inner.entities.list_uncovered();
-        if let Ok(book) = self.entity_book() {
+        if let Ok(book) = self.entity_store() {
             let modules = self.modules();
             let open = self.inner.answer(book.list_open_claims(MAX_PAGE)).await?;
             for OpenClaim { module, workflow, claim_into } in open {
@@ -146,7 +146,7 @@ async fn wait_until(inner: &std::sync::Weak<Inner>, next: Timestamp) -> bool {
 
 async fn look(engine: &Engine, module: &Name, janitor: Janitor) -> Result<Freed, Error> {
     let inner = &engine.inner;
-    let book = engine.entity_book()?;
+    let book = engine.entity_store()?;
     // What lives here must not be taken for dead because both of us slept.
     hear_of_all(inner).await;
     let unheard_since = inner.store.now().minus(janitor.stale_after);
@@ -211,13 +211,13 @@ fn free(operation: &Operation, holds: bool, by: FinishBy, now: Timestamp) -> Fin
     let (attempt, last_heard_at) = (operation.attempt, operation.state.at().to_string());
     let status = operation.claim.as_ref().map(|claim| claim.revert_to.to_string());
     let (end, what) = match holds {
-        true => (OperationEnd::InDoubt, Noted::Held { attempt, last_heard_at }),
+        true => (OperationEnd::InDoubt, JournalEvent::Held { attempt, last_heard_at }),
         false => {
             let end = match operation.tries {
                 0 => OperationEnd::DidNotHappen,
                 _ => OperationEnd::Reverted,
             };
-            (end, Noted::Reverted { attempt, last_heard_at, status })
+            (end, JournalEvent::Reverted { attempt, last_heard_at, status })
         }
     };
     let note = EntityNote {
@@ -251,7 +251,7 @@ async fn follow(engine: &Engine, operation: Operation) -> Result<bool, Error> {
         matches!(view.action, Some(Action::Workflow(_))).then_some((registered, view))
     });
     let Some((registered, view)) = as_begun else { return end_with_run(engine, &operation).await };
-    let book = engine.entity_book()?;
+    let book = engine.entity_store()?;
     let found =
         inner.answer(book.find_entity(&operation.workspace, &operation.entity, &operation.home)).await?;
     let Some(entity) = found else { return end_with_run(engine, &operation).await };

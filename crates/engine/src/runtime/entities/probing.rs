@@ -11,8 +11,8 @@ use super::step_call::StepCall;
 use crate::hold::Hold;
 use crate::limits::{MAX_PROBE_PAUSE, MAX_STALE_CLAIMS, PROBE_AGAIN_AFTER, PROBE_EVERY};
 use crate::model::{
-    EntityNote, FinishBy, FinishOperation, Finished, Name, Noted, Operation, OperationEnd, OperationId,
-    Payload, Probed, Timestamp,
+    EntityNote, FinishBy, FinishOperation, Finished, JournalEvent, Name, Operation, OperationEnd,
+    OperationId, Payload, Probed, Timestamp,
 };
 use crate::runtime::{Engine, Error};
 
@@ -62,7 +62,7 @@ pub(super) fn ask_in_time(engine: &Engine, operation: &Operation) {
 /// Asks about all operations of a module that are in doubt and due to be asked about; answers how many were settled.
 pub(super) async fn ask_about_all(engine: &Engine, module: &Name) -> Result<usize, Error> {
     let inner = &engine.inner;
-    let book = engine.entity_book()?;
+    let book = engine.entity_store()?;
     let (mut after, mut settled, mut all) = (None, 0, Vec::new());
     loop {
         let page = inner.answer(book.list_doubted_operations(module, after, MAX_STALE_CLAIMS)).await?;
@@ -93,7 +93,7 @@ fn settle_of(engine: &Engine, operation: &Operation) -> Option<Duration> {
 /// Asks about one operation whose doubt is old enough for "did not happen" to count, and writes what came of it. That it did not happen is asked twice.
 async fn ask(engine: &Engine, operation: &Operation) -> Result<bool, Error> {
     let inner = &engine.inner;
-    let book = engine.entity_book()?;
+    let book = engine.entity_store()?;
     let Some(registered) = inner.entities.find(&operation.workspace, &operation.entity.kind) else {
         return Ok(false);
     };
@@ -120,7 +120,7 @@ async fn ask(engine: &Engine, operation: &Operation) -> Result<bool, Error> {
         operation: Some(operation.id),
         at: inner.store.now(),
         by: None,
-        what: Noted::Probed { answer: word.into() },
+        what: JournalEvent::Probed { answer: word.into() },
         evidence: None,
     };
     let Some(end) = end else {

@@ -17,12 +17,12 @@ use crate::limits::MAX_BEGIN_TRIES;
 use crate::model::{
     Action, Actor, BeginOperation, EffectKey, Entity, EntityId, EntityRef, EntityStep, Failure, Fingerprint,
     IdempotencyKey, Invalid, Name, Operation, OperationBegun, OperationId, OperationState, Override, Payload,
-    Role, StepView, Version, check_stated,
+    Role, StepView, Version, check_actor_and_reason,
 };
 use crate::runtime::inner::Phase;
 use crate::runtime::stats::Counters;
 use crate::runtime::{Engine, Error};
-use crate::store::{EntityBook, StoreError};
+use crate::store::{EntityStore, StoreError};
 
 /// What a request to take a step came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -231,7 +231,7 @@ impl Transition {
             is_named: self.id.is_some(),
         };
         asked.check_override()?;
-        let book = engine.entity_book()?;
+        let book = engine.entity_store()?;
         let taken_up = match self.id {
             Some(id) => match take_up(&engine, id, deadline).await? {
                 TakingUp::Mine(taken_up) => Some(taken_up),
@@ -362,7 +362,7 @@ impl Asked {
 
     fn check_override(&self) -> Result<(), Error> {
         let Some(Override { by, reason }) = &self.overridden else { return Ok(()) };
-        check_stated(by, reason)?;
+        check_actor_and_reason(by, reason)?;
         match by.role {
             Role::Manager => Ok(()),
             Role::Operator => Err(Error::NotManager),
@@ -490,7 +490,8 @@ async fn take_up(
         if let Some(taken_up) = TakenUp::new(inner, id) {
             return Ok(TakingUp::Mine(taken_up));
         }
-        if let Some(known) = inner.answer(engine.entity_book()?.find_operation(&engine.workspace, id)).await?
+        if let Some(known) =
+            inner.answer(engine.entity_store()?.find_operation(&engine.workspace, id)).await?
         {
             return Ok(TakingUp::UnderWay(Box::new(known)));
         }
@@ -504,7 +505,7 @@ async fn take_up(
 /// Sends the request; again, if it is not known whether it was written: the second time it recognises its own write.
 async fn begin(
     engine: &Engine,
-    book: &dyn EntityBook,
+    book: &dyn EntityStore,
     request: BeginOperation,
 ) -> Result<OperationBegun, StoreError> {
     let inner = &engine.inner;
@@ -538,7 +539,7 @@ async fn recorded(
             return Ok(Outcome::Pending { operation: Box::new(known), recorded: true });
         }
         look_after = (look_after * 2).min(inner.options.poll_every * 4);
-        let found = inner.answer(engine.entity_book()?.find_operation(&engine.workspace, known.id)).await?;
+        let found = inner.answer(engine.entity_store()?.find_operation(&engine.workspace, known.id)).await?;
         known = found.ok_or(Error::NoSuchOperation(known.id))?;
     }
     Ok(Outcome::of(known, None, true))
@@ -577,8 +578,8 @@ impl Engine {
         found.ok_or_else(|| Error::UnknownEntityType(kind.to_string()))
     }
 
-    pub(super) fn entity_book(&self) -> Result<&dyn EntityBook, Error> {
+    pub(super) fn entity_store(&self) -> Result<&dyn EntityStore, Error> {
         let missing = || StoreError::Refused("this store keeps no entities".into());
-        Ok(self.inner.store.entity_book().ok_or_else(missing)?)
+        Ok(self.inner.store.entity_store().ok_or_else(missing)?)
     }
 }

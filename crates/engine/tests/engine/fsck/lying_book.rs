@@ -10,8 +10,8 @@ use hapax_engine::store::*;
 use super::lying_store::LyingStore;
 
 impl LyingStore {
-    fn book(&self) -> &dyn EntityBook {
-        self.store.entity_book().expect("the store keeps entities")
+    fn book(&self) -> &dyn EntityStore {
+        self.store.entity_store().expect("the store keeps entities")
     }
 
     async fn operations(&self, workspace: &WorkspaceId) -> StoreResult<Vec<Operation>> {
@@ -31,7 +31,7 @@ impl LyingStore {
 }
 
 #[async_trait]
-impl EntityBook for LyingStore {
+impl EntityStore for LyingStore {
     async fn find_entity(
         &self,
         workspace: &WorkspaceId,
@@ -137,7 +137,7 @@ impl EntityBook for LyingStore {
         self.book().list_entity_notes(request).await
     }
 
-    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
         self.book().list_evidence(request).await
     }
 

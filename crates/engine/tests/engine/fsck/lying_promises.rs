@@ -7,13 +7,13 @@ use hapax_engine::store::*;
 use super::lying_store::LyingStore;
 
 impl LyingStore {
-    fn promises(&self) -> &dyn PromiseBook {
-        self.store.promise_book().expect("the store keeps promises")
+    fn promises(&self) -> &dyn PromiseStore {
+        self.store.promise_store().expect("the store keeps promises")
     }
 }
 
 #[async_trait]
-impl PromiseBook for LyingStore {
+impl PromiseStore for LyingStore {
     async fn list_early(&self, request: ListEarly) -> StoreResult<Vec<KeptEarly>> {
         let all = ListEarly { workspace: None, after: None, limit: 1000 };
         let mut kept = self.promises().list_early(all).await?;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    Advance, Entity, Fingerprint, IdempotencyKey, KeyKind, KeyRecord, KeyTarget, NewRun, Note, Operation,
-    Post, Promise, PromiseId, RunEvent, RunHead, RunId, TallyCount, Timestamp, Version, WorkspaceId,
+    Entity, Fingerprint, IdempotencyKey, JournalEntry, KeyKind, KeyRecord, KeyTarget, NewRun, Operation,
+    OutboxMessage, Promise, PromiseId, RunCommit, RunEvent, RunHead, RunId, TallyCount, Timestamp, Version,
+    WorkspaceId,
 };
 use hapax_engine::store::*;
 
@@ -17,7 +18,7 @@ pub(crate) struct Lie {
     pub(crate) log: fn(&mut RunLog),
     pub(crate) events: fn(&mut Vec<RunEvent>),
     pub(crate) keys: fn(&mut Vec<(StoredKey, KeyRecord)>),
-    pub(crate) posts: fn(&mut Vec<Post>),
+    pub(crate) posts: fn(&mut Vec<OutboxMessage>),
     pub(crate) operations: fn(&mut Vec<Operation>),
     pub(crate) entity: fn(&mut Option<Entity>),
     pub(crate) promise: fn(&mut Option<Promise>),
@@ -75,15 +76,15 @@ impl Store for LyingStore {
         self.store.now()
     }
 
-    fn promise_book(&self) -> Option<&dyn PromiseBook> {
+    fn promise_store(&self) -> Option<&dyn PromiseStore> {
         Some(self)
     }
 
-    fn family_book(&self) -> Option<&dyn hapax_engine::store::FamilyBook> {
-        self.store.family_book()
+    fn family_store(&self) -> Option<&dyn hapax_engine::store::FamilyStore> {
+        self.store.family_store()
     }
 
-    fn entity_book(&self) -> Option<&dyn EntityBook> {
+    fn entity_store(&self) -> Option<&dyn EntityStore> {
         Some(self)
     }
 
@@ -158,12 +159,12 @@ impl Store for LyingStore {
         self.store.renew_leases(request).await
     }
 
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         self.store.advance_run(advance).await
     }
 
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
-        self.store.steer_run(request).await
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
+        self.store.command_run(request).await
     }
 
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
@@ -178,15 +179,15 @@ impl Store for LyingStore {
         self.store.purge(request).await
     }
 
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
-        self.store.append_notes(notes).await
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
+        self.store.append_journal(notes).await
     }
 
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
-        self.store.list_notes(request).await
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+        self.store.list_journal(request).await
     }
 
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
         self.store.list_audit(request).await
     }
 
@@ -198,23 +199,23 @@ impl Store for LyingStore {
         self.store.list_doubts(request).await
     }
 
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
-        self.store.claim_posts(request).await
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
+        self.store.claim_outbox(request).await
     }
 
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
-        self.store.finish_post(request).await
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
+        self.store.finish_outbox_message(request).await
     }
 
     async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
         self.store.redeliver(request).await
     }
 
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
-        let all = ListPosts { workspace: None, status: None, target: None, after: None, limit: 1000 };
-        let mut posts = self.store.list_posts(all).await?;
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
+        let all = ListOutbox { workspace: None, status: None, target: None, after: None, limit: 1000 };
+        let mut posts = self.store.list_outbox(all).await?;
         (self.lie.posts)(&mut posts);
-        let place = |post: &Post| (post.workspace.clone(), post.id.clone());
+        let place = |post: &OutboxMessage| (post.workspace.clone(), post.id.clone());
         posts.sort_by_key(place);
         posts.retain(|post| {
             request.workspace.as_ref().is_none_or(|wanted| *wanted == post.workspace)

@@ -1,6 +1,6 @@
 //! A store that one node can be cut off from, or whose writes can be held back.
 
-mod entity_book;
+mod entity_store;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hapax_engine::model::{
-    Advance, IdempotencyKey, KeyKind, KeyRecord, NewRun, Note, Post, Promise, PromiseId, RunEvent, RunId,
-    TallyCount, Timestamp, Version, WorkspaceId,
+    IdempotencyKey, JournalEntry, KeyKind, KeyRecord, NewRun, OutboxMessage, Promise, PromiseId, RunCommit,
+    RunEvent, RunId, TallyCount, Timestamp, Version, WorkspaceId,
 };
 use hapax_engine::store::*;
 use tokio::sync::watch;
 
-use entity_book::Operations;
+use entity_store::Operations;
 
 #[derive(Debug)]
 pub struct CutOff {
@@ -110,15 +110,15 @@ impl Store for CutOff {
         later(&self.answer_renewals_after_ms).await;
         answer
     }
-    async fn advance_run(&self, advance: Advance) -> StoreResult<AdvanceOutcome> {
+    async fn advance_run(&self, advance: RunCommit) -> StoreResult<CommitOutcome> {
         let mut held = self.held.subscribe();
         let _ = held.wait_for(|held| !held).await;
         let answer = self.reach()?.advance_run(advance).await;
         later(&self.answer_after_ms).await;
         answer
     }
-    async fn steer_run(&self, request: SteerRun) -> StoreResult<SteerOutcome> {
-        self.reach()?.steer_run(request).await
+    async fn command_run(&self, request: CommandRun) -> StoreResult<RunCommandOutcome> {
+        self.reach()?.command_run(request).await
     }
     async fn send_signal(&self, request: SendSignal) -> StoreResult<SignalOutcome> {
         self.reach()?.send_signal(request).await
@@ -160,13 +160,13 @@ impl Store for CutOff {
     async fn find_promise(&self, workspace: &WorkspaceId, id: &PromiseId) -> StoreResult<Option<Promise>> {
         self.reach()?.find_promise(workspace, id).await
     }
-    async fn append_notes(&self, notes: Vec<Note>) -> StoreResult<()> {
-        self.reach()?.append_notes(notes).await
+    async fn append_journal(&self, notes: Vec<JournalEntry>) -> StoreResult<()> {
+        self.reach()?.append_journal(notes).await
     }
-    async fn list_notes(&self, request: ListNotes) -> StoreResult<Vec<PlacedNote>> {
-        self.reach()?.list_notes(request).await
+    async fn list_journal(&self, request: ListJournal) -> StoreResult<Vec<PlacedEntry>> {
+        self.reach()?.list_journal(request).await
     }
-    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedNote>> {
+    async fn list_audit(&self, request: ListAudit) -> StoreResult<Vec<PlacedEntry>> {
         self.reach()?.list_audit(request).await
     }
 
@@ -177,23 +177,23 @@ impl Store for CutOff {
     async fn list_doubts(&self, request: ListDoubts) -> StoreResult<Vec<StoredDoubt>> {
         self.reach()?.list_doubts(request).await
     }
-    async fn claim_posts(&self, request: ClaimPosts) -> StoreResult<ClaimedPosts> {
-        self.reach()?.claim_posts(request).await
+    async fn claim_outbox(&self, request: ClaimOutbox) -> StoreResult<ClaimedOutbox> {
+        self.reach()?.claim_outbox(request).await
     }
-    async fn finish_post(&self, request: FinishPost) -> StoreResult<bool> {
-        self.reach()?.finish_post(request).await
+    async fn finish_outbox_message(&self, request: FinishOutboxMessage) -> StoreResult<bool> {
+        self.reach()?.finish_outbox_message(request).await
     }
     async fn redeliver(&self, request: Redeliver) -> StoreResult<RedeliverOutcome> {
         self.reach()?.redeliver(request).await
     }
-    async fn list_posts(&self, request: ListPosts) -> StoreResult<Vec<Post>> {
-        self.reach()?.list_posts(request).await
+    async fn list_outbox(&self, request: ListOutbox) -> StoreResult<Vec<OutboxMessage>> {
+        self.reach()?.list_outbox(request).await
     }
-    fn family_book(&self) -> Option<&dyn hapax_engine::store::FamilyBook> {
-        self.reach().ok()?.family_book()
+    fn family_store(&self) -> Option<&dyn hapax_engine::store::FamilyStore> {
+        self.reach().ok()?.family_store()
     }
 
-    fn entity_book(&self) -> Option<&dyn EntityBook> {
+    fn entity_store(&self) -> Option<&dyn EntityStore> {
         Some(self)
     }
     async fn close(&self) -> StoreResult<()> {

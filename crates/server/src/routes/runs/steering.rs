@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use hapax_api as api;
 use hapax_api::Code;
-use hapax_engine::model::{Payload, Repeat, RunId, Steer, StepId, Version};
+use hapax_engine::model::{Payload, Repeat, RunCommand, RunId, StepId, Version};
 use hapax_http_idempotency::OperationId;
 use http::{HeaderMap, header};
 
@@ -45,7 +45,7 @@ macro_rules! steers {
             asked: Option<StrictJson<api::SteerRun>>,
         ) -> Result<Response, Refused> {
             let reason = asked.and_then(|StrictJson { value: asked, .. }| asked.reason).unwrap_or_default();
-            let command: fn(String) -> Steer = $command;
+            let command: fn(String) -> RunCommand = $command;
             steer(&app, &identity, &id, &headers, command(reason.clone()), &reason).await
         }
     };
@@ -81,16 +81,16 @@ pub(crate) async fn cancel(
         cancelled.map_err(|error| problem_of(&error))?;
         return show(&app, &identity, run).await;
     }
-    steer(&app, &identity, &id, &headers, Steer::Cancel { reason: reason.clone() }, &reason).await
+    steer(&app, &identity, &id, &headers, RunCommand::Cancel { reason: reason.clone() }, &reason).await
 }
 
 steers! {
     /// Asks a run to stop at the next boundary.
-    pause, "/api/v1/workflow-runs/{id}/pause", "pause_run", |_| Steer::Pause
+    pause, "/api/v1/workflow-runs/{id}/pause", "pause_run", |_| RunCommand::Pause
 }
 steers! {
     /// Lets a paused run go on.
-    resume, "/api/v1/workflow-runs/{id}/resume", "resume_run", |_| Steer::Resume
+    resume, "/api/v1/workflow-runs/{id}/resume", "resume_run", |_| RunCommand::Resume
 }
 
 /// Reopens a failed run: what failed last runs again, or all from a step on. Refused with `effects_would_repeat` if effects that have
@@ -123,7 +123,7 @@ pub(crate) async fn retry(
     let allow =
         |effects| Repeat { effects, by: identity.actor(None), seconded_by: None, reason: reason.clone() };
     let repeat = (!effects.is_empty()).then(|| Box::new(allow(effects)));
-    steer(&app, &identity, &id, &headers, Steer::Retry { from, repeat }, &reason).await
+    steer(&app, &identity, &id, &headers, RunCommand::Retry { from, repeat }, &reason).await
 }
 
 async fn steer(
@@ -131,7 +131,7 @@ async fn steer(
     identity: &Acting,
     id: &str,
     headers: &HeaderMap,
-    command: Steer,
+    command: RunCommand,
     reason: &str,
 ) -> Result<Response, Refused> {
     let id = run_id(id)?;

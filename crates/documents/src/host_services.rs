@@ -1,0 +1,331 @@
+//! What a document needs from its host: handlers for tasks, somebody who sends requests, and the secrets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hapax_engine::ctx::Attempt;
+use hapax_engine::model::WorkspaceId;
+use hapax_engine::{Failure, Hold};
+use serde_json::Value;
+
+use crate::check::{JudgeAddress, Known};
+use crate::destination::Destination;
+use crate::run::excerpt::AnswerExcerpt;
+
+type Handling = Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>;
+type Handler = Arc<dyn Fn(TaskCall) -> Handling + Send + Sync>;
+
+/// Header that carries the number of the lease or claim under which a request is sent.
+pub const FENCE_HEADER: &str = "Hapax-Fence";
+
+/// One call of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskCall {
+    /// The name of the task.
+    pub name: String,
+    /// What it is given.
+    pub input: Value,
+    /// The key of the effect: the same over attempts, crashes and takeovers.
+    pub key: String,
+    /// Which try this is, counted from 1.
+    pub attempt: u32,
+    /// Number of the lease it is called under: a later holder has a higher one.
+    pub fence: u64,
+    /// The right to begin it. Ask right before anything leaves the process.
+    pub hold: Hold,
+}
+
+impl TaskCall {
+    /// One call of the task in this attempt of its step.
+    pub fn of(name: &str, input: Value, attempt: &Attempt) -> Self {
+        TaskCall {
+            name: name.to_owned(),
+            input,
+            key: attempt.idempotency_key().to_owned(),
+            attempt: attempt.number(),
+            fence: attempt.fence(),
+            hold: attempt.hold().clone(),
+        }
+    }
+}
+
+/// A request about to be sent. What it holds may be secret, so it does not show it.
+#[derive(Clone, PartialEq)]
+pub struct HttpCall {
+    /// The method, in capitals.
+    pub method: String,
+    /// Where to: http or https. Whoever sends it judges whether it may go there.
+    pub url: String,
+    /// Headers, the key of the effect and secrets among them.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Option<Vec<u8>>,
+    /// How long all of it may take.
+    pub timeout: Duration,
+    /// How much of an answer to read, after decompression.
+    pub max_response_bytes: usize,
+    /// The right to send it. Whoever sends it asks right before the first byte leaves.
+    pub hold: Hold,
+    /// Describes the request and its answer in failures.
+    pub(crate) excerpt: AnswerExcerpt,
+}
+
+impl HttpCall {
+    /// Sends it only while `hold` is held, and tells the receiver the number of the holder, by which it can reject an earlier one.
+    #[must_use]
+    pub fn held_by(mut self, hold: Hold, fence: u64) -> Self {
+        self.hold = hold;
+        self.headers.push((FENCE_HEADER.to_owned(), fence.to_string()));
+        self
+    }
+}
+
+impl fmt::Debug for HttpCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        let bytes = self.body.as_ref().map(Vec::len);
+        f.debug_struct("HttpCall")
+            .field("method", &self.method)
+            .field("headers", &names)
+            .field("body_bytes", &bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came back, whatever its status.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpAnswer {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: Vec<(String, String)>,
+    /// The body, decompressed.
+    pub body: Vec<u8>,
+}
+
+/// Why there is no answer, sorted by what it tells about the effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HttpFault {
+    /// It may not be sent, now or ever: the address is not allowed, say.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// It was not sent: no connection came about. Trying again is safe.
+    NotSent {
+        /// Why.
+        why: String,
+    },
+    /// Its sender lost the right to send it before the first byte left. Nothing was sent.
+    NoLongerHeld,
+    /// It was sent, at least in part, and nobody knows what became of it.
+    Unknown {
+        /// Why.
+        why: String,
+    },
+    /// It was answered with more than is read.
+    TooLarge {
+        /// How much is.
+        limit: usize,
+    },
+}
+
+/// Sends requests.
+#[async_trait]
+pub trait HttpCaller: Send + Sync {
+    /// Sends one for this workspace, once: trying again is for the engine. Redirects are answers.
+    async fn call(&self, workspace: &WorkspaceId, call: HttpCall) -> Result<HttpAnswer, HttpFault>;
+
+    /// Why nothing would be sent to this address for this workspace, as far as that can be told beforehand: for whoever uploads a
+    /// document.
+    fn check_address(&self, workspace: &WorkspaceId, url: &str) -> Result<(), String> {
+        let _ = (workspace, url);
+        Ok(())
+    }
+}
+
+/// Code of the failure to find a secret that was never put where secrets are.
+pub const UNKNOWN_SECRET: &str = "unknown_secret";
+
+/// Knows what secrets are, by workspace and name.
+#[async_trait]
+pub trait Secrets: Send + Sync {
+    /// What this workspace calls by this name: never what another does, because whoever writes its documents sends it wherever they
+    /// like. A failure is that of the step that needs it.
+    async fn get_secret(&self, workspace: &WorkspaceId, name: &str) -> Result<Secret, Failure>;
+}
+
+/// The value of a secret, and where it may be sent. It does not show itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    value: String,
+    destinations: Option<Vec<Destination>>,
+}
+
+impl Secret {
+    /// A secret that may be sent to these destinations alone.
+    #[must_use]
+    pub fn bound_to(mut self, destinations: Vec<Destination>) -> Self {
+        self.destinations = Some(destinations);
+        self
+    }
+
+    /// Whether the operator said where it may be sent.
+    pub fn is_bound(&self) -> bool {
+        self.destinations.is_some()
+    }
+
+    /// The value, for use inside this process.
+    pub fn into_value(self) -> String {
+        self.value
+    }
+
+    /// The value for a request to `url`, if the secret `name` may be sent there.
+    pub(crate) fn for_url(self, name: &str, url: &str) -> Result<String, Failure> {
+        let may_go = self.destinations.as_ref().is_none_or(|all| all.iter().any(|one| one.covers(url)));
+        if may_go {
+            return Ok(self.value);
+        }
+        let text = format!(
+            "the secret {name:?} may not be sent to {}; the operator binds it to destinations",
+            crate::template::host_of(url)
+        );
+        Err(Failure::permanent(text).with_code("secret_not_for_destination"))
+    }
+}
+
+impl From<String> for Secret {
+    fn from(value: String) -> Self {
+        Secret { value, destinations: None }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret").field("destinations", &self.destinations).finish_non_exhaustive()
+    }
+}
+
+/// All that a document may use.
+#[derive(Clone, Default)]
+pub struct HostServices {
+    tasks: BTreeMap<String, Handler>,
+    other_tasks: Option<Handler>,
+    http: Option<Arc<dyn HttpCaller>>,
+    secrets: Option<Arc<dyn Secrets>>,
+}
+
+impl HostServices {
+    /// None at all.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With a handler for the task of this name.
+    #[must_use]
+    pub fn task<F, Fut>(mut self, name: &str, handler: F) -> Self
+    where
+        F: Fn(TaskCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, Failure>> + Send + 'static,
+    {
+        self.tasks.insert(name.to_string(), Arc::new(move |call| Box::pin(handler(call))));
+        self
+    }
+
+    /// With a handler for all tasks that have none of their own: somebody who passes them on, say.
+    #[must_use]
+    pub fn other_tasks<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(TaskCall) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, Failure>> + Send + 'static,
+    {
+        self.other_tasks = Some(Arc::new(move |call| Box::pin(handler(call))));
+        self
+    }
+
+    /// With somebody who sends requests.
+    #[must_use]
+    pub fn http(mut self, caller: Arc<dyn HttpCaller>) -> Self {
+        self.http = Some(caller);
+        self
+    }
+
+    /// With somebody who knows the secrets.
+    #[must_use]
+    pub fn secrets(mut self, secrets: Arc<dyn Secrets>) -> Self {
+        self.secrets = Some(secrets);
+        self
+    }
+
+    /// The names of tasks that have a handler; `None` if there is one for all others.
+    pub fn known_tasks(&self) -> Option<BTreeSet<String>> {
+        self.other_tasks.is_none().then(|| self.tasks.keys().cloned().collect())
+    }
+
+    pub(crate) async fn call_task(&self, call: TaskCall) -> Result<Value, Failure> {
+        match self.tasks.get(&call.name).or(self.other_tasks.as_ref()) {
+            Some(handler) => {
+                call.hold.ensure_still_held()?;
+                handler(call).await
+            }
+            // Another process may have it, or this one after its next deployment.
+            None => {
+                Err(Failure::retryable(format!("no handler for the task {:?} is registered here", call.name))
+                    .with_code("unknown_task"))
+            }
+        }
+    }
+
+    /// What they do for one workspace.
+    pub fn of<'a>(&'a self, workspace: &'a WorkspaceId) -> WorkspaceServices<'a> {
+        WorkspaceServices { hands: self, workspace }
+    }
+}
+
+/// What a document of one workspace may use of the outside world.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkspaceServices<'a> {
+    hands: &'a HostServices,
+    workspace: &'a WorkspaceId,
+}
+
+impl WorkspaceServices<'_> {
+    pub(crate) fn workspace(&self) -> &WorkspaceId {
+        self.workspace
+    }
+
+    /// What is there for documents of this workspace to use.
+    pub fn known(&self) -> Known {
+        let (caller, workspace) = (self.hands.http.clone(), self.workspace.clone());
+        let addresses =
+            caller.map(|caller| JudgeAddress::new(move |url: &str| caller.check_address(&workspace, url)));
+        Known { tasks: self.hands.known_tasks(), addresses, ..Known::default() }
+    }
+
+    /// Sends a request, by whoever sends requests.
+    pub async fn send(&self, call: HttpCall) -> Result<HttpAnswer, HttpFault> {
+        match &self.hands.http {
+            Some(caller) => caller.call(self.workspace, call).await,
+            None => Err(HttpFault::Refused { why: "nobody here sends requests".into() }),
+        }
+    }
+
+    /// The workspace's secret of this name, from whoever knows the secrets.
+    pub async fn get_secret(&self, name: &str) -> Result<Secret, Failure> {
+        match &self.hands.secrets {
+            Some(secrets) => secrets.get_secret(self.workspace, name).await,
+            None => Err(Failure::permanent(format!("there is no secret {name:?}")).with_code(UNKNOWN_SECRET)),
+        }
+    }
+}
+
+impl fmt::Debug for HostServices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostServices").field("tasks", &self.tasks.keys()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,22 @@
+//! Webhooks that came in: none is forgotten.
+
+use super::PAGE;
+use super::invariant::HOOKS_ARE_PROCESSED;
+use super::report::{Report, Violation};
+use crate::limits::HOOK_FORGOTTEN_AFTER;
+use crate::store::{ListUnprocessedEvents, Store, StoreResult};
+
+/// What was taken in is processed soon, whoever has to take it up. The first of those that were not are named.
+pub(super) async fn check_all(store: &dyn Store, report: &mut Report) -> StoreResult<()> {
+    let Some(book) = store.webhook_store() else { return Ok(()) };
+    let before = store.now().minus(HOOK_FORGOTTEN_AFTER);
+    let first = ListUnprocessedEvents { before, after: None, limit: PAGE };
+    for hook in book.list_unprocessed_events(first).await? {
+        let what = format!(
+            "the event {} of source {} in workspace {} came at {} and nobody has processed it",
+            hook.id.event, hook.id.source, hook.id.workspace, hook.received_at
+        );
+        report.add(Violation { invariant: HOOKS_ARE_PROCESSED, run: None, what });
+    }
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! How a node learns what other nodes were given: it looks for changed items of the catalog, and goes on where the last look that succeeded
+//! began. So a node that could not look, or was paused, for however long, misses nothing.
+
+use std::sync::{Mutex, Weak};
+
+use async_trait::async_trait;
+use hapax_api::Problem;
+use hapax_engine::limits::MAX_PAGE;
+use hapax_engine::model::{CatalogKind, Item, Timestamp};
+use hapax_engine::store::{ListCatalogItems, Store};
+
+use crate::errors::of_store;
+use crate::limits::{CATALOG_OVERLAP, CATALOG_POLL};
+
+/// Somebody who knows all items of a kind, on this node.
+#[async_trait]
+pub(crate) trait CatalogWatcher: Send + Sync + 'static {
+    /// Of which kind.
+    const KIND: CatalogKind;
+
+    /// Where the items are.
+    fn store(&self) -> &dyn Store;
+
+    /// How far it has looked.
+    fn looked(&self) -> &Looked;
+
+    /// Takes an item in, unless it is known, or a newer version of it. Whatever it answers, the others are taken in; what can be done later is
+    /// tried again.
+    async fn take(&self, item: &Item) -> Result<(), Problem>;
+
+    /// Done after each look.
+    fn tidy(&self) {}
+}
+
+/// When the last look began that took everything in; nobody has looked if there was none.
+#[derive(Debug, Default)]
+pub(crate) struct Looked(Mutex<Option<Timestamp>>);
+
+impl Looked {
+    /// From when on changes are to be read; `None` is all there are. A little further back than the last look, because a write may become visible
+    /// after a later one, and clocks differ.
+    fn since(&self, now: Timestamp) -> Option<Timestamp> {
+        let looked = *self.0.lock().expect("no holder panics");
+        looked.map(|looked| looked.min(now).minus(CATALOG_OVERLAP))
+    }
+
+    fn record(&self, begun_at: Timestamp) {
+        *self.0.lock().expect("no holder panics") = Some(begun_at);
+    }
+}
+
+/// Takes in what was changed since the last look that succeeded; the first one takes in all there is.
+pub(crate) async fn learn_changes<L: CatalogWatcher>(learner: &L) -> Result<(), Problem> {
+    let begun_at = learner.store().now();
+    let since = learner.looked().since(begun_at);
+    if take_changed(learner, since).await? {
+        learner.looked().record(begun_at);
+    }
+    Ok(())
+}
+
+/// Does so again and again, for as long as the learner lives.
+pub(crate) async fn keep_learning<L: CatalogWatcher>(this: Weak<L>) {
+    loop {
+        tokio::time::sleep(CATALOG_POLL).await;
+        let Some(learner) = this.upgrade() else { return };
+        if let Err(problem) = learn_changes(&*learner).await {
+            let kind = L::KIND.as_str();
+            tracing::warn!(kind, %problem, "looking for what other nodes were given failed; trying again");
+        }
+        learner.tidy();
+    }
+}
+
+/// Takes in every item, of all workspaces, that was written at `changed_since` or later; answers whether none is left for later.
+async fn take_changed<L: CatalogWatcher>(
+    learner: &L,
+    changed_since: Option<Timestamp>,
+) -> Result<bool, Problem> {
+    let (kind, limit) = (L::KIND, MAX_PAGE);
+    let catalog = learner.store().catalog().expect("looked at when the server was made");
+    let (mut after, mut is_whole) = (None, true);
+    loop {
+        let request = ListCatalogItems { workspace: None, kind, changed_since, after, limit };
+        let items = catalog.list_items(request).await.map_err(|error| of_store(&error))?;
+        for item in &items {
+            // One that cannot be used must not keep the others from being used.
+            if let Err(problem) = learner.take(item).await {
+                let (id, workspace) = (item.id.as_str(), item.workspace.as_str());
+                tracing::error!(kind = kind.as_str(), id, workspace, %problem, "it cannot be used here");
+                is_whole &= !problem.retryable;
+            }
+        }
+        match items.last() {
+            Some(last) if items.len() == limit => after = Some(last.id.clone()),
+            _ => return Ok(is_whole),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use hapax_api::Code;
+    use hapax_engine::clock::ManualClock;
+    use hapax_engine::memory::MemoryStore;
+    use hapax_engine::model::{Name, Payload, WorkspaceId};
+    use hapax_engine::store::{Catalog, PutCatalogItem, PutOutcome};
+
+    use super::*;
+
+    struct Node {
+        store: MemoryStore,
+        looked: Looked,
+        known: Mutex<BTreeSet<String>>,
+        is_busy: AtomicBool,
+    }
+
+    #[async_trait]
+    impl CatalogWatcher for Node {
+        const KIND: CatalogKind = CatalogKind::Source;
+
+        fn store(&self) -> &dyn Store {
+            &self.store
+        }
+
+        fn looked(&self) -> &Looked {
+            &self.looked
+        }
+
+        async fn take(&self, item: &Item) -> Result<(), Problem> {
+            match (item.name.as_str(), self.is_busy.load(Ordering::SeqCst)) {
+                ("broken", _) => Err(Problem::new(Code::StoreBroken, "it cannot be read")),
+                ("later", true) => Err(Problem::new(Code::StoreUnavailable, "not now")),
+                _ => {
+                    self.known.lock().unwrap().insert(item.name.clone());
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    impl Node {
+        fn at(clock: &Arc<ManualClock>) -> Self {
+            Node {
+                store: MemoryStore::new(clock.clone()),
+                looked: Looked::default(),
+                known: Mutex::default(),
+                is_busy: AtomicBool::new(true),
+            }
+        }
+
+        async fn put(&self, name: &str) {
+            let request = PutCatalogItem {
+                workspace: WorkspaceId::new("acme").unwrap(),
+                kind: CatalogKind::Source,
+                id: Name::new("id", name).unwrap(),
+                name: name.into(),
+                body: Payload::of(&1).unwrap(),
+                expected: None,
+                note: None,
+            };
+            assert!(matches!(self.store.put_item(request).await.unwrap(), PutOutcome::Put(_)));
+        }
+
+        fn knows(&self, name: &str) -> bool {
+            self.known.lock().unwrap().contains(name)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_look_goes_on_where_the_last_one_began_however_long_ago_that_is() {
+        let clock = Arc::new(ManualClock::default());
+        let node = Node::at(&clock);
+        node.put("first").await;
+        learn_changes(&node).await.unwrap();
+        assert!(node.knows("first"));
+        node.put("second").await;
+        clock.advance(CATALOG_OVERLAP * 100);
+        learn_changes(&node).await.unwrap();
+        assert!(node.knows("second"));
+        node.known.lock().unwrap().clear();
+        learn_changes(&node).await.unwrap();
+        assert!(!node.knows("first") && !node.knows("second"), "what is long known is not read again");
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_taken_in_is_tried_again_and_what_never_can_is_not_in_the_way() {
+        let clock = Arc::new(ManualClock::default());
+        let node = Node::at(&clock);
+        for name in ["broken", "later", "other"] {
+            node.put(name).await;
+        }
+        learn_changes(&node).await.unwrap();
+        assert!(node.knows("other") && !node.knows("later"));
+        clock.advance(CATALOG_OVERLAP * 2);
+        node.is_busy.store(false, Ordering::SeqCst);
+        learn_changes(&node).await.unwrap();
+        assert!(node.knows("later"));
+        let since = node.looked.since(node.store.now());
+        assert_eq!(since, Some(node.store.now().minus(CATALOG_OVERLAP)), "the broken one keeps nobody back");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_hides_nothing() {
+        let looked = Looked::default();
+        let now = Timestamp::from_millis(1_000_000_000);
+        assert_eq!(looked.since(now), None, "nobody has looked");
+        looked.record(now.plus(Duration::from_secs(3600)));
+        assert_eq!(looked.since(now), Some(now.minus(CATALOG_OVERLAP)));
+    }
+}

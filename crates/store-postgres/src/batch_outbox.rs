@@ -1,0 +1,120 @@
+//! What the writes of a batch bring for the journal and the outbox: one statement each, and none if there is nothing.
+
+use hapax_engine::model::RunCommit;
+use tokio_postgres::Error;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use crate::batch::Move;
+use crate::fault::Fault;
+use crate::interned_names::{InternedNames, WorkspaceRowId};
+use crate::journal::JournalColumns;
+use crate::outbox::OutboxColumns;
+use crate::pools::HeldConnection;
+use crate::rows::uuid;
+
+/// Entries of the journal and after-effects, each with the write that brings it.
+#[derive(Debug, Default)]
+pub(crate) struct BatchOutbox {
+    notes: JournalColumns,
+    notes_by: Writers,
+    posts: OutboxColumns,
+    posts_by: Writers,
+}
+
+/// The write that a row belongs to: it is kept only if that took effect.
+#[derive(Debug, Default)]
+struct Writers {
+    workspace: Vec<i32>,
+    run: Vec<Uuid>,
+    token: Vec<i64>,
+}
+
+impl Writers {
+    fn push(&mut self, workspace: WorkspaceRowId, advance: &RunCommit) {
+        self.workspace.push(workspace.0);
+        self.run.push(uuid(advance.run()));
+        self.token.push(advance.token.get());
+    }
+}
+
+impl BatchOutbox {
+    /// What these writes bring, each given with the number of its workspace if that has one. Not to be called inside a transaction.
+    pub(crate) async fn by(
+        moves: &[Move],
+        workspaces: &[Option<WorkspaceRowId>],
+        held: &HeldConnection,
+        numbers: &InternedNames,
+    ) -> Result<Self, Fault> {
+        let mut brought = BatchOutbox::default();
+        for (Move { advance, .. }, workspace) in moves.iter().zip(workspaces) {
+            // Without a number there is no run, so that the write will not take effect.
+            let Some(workspace) = *workspace else { continue };
+            for note in &advance.notes {
+                let number = numbers.give_workspace(held.link(), &note.workspace).await?;
+                brought.notes.push(number, note)?;
+                brought.notes_by.push(workspace, advance);
+            }
+            for post in &advance.posts {
+                let number = numbers.give_workspace(held.link(), &post.workspace).await?;
+                brought.posts.push(number, post)?;
+                brought.posts_by.push(workspace, advance);
+            }
+        }
+        Ok(brought)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.has_no_notes() && self.has_no_posts()
+    }
+
+    fn has_no_notes(&self) -> bool {
+        self.notes_by.run.is_empty()
+    }
+
+    fn has_no_posts(&self) -> bool {
+        self.posts_by.run.is_empty()
+    }
+
+    /// Prepares what is going to be sent, so that it then goes out without waiting.
+    pub(crate) async fn prepare(&self, held: &HeldConnection) -> Result<(), Error> {
+        if !self.has_no_notes() {
+            held.prepare_cached(include_str!("../sql/insert_notes_of_runs.sql")).await?;
+        }
+        if !self.has_no_posts() {
+            held.prepare_cached(include_str!("../sql/insert_posts_of_runs.sql")).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends entries of the journal, inside the transaction of the writes and behind them.
+    pub(crate) async fn send_notes(&self, held: &HeldConnection) -> Result<(), Error> {
+        if self.has_no_notes() {
+            return Ok(());
+        }
+        let sql = include_str!("../sql/insert_notes_of_runs.sql");
+        send(held, sql, &self.notes_by, &self.notes.params()).await
+    }
+
+    /// Keeps after-effects, inside the transaction of the writes and behind them.
+    pub(crate) async fn send_posts(&self, held: &HeldConnection) -> Result<(), Error> {
+        if self.has_no_posts() {
+            return Ok(());
+        }
+        let sql = include_str!("../sql/insert_posts_of_runs.sql");
+        send(held, sql, &self.posts_by, &self.posts.params()).await
+    }
+}
+
+async fn send(
+    held: &HeldConnection,
+    sql: &'static str,
+    by: &Writers,
+    columns: &[&(dyn ToSql + Sync)],
+) -> Result<(), Error> {
+    let limit = by.run.len() as i64;
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&limit, &by.workspace, &by.run, &by.token];
+    params.extend(columns);
+    let statement = held.prepare_cached(sql).await?;
+    held.execute(&statement, &params).await.map(drop)
+}

@@ -1,0 +1,221 @@
+//! The entity book of the store.
+
+use std::time::Instant;
+
+use async_trait::async_trait;
+use hapax_engine::model::{
+    BeginOperation, Entity, EntityId, EntityNote, EntityRef, FinishOperation, Finished, Home, IdempotencyKey,
+    Name, Operation, OperationBegun, OperationId, OwnerId, TableRef, Timestamp, WorkspaceId,
+};
+use hapax_engine::store::{
+    CreatedEntity, EntityStore, FindLatest, HeldOperation, LatestOperations, ListEntities, ListEntityNotes,
+    ListEvidence, ListOperations, NewEntity, OpenClaim, PlacedEntityNote, PlacedEntry, PurgeOperations,
+    PurgedOperations, RevertStrays, Store, StoreError, StoreResult, TransactOperation, TransactedOperation,
+};
+
+use crate::begin_operation::Begin;
+use crate::entity_notes::{self, AppendEntityNotes};
+use crate::entity_reads;
+use crate::fault::Fault;
+use crate::list_journal;
+use crate::purge_operations::purge_operations;
+use crate::store::PostgresStore;
+
+impl PostgresStore {
+    /// Before anything that may look at a table of the user's.
+    async fn learn_schemas(&self) -> StoreResult<()> {
+        self.tables().learn_schemas(self.pools()).await.map_err(Fault::into_store_error)
+    }
+
+    /// Did it fail because what is known of a table no longer holds? Then it is forgotten, and the same again does better or is refused with
+    /// a reason.
+    fn was_outdated<T>(&self, told: &StoreResult<T>) -> bool {
+        matches!(told, Err(StoreError::Broken(_))) && self.tables().forget()
+    }
+
+    async fn try_find(&self, place: (WorkspaceId, EntityRef, Home)) -> StoreResult<Option<Entity>> {
+        let (numbers, tables) = (self.numbers(), self.tables());
+        self.read(|held| entity_reads::find_entity(held, numbers, tables, place)).await
+    }
+
+    async fn try_list(&self, request: ListEntities) -> StoreResult<Vec<Entity>> {
+        let (numbers, tables) = (self.numbers(), self.tables());
+        self.read(|held| entity_reads::list_entities(held, numbers, tables, request)).await
+    }
+
+    async fn try_begin(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+        let id_fits = match request.home.table() {
+            None => true,
+            Some(table) => {
+                self.learn_schemas().await?;
+                let (tables, table, id) = (self.tables(), table.clone(), request.entity.id.clone());
+                match tables.find_known(&table).and_then(|known| known.may_have(&id)) {
+                    Some(fits) => fits,
+                    None => self.read(|held| entity_reads::may_have(held, tables, table, id)).await?,
+                }
+            }
+        };
+        self.move_entity(Begin { request, id_fits }).await
+    }
+}
+
+#[async_trait]
+impl EntityStore for PostgresStore {
+    async fn create_entity(&self, request: NewEntity) -> StoreResult<CreatedEntity> {
+        self.move_entity(request).await
+    }
+
+    async fn find_entity(
+        &self,
+        workspace: &WorkspaceId,
+        entity: &EntityRef,
+        home: &Home,
+    ) -> StoreResult<Option<Entity>> {
+        if home.table().is_some() {
+            self.learn_schemas().await?;
+        }
+        let place = (workspace.clone(), entity.clone(), home.clone());
+        let told = self.try_find(place.clone()).await;
+        match self.was_outdated(&told) {
+            true => self.try_find(place).await,
+            false => told,
+        }
+    }
+
+    async fn list_entities(&self, request: ListEntities) -> StoreResult<Vec<Entity>> {
+        if request.home.table().is_some() {
+            self.learn_schemas().await?;
+        }
+        let told = self.try_list(request.clone()).await;
+        match self.was_outdated(&told) {
+            true => self.try_list(request).await,
+            false => told,
+        }
+    }
+
+    async fn begin_operation(&self, request: BeginOperation) -> StoreResult<OperationBegun> {
+        let told = self.try_begin(request.clone()).await;
+        match self.was_outdated(&told) {
+            true => self.try_begin(request).await,
+            false => told,
+        }
+    }
+
+    async fn finish_operation(&self, request: FinishOperation) -> StoreResult<Finished> {
+        self.learn_schemas().await?;
+        let told = self.move_entity(request.clone()).await;
+        match self.was_outdated(&told) {
+            true => self.move_entity(request).await,
+            false => told,
+        }
+    }
+
+    async fn transact_operation(&self, request: TransactOperation) -> StoreResult<TransactedOperation> {
+        self.learn_schemas().await?;
+        let request = std::sync::Arc::new(request);
+        let told = self.work(request.clone()).await;
+        match self.was_outdated(&told) {
+            true => self.work(request).await,
+            false => told,
+        }
+    }
+
+    async fn hear_of_operations(
+        &self,
+        owner: OwnerId,
+        held: Vec<HeldOperation>,
+    ) -> StoreResult<Vec<OperationId>> {
+        entity_reads::check_heard(&held).map_err(Fault::into_store_error)?;
+        let (numbers, now) = (self.numbers(), self.now());
+        self.renew(|link| entity_reads::hear_of_operations(link, numbers, owner, held, now)).await
+    }
+
+    async fn list_stale_operations(
+        &self,
+        module: &Name,
+        unheard_since: Timestamp,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let module = module.clone();
+        self.read(|held| entity_reads::list_stale_operations(held, module, unheard_since, limit)).await
+    }
+
+    async fn list_doubted_operations(
+        &self,
+        module: &Name,
+        after: Option<(Timestamp, OperationId)>,
+        limit: usize,
+    ) -> StoreResult<Vec<Operation>> {
+        let module = module.clone();
+        self.read(|held| entity_reads::list_doubted_operations(held, module, after, limit)).await
+    }
+
+    async fn list_open_claims(&self, limit: usize) -> StoreResult<Vec<OpenClaim>> {
+        self.read(|held| entity_reads::list_open_claims(held, limit)).await
+    }
+
+    async fn find_latest_operations(&self, request: FindLatest) -> StoreResult<LatestOperations> {
+        let numbers = self.numbers();
+        self.read(|held| entity_reads::find_latest_operations(held, numbers, request)).await
+    }
+
+    async fn revert_strays(&self, request: RevertStrays) -> StoreResult<Vec<EntityId>> {
+        self.learn_schemas().await?;
+        let told = self.move_entity(request.clone()).await;
+        match self.was_outdated(&told) {
+            true => self.move_entity(request).await,
+            false => told,
+        }
+    }
+
+    async fn find_operation(
+        &self,
+        workspace: &WorkspaceId,
+        id: OperationId,
+    ) -> StoreResult<Option<Operation>> {
+        let (numbers, workspace) = (self.numbers(), workspace.clone());
+        self.read(|held| entity_reads::find_operation(held, numbers, workspace, id)).await
+    }
+
+    async fn find_keyed_operation(
+        &self,
+        workspace: &WorkspaceId,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<Operation>> {
+        let (numbers, workspace, key) = (self.numbers(), workspace.clone(), key.clone());
+        self.read(|held| entity_reads::find_keyed_operation(held, numbers, workspace, key)).await
+    }
+
+    async fn list_operations(&self, request: ListOperations) -> StoreResult<Vec<Operation>> {
+        let numbers = self.numbers();
+        self.read(|held| entity_reads::list_operations(held, numbers, request)).await
+    }
+
+    async fn purge_operations(&self, request: PurgeOperations) -> StoreResult<PurgedOperations> {
+        // What is not done by half of the time is left for the next pass, as in purge.
+        let until = Instant::now() + self.deadline() / 2;
+        self.maintain(|held| purge_operations(held, request, until)).await
+    }
+
+    async fn append_entity_notes(&self, notes: Vec<EntityNote>) -> StoreResult<()> {
+        self.move_entity(AppendEntityNotes(notes)).await
+    }
+
+    async fn list_entity_notes(&self, request: ListEntityNotes) -> StoreResult<Vec<PlacedEntityNote>> {
+        let numbers = self.numbers();
+        self.read(|held| entity_notes::list_entity_notes(held, numbers, request)).await
+    }
+
+    async fn list_evidence(&self, request: ListEvidence) -> StoreResult<Vec<PlacedEntry>> {
+        let numbers = self.numbers();
+        self.read(|held| list_journal::list_evidence(held, numbers, request)).await
+    }
+
+    async fn check_table(&self, table: &TableRef) -> StoreResult<()> {
+        self.learn_schemas().await?;
+        // Looked at anew, since somebody may have just changed it.
+        self.tables().forget();
+        let (tables, table) = (self.tables(), table.clone());
+        self.read(|held| entity_reads::check_table(held, tables, table)).await
+    }
+}

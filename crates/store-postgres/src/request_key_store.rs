@@ -1,0 +1,117 @@
+//! The key book of the store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hapax_engine::limits::{ABANDONED_REQUEST_FOR, MAX_PURGE};
+use hapax_engine::model::{
+    BeginRequest, Begun, FinishRequest, IdempotencyKey, RequestRecord, RequestScope, Timestamp, decide_begin,
+};
+use hapax_engine::store::{
+    KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult, Uses, check_uses,
+};
+
+use crate::codes::millis;
+use crate::count_uses::{self, CountUses};
+use crate::fault::Fault;
+use crate::interned_names::InternedNames;
+use crate::pools::HeldConnection;
+use crate::read::query;
+use crate::release_key::{ReleasePromiseKey, ReleaseRequestKey, ReleaseRunKey};
+use crate::requests;
+use crate::rows;
+use crate::store::PostgresStore;
+
+#[async_trait]
+impl RequestKeyStore for PostgresStore {
+    /// Looks first: who only has to be told something locks no row and costs no commit.
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+        let found = self.find_request(&request.scope, &request.key).await?;
+        let decision = decide_begin(found.as_ref(), &request, self.now());
+        match decision.write {
+            None => Ok(decision.answer),
+            // Others may have come meanwhile: decided again where it is written.
+            Some(_) => self.write_request(request).await,
+        }
+    }
+
+    async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
+        self.write_request(request).await
+    }
+
+    async fn find_request(
+        &self,
+        scope: &RequestScope,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<RequestRecord>> {
+        let (numbers, scope, key) = (self.numbers(), scope.clone(), key.clone());
+        self.read(|held| find_request(held, numbers, scope, key)).await
+    }
+
+    async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome> {
+        let note = request.note;
+        match request.place {
+            KeyPlace::Run { workspace, key } => self.consider(ReleaseRunKey { workspace, key, note }).await,
+            KeyPlace::Promise { workspace, key } => {
+                self.consider(ReleasePromiseKey { workspace, key, note }).await
+            }
+            KeyPlace::Request { scope, key } => {
+                self.write_request(ReleaseRequestKey { scope, key, note }).await
+            }
+        }
+    }
+
+    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
+        check_uses(&uses)?;
+        self.consider(CountUses(uses)).await
+    }
+
+    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
+        let (numbers, place) = (self.numbers(), place.clone());
+        self.read(|held| count_uses::find_uses(held, numbers, place)).await
+    }
+
+    async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {
+        let now = self.now();
+        self.maintain(|held| purge_requests(held, limit, now)).await
+    }
+
+    async fn find_oldest_request(&self) -> StoreResult<Option<Timestamp>> {
+        let now = self.now();
+        self.read(|held| find_oldest_request(held, now)).await
+    }
+}
+
+async fn find_request(
+    held: Arc<HeldConnection>,
+    numbers: Arc<InternedNames>,
+    scope: RequestScope,
+    key: IdempotencyKey,
+) -> Result<Option<RequestRecord>, Fault> {
+    let Some(workspace) = numbers.find_workspace(held.link(), &scope.workspace).await? else {
+        return Ok(None);
+    };
+    let sql = include_str!("../sql/find_request.sql");
+    let found = query(&held, sql, &[&workspace.0, &scope.caller.as_str(), &key.as_str()]).await?;
+    rows::at_most_one(&found, |mut row| requests::request(&scope, &key, &mut row))
+}
+
+async fn purge_requests(held: Arc<HeldConnection>, limit: usize, now: Timestamp) -> Result<usize, Fault> {
+    let limit = limit.clamp(1, MAX_PURGE) as i64;
+    let delete = held.prepare_cached(include_str!("../sql/purge_requests.sql")).await?;
+    let deleted = held.execute(&delete, &[&millis(now), &limit]).await?;
+    let left = limit - deleted as i64;
+    if left <= 0 {
+        return Ok(deleted as usize);
+    }
+    let since = millis(now).saturating_sub(ABANDONED_REQUEST_FOR.as_millis() as i64);
+    let delete = held.prepare_cached(include_str!("../sql/purge_abandoned_requests.sql")).await?;
+    let abandoned = held.execute(&delete, &[&since, &left]).await?;
+    Ok((deleted + abandoned) as usize)
+}
+
+async fn find_oldest_request(held: Arc<HeldConnection>, now: Timestamp) -> Result<Option<Timestamp>, Fault> {
+    let sql = include_str!("../sql/find_oldest_request.sql");
+    let found = query(&held, sql, &[&millis(now), &i64::MIN]).await?;
+    rows::at_most_one(&found, |mut row| row.at())
+}

@@ -1,0 +1,81 @@
+//! The key book of the store.
+
+use async_trait::async_trait;
+use hapax_engine::model::{
+    BeginRequest, Begun, FinishRequest, IdempotencyKey, RequestRecord, RequestScope, Timestamp, decide_begin,
+};
+use hapax_engine::store::{
+    KeyPlace, KeyUse, ReleaseKey, ReleaseOutcome, RequestKeyStore, Store, StoreResult, Uses, check_uses,
+};
+use rusqlite::Connection;
+
+use crate::count_uses::{self, CountUses};
+use crate::fault::Fault;
+use crate::purge_requests::{self, PurgeRequests};
+use crate::read::find_workspace;
+use crate::requests;
+use crate::store::SqliteStore;
+
+#[async_trait]
+impl RequestKeyStore for SqliteStore {
+    /// Looks first: who only has to be told something costs no commit, and does not wait for one.
+    async fn begin_request(&self, request: BeginRequest) -> StoreResult<Begun> {
+        let (asked, now) = (request.clone(), self.now());
+        let decision = self.readers().find(move |connection| {
+            let found = find_request(connection, &asked.scope, &asked.key)?;
+            Ok(decide_begin(found.as_ref(), &asked, now))
+        });
+        let decision = decision.await?;
+        match decision.write {
+            None => Ok(decision.answer),
+            // Others may have come meanwhile: decided again where it is written.
+            Some(_) => self.write(request).await,
+        }
+    }
+
+    async fn finish_request(&self, request: FinishRequest) -> StoreResult<bool> {
+        self.write(request).await
+    }
+
+    async fn find_request(
+        &self,
+        scope: &RequestScope,
+        key: &IdempotencyKey,
+    ) -> StoreResult<Option<RequestRecord>> {
+        let (scope, key) = (scope.clone(), key.clone());
+        self.readers().find(move |connection| find_request(connection, &scope, &key)).await
+    }
+
+    async fn release_key(&self, request: ReleaseKey) -> StoreResult<ReleaseOutcome> {
+        self.write(request).await
+    }
+
+    async fn count_uses(&self, uses: Vec<KeyUse>) -> StoreResult<()> {
+        check_uses(&uses)?;
+        self.write(CountUses(uses)).await
+    }
+
+    async fn find_uses(&self, place: &KeyPlace) -> StoreResult<Uses> {
+        let place = place.clone();
+        self.readers().find(move |connection| count_uses::find_uses(connection, &place)).await
+    }
+
+    async fn purge_requests(&self, limit: usize) -> StoreResult<usize> {
+        self.write(PurgeRequests { limit }).await
+    }
+
+    async fn find_oldest_request(&self) -> StoreResult<Option<Timestamp>> {
+        let now = self.now();
+        self.readers().read(move |connection| purge_requests::find_oldest_request(connection, now)).await
+    }
+}
+
+fn find_request(
+    connection: &Connection,
+    scope: &RequestScope,
+    key: &IdempotencyKey,
+) -> Result<Option<RequestRecord>, Fault> {
+    let Some(workspace) = find_workspace(connection, &scope.workspace)? else { return Ok(None) };
+    let found = requests::find_request(connection, workspace, scope, key)?;
+    Ok(found.map(|found| found.record))
+}
