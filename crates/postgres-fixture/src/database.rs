@@ -23,37 +23,51 @@ const MAX_DROPPED: usize = 16;
 /// Those that are over let nobody in any more.
 const LIST_OVER: &str = r"SELECT datname FROM pg_database WHERE NOT datallowconn AND datname LIKE 'test\_%'";
 
+/// Keeps, in a template, what a used copy must look like before another test may have it.
+const REMEMBER_SHAPE: &str = include_str!("../sql/remember_shape.sql");
+/// Gives a used copy the rows of its template again, or fails if the test changed more than rows.
+const RESTORE_ROWS: &str = include_str!("../sql/restore_rows.sql");
+/// Ends all connections to a database, and waits until they are gone.
+const END_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()";
+
 /// A database of its own on the shared server.
 #[derive(Debug)]
 pub struct Database {
     cluster: &'static Cluster,
     name: String,
+    /// The template it is a copy of, if another test may have it afterwards.
+    template: Option<String>,
 }
 
 impl Database {
     /// An empty one.
     pub async fn empty() -> Result<Database, FixtureError> {
-        Database::copy_of("template0").await
+        Database::copy_of("template0", None).await
     }
 
     /// A copy of a template that `prepare` fills, given its URL, before the first copy of this test program is made.
+    ///
+    /// Making a copy takes longer than most tests. So a copy whose test changed only rows gets the template's rows back and is
+    /// given to the next test.
     pub async fn from_template<F: Future<Output = ()>>(
         prepare: impl FnOnce(String) -> F,
     ) -> Result<Database, FixtureError> {
         let template = template_name()?;
         make_template(shared::cluster()?, &template, prepare).await?;
-        Database::copy_of(&template).await
+        Database::copy_of(&template, Some(template.clone())).await
     }
 
-    async fn copy_of(template: &str) -> Result<Database, FixtureError> {
+    async fn copy_of(source: &str, template: Option<String>) -> Result<Database, FixtureError> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let cluster = shared::cluster()?;
         let name = format!("test_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let admin = connect(&cluster.url("postgres")).await?;
         // A process that had this number before may have left one behind.
         admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
-        admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await?;
-        Ok(Database { cluster, name })
+        if template.is_none() || !take_spare(&admin, source, &name).await? {
+            admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {source}")).await?;
+        }
+        Ok(Database { cluster, name, template })
     }
 
     /// Its name on the server.
@@ -80,16 +94,53 @@ impl Database {
 impl Drop for Database {
     /// On a thread of its own, since a test may drop it inside or outside a runtime.
     fn drop(&mut self) {
-        let (url, name) = (self.cluster.url("postgres"), self.name.clone());
+        let (url, own_url, name) = (self.cluster.url("postgres"), self.url(), self.name.clone());
+        // The database of a test that failed is looked at by nobody, and may be in any state.
+        let template = self.template.take().filter(|_| !std::thread::panicking());
         let dropping = std::thread::spawn(move || {
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
                 return;
             };
-            // What cannot be dropped goes with the server.
-            let _ = runtime.block_on(leave(&url, &name, MAX_OVER));
+            runtime.block_on(async {
+                if let Some(template) = template
+                    && make_spare(&url, &own_url, &name, &template).await.is_ok()
+                {
+                    return;
+                }
+                // What cannot be dropped goes with the server.
+                let _ = leave(&url, &name, MAX_OVER).await;
+            });
         });
         let _ = dropping.join();
     }
+}
+
+/// Takes a spare copy of a template under a new name. Renaming is atomic: of two tests that want the same spare one gets it.
+async fn take_spare(admin: &Client, template: &str, name: &str) -> Result<bool, FixtureError> {
+    let list = "SELECT datname FROM pg_database WHERE starts_with(datname, $1)";
+    for row in admin.query(list, &[&spare_prefix(template)]).await? {
+        let spare: &str = row.get(0);
+        if admin.batch_execute(&format!("ALTER DATABASE {spare} RENAME TO {name}")).await.is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Restores a used copy and renames it to a spare.
+async fn make_spare(url: &str, own_url: &str, name: &str, template: &str) -> Result<(), FixtureError> {
+    let admin = connect(url).await?;
+    admin.execute(END_CONNECTIONS, &[&name]).await?;
+    let copy = connect(own_url).await?;
+    copy.batch_execute(RESTORE_ROWS).await?;
+    admin.execute(END_CONNECTIONS, &[&name]).await?;
+    let spare = format!("{}{}", spare_prefix(template), name.trim_start_matches("test_"));
+    admin.batch_execute(&format!("ALTER DATABASE {name} RENAME TO {spare}")).await?;
+    Ok(())
+}
+
+fn spare_prefix(template: &str) -> String {
+    format!("spare_{}_", template.trim_start_matches("template_"))
 }
 
 /// Marks a database as over, and drops all that are once there are so many.
@@ -140,8 +191,8 @@ async fn make_template<F: Future<Output = ()>>(
     admin.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await?;
     admin.batch_execute(&format!("CREATE DATABASE {unfinished}")).await?;
     prepare(cluster.url(&unfinished)).await;
-    let everybody_out = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";
-    admin.execute(everybody_out, &[&unfinished]).await?;
+    connect(&cluster.url(&unfinished)).await?.batch_execute(REMEMBER_SHAPE).await?;
+    admin.execute(END_CONNECTIONS, &[&unfinished]).await?;
     admin.batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {name}")).await?;
     Ok(())
 }

@@ -50,25 +50,53 @@ fn a_server_goes_with_its_test_and_leaves_nothing() {
     }
 }
 
+/// The only test here that uses templates: another one could take its spare copies.
 #[tokio::test]
-async fn copies_of_a_template_are_equal_and_apart() {
+async fn copies_of_a_template_are_equal_and_apart_and_used_again_if_only_rows_changed() {
     let prepare = async |url: String| {
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
         tokio::spawn(connection);
-        client.batch_execute("CREATE TABLE words (word text); INSERT INTO words VALUES ('a')").await.unwrap();
+        let words = "CREATE TABLE words (place bigint GENERATED ALWAYS AS IDENTITY, word text); INSERT INTO words (word) VALUES ('a');
+            CREATE TABLE others (word text)";
+        client.batch_execute(words).await.unwrap();
     };
-    let one = Database::from_template(prepare).await.unwrap();
-    let other = Database::from_template(prepare).await.unwrap();
+    let copy = async || Database::from_template(prepare).await.unwrap();
+    let which = "SELECT oid::text FROM pg_database WHERE datname = current_database()";
+    let content =
+        "SELECT (SELECT string_agg(place || word, ' ') FROM words) || (SELECT count(*) FROM others)";
+    let (one, other) = (copy().await, copy().await);
     let client = one.connect().await.unwrap();
-    client.batch_execute("INSERT INTO words VALUES ('b')").await.unwrap();
-    let count = "SELECT count(*)::text FROM words";
-    assert_eq!(ask(&one.url(), count).await.unwrap(), "2");
-    assert_eq!(ask(&other.tcp_url(), count).await.unwrap(), "1");
-    let url = one.url();
+    client
+        .batch_execute("INSERT INTO words (word) VALUES ('b'); INSERT INTO others VALUES ('c')")
+        .await
+        .unwrap();
+    assert_eq!(ask(&one.url(), content).await.unwrap(), "1a 2b1");
+    assert_eq!(ask(&other.tcp_url(), content).await.unwrap(), "1a0");
+
+    let (url, used) = (one.url(), ask(&one.url(), which).await.unwrap());
     drop((client, one));
-    assert!(ask(&url, count).await.is_err(), "it goes with its test");
+    assert!(ask(&url, content).await.is_err(), "it goes with its test");
+    let again = copy().await;
+    assert_eq!(ask(&again.url(), which).await.unwrap(), used, "making another one takes longer");
+    let next = "INSERT INTO words (word) VALUES ('d') RETURNING place || word";
+    assert_eq!(ask(&again.url(), content).await.unwrap(), "1a0");
+    assert_eq!(ask(&again.url(), next).await.unwrap(), "2d", "numbers begin where the template's do");
+
+    let changed = [
+        "ALTER TABLE words ADD COLUMN more text",
+        "CREATE INDEX ON words (word)",
+        "CREATE TABLE mine (word text)",
+    ];
+    let mut copy_to_change = again;
+    for change in changed {
+        let used = ask(&copy_to_change.url(), which).await.unwrap();
+        copy_to_change.connect().await.unwrap().batch_execute(change).await.unwrap();
+        drop(copy_to_change);
+        copy_to_change = copy().await;
+        assert_ne!(ask(&copy_to_change.url(), which).await.unwrap(), used, "{change}");
+    }
     let empty = Database::empty().await.unwrap();
-    assert!(ask(&empty.url(), count).await.is_err());
+    assert!(ask(&empty.url(), content).await.is_err());
 }
 
 #[tokio::test]
