@@ -37,19 +37,26 @@ $$;
 
 CREATE TABLE fixture.remembered AS SELECT fixture.shape() AS shape;
 CREATE TABLE fixture.sequences (name text NOT NULL, last_value bigint NOT NULL, is_called boolean NOT NULL);
+-- The tables that have rows in the template, each with the table that keeps them.
+CREATE TABLE fixture.filled (name text NOT NULL, kept_in text NOT NULL);
+
+CREATE VIEW fixture.relations AS
+    SELECT pg_class.oid, format('%I.%I', nspname, relname) AS name, relkind
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname NOT LIKE 'pg\_%' AND nspname NOT IN ('information_schema', 'fixture');
 
 DO $$
-DECLARE relation record; filled boolean;
+DECLARE relation record; is_filled boolean; kept_in text;
 BEGIN
-    FOR relation IN
-        SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'S')
-    LOOP
+    FOR relation IN SELECT * FROM fixture.relations WHERE relkind IN ('r', 'S') LOOP
         IF relation.relkind = 'S' THEN
-            EXECUTE format('INSERT INTO fixture.sequences SELECT %L, last_value, is_called FROM public.%I', relation.relname, relation.relname);
+            EXECUTE format('INSERT INTO fixture.sequences SELECT %L, last_value, is_called FROM %s', relation.name, relation.name);
         ELSE
-            EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', relation.relname) INTO filled;
-            IF filled THEN
-                EXECUTE format('CREATE TABLE fixture.%I AS TABLE public.%I', 'rows_of_' || relation.relname, relation.relname);
+            EXECUTE format('SELECT EXISTS (SELECT FROM %s)', relation.name) INTO is_filled;
+            IF is_filled THEN
+                kept_in := format('fixture.rows_%s', relation.oid);
+                EXECUTE format('CREATE TABLE %s AS TABLE %s', kept_in, relation.name);
+                INSERT INTO fixture.filled VALUES (relation.name, kept_in);
             END IF;
         END IF;
     END LOOP;

@@ -8,21 +8,16 @@ BEGIN
     END IF;
     -- Foreign keys and triggers do not matter while everything is replaced.
     SET LOCAL session_replication_role = replica;
-    FOR relation IN
-        SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
-    LOOP
-        EXECUTE format('DELETE FROM public.%I', relation.relname);
+    FOR relation IN SELECT name FROM fixture.relations WHERE relkind = 'r' LOOP
+        EXECUTE format('DELETE FROM %s', relation.name);
         GET DIAGNOSTICS deleted = ROW_COUNT;
         total := total + deleted;
     END LOOP;
     IF total > 5000 THEN
         RAISE EXCEPTION 'the test left % rows', total;
     END IF;
-    FOR relation IN
-        SELECT substr(relname, length('rows_of_') + 1) AS relname FROM pg_class
-        WHERE relnamespace = 'fixture'::regnamespace AND relkind = 'r' AND starts_with(relname, 'rows_of_')
-    LOOP
-        EXECUTE format('INSERT INTO public.%I OVERRIDING SYSTEM VALUE TABLE fixture.%I', relation.relname, 'rows_of_' || relation.relname);
+    FOR relation IN SELECT name, kept_in FROM fixture.filled LOOP
+        EXECUTE format('INSERT INTO %s OVERRIDING SYSTEM VALUE TABLE %s', relation.name, relation.kept_in);
     END LOOP;
-    PERFORM setval(format('public.%I', name), last_value, is_called) FROM fixture.sequences;
+    PERFORM setval(name, last_value, is_called) FROM fixture.sequences;
 END $$

@@ -57,17 +57,17 @@ async fn copies_of_a_template_are_equal_and_apart_and_used_again_if_only_rows_ch
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
         tokio::spawn(connection);
         let words = "CREATE TABLE words (place bigint GENERATED ALWAYS AS IDENTITY, word text); INSERT INTO words (word) VALUES ('a');
-            CREATE TABLE others (word text)";
+            CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.others (word text)";
         client.batch_execute(words).await.unwrap();
     };
     let copy = async || Database::from_template(prepare).await.unwrap();
     let which = "SELECT oid::text FROM pg_database WHERE datname = current_database()";
     let content =
-        "SELECT (SELECT string_agg(place || word, ' ') FROM words) || (SELECT count(*) FROM others)";
+        "SELECT (SELECT string_agg(place || word, ' ') FROM words) || (SELECT count(*) FROM elsewhere.others)";
     let (one, other) = (copy().await, copy().await);
     let client = one.connect().await.unwrap();
     client
-        .batch_execute("INSERT INTO words (word) VALUES ('b'); INSERT INTO others VALUES ('c')")
+        .batch_execute("INSERT INTO words (word) VALUES ('b'); INSERT INTO elsewhere.others VALUES ('c')")
         .await
         .unwrap();
     assert_eq!(ask(&one.url(), content).await.unwrap(), "1a 2b1");
